@@ -49,20 +49,27 @@ def test_entries_that_nobody_counts_are_refused() -> None:
         archive.read_archive(bytes(data))
 
 
-def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06") -> bytes:
-    """A file whose end has records of 64 bits. gap: how far the locator misses."""
+def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06", hidden: bytes = b"") -> bytes:
+    """A file whose end has records of 64 bits. gap: how far the locator misses.  hidden: what
+    neither of them says is there.
+    """
     data = zipped(members())
     _, _, _, _, count, size, start, _ = struct.unpack("<4s4H2LH", data[-END:])
     at = len(data) - END
     record = struct.pack("<4sQ2H2L4Q", magic, 44, 45, 45, 0, 0, count, count, size, start)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, at + gap, 1)
-    return data[:-END] + record + locator + data[-END:]
+    return data[:-END] + record + hidden + locator + data[-END:]
 
 
 def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
     read_again = archive.in_one_folder(archive.read_archive(of_64_bits()))
     assert read_again.members.keys() == members().keys()
-    for bad in (of_64_bits(gap=1), of_64_bits(gap=-56), of_64_bits(magic=b"PK\x06\x00")):
+    for bad in (
+        of_64_bits(gap=1),
+        of_64_bits(gap=-56),
+        of_64_bits(magic=b"PK\x06\x00"),
+        of_64_bits(hidden=b"more"),
+    ):
         with pytest.raises(Damaged):
             archive.read_archive(bad)
 
