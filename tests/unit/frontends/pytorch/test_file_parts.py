@@ -426,3 +426,18 @@ def test_a_weight_has_a_name() -> None:
     with pytest.raises(CaptureError) as caught:
         read(zipped(parts))
     assert caught.value.findings[0].expected == "printable names of weights"
+
+
+@pytest.mark.parametrize(
+    ("given", "casts"),
+    [
+        (("cpu", None, False), False),
+        (("cpu", None, False, True), False),
+        (("cpu", None, True), True),
+        (("cpu", None), True),
+    ],
+)
+def test_a_region_casts_by_itself_unless_it_is_said_not_to(
+    given: tuple[Any, ...], casts: bool
+) -> None:
+    assert plan._autocasts(step("higher_order.wrap_with_autocast", *given)) is casts
