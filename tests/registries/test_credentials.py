@@ -52,9 +52,7 @@ def test_a_token_is_fetched_and_used(server: OciServer, connect: Connect) -> Non
     assert given == ["", "Bearer t0ken", "Bearer t0ken"]
 
 
-def test_a_token_that_no_longer_counts_is_fetched_anew(
-    server: OciServer, connect: Connect
-) -> None:
+def test_a_token_that_no_longer_counts_is_fetched_anew(server: OciServer, connect: Connect) -> None:
     server.blobs[REPO, DIGEST] = DATA
     server.token = "first"
     there = connect()

@@ -56,7 +56,7 @@ def push_blob(
     """Have a blob in a repository; whether it was sent, and was not there already. sources: other
     repositories of the registry that may have it.
     """
-    if repository.size_of(digest, pace) in (len(data), -1):
+    if repository.has_blob(digest, pace):
         return False
     begun = ""
     for source in sources:

@@ -154,17 +154,15 @@ class Repository:
 
         return self.trying(work)
 
-    def size_of(self, digest: str, pace: Pace = UNWATCHED) -> int | None:
-        """Of a blob that is there, as the registry says; None for one that is not. -1 if it does
-        not say.
-        """
+    def has_blob(self, digest: str, pace: Pace = UNWATCHED) -> bool:
+        """Whether the registry says that it has a blob."""
 
-        def work() -> int | None:
+        def work() -> bool:
             with self.ask("HEAD", f"blobs/{digest}", PULL, pace) as answer:
                 if answer.status == HTTPStatus.NOT_FOUND:
-                    return None
+                    return False
                 self.require(answer, HTTPStatus.OK)
-                return -1 if answer.size is None else answer.size
+                return True
 
         return self.trying(work)
 
