@@ -172,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, b"404 page not found")
             return
         listed = {}
-        for (where, digest), (data, kind) in self.server.manifests.items():
+        for (where, _), (data, kind) in self.server.manifests.items():
             document = json.loads(data)
             if where == repo and document.get("subject", {}).get("digest") == name:
                 listed[sha256(data)] = {

@@ -362,8 +362,7 @@ def test_an_upload_is_sent_nowhere_else(server: OciServer, connect: Connect) -> 
 
 def test_more_than_was_sent_is_not_believed(server: OciServer, connect: Connect) -> None:
     there = {"Location": "/v2/models/digits/blobs/uploads/1", "Range": "0-99999999"}
-    says = {name: value for name, value in there.items()}
-    server.faults.append(always(lambda h: h.answer(202, b"", says), "PATCH", "uploads"))
+    server.faults.append(always(lambda h: h.answer(202, b"", there), "PATCH", "uploads"))
     with pytest.raises(RegistryError) as caught:
         pushed(connect())
     assert caught.value.code == "AOTC-E775"

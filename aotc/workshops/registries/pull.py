@@ -75,8 +75,8 @@ def _store(path: Path, store: Store | None) -> Iterator[Store]:
         yield store
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(path.parent, prefix_of(path)) as folder:
+        parent = next(each for each in path.absolute().parents if each.is_dir())
+        with temporary_folder(parent, prefix_of(path)) as folder:
             yield Store(folder)
     except OSError as error:
         raise cannot_write(path, error) from error

@@ -108,8 +108,10 @@ class Repository:
         self.where = f"{place.host}/{place.repository}"
         self.transport = transport or Transport()
         given = credentials or (lambda: credentials_for(place.host))
-        self._login = Login(self.transport, place.origin, self.where, given)
-        self._base = f"{place.origin}/v2/{place.repository}/"
+        # Who names an authority means TLS, on loopback too.
+        self._origin = f"https://{place.host}" if self.transport.names_authority else place.origin
+        self._login = Login(self.transport, self._origin, self.where, given)
+        self._base = f"{self._origin}/v2/{place.repository}/"
 
     def __enter__(self) -> Self:
         return self
@@ -288,7 +290,7 @@ class Repository:
         except ValueError:
             raise refusal("AOTC-E775", self.where, "a redirect to no place") from None
         shown = f"[{host}]" if ":" in host else host
-        plain = self.place.origin.startswith("http:") and shown in LOOPBACK
+        plain = self._origin.startswith("http:") and shown in LOOPBACK
         if parts.scheme not in ("https", "http") or not host:
             raise refusal("AOTC-E775", self.where, f"sent to {parts.scheme}:")
         if parts.scheme == "http" and not plain:

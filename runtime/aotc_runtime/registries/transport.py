@@ -200,7 +200,8 @@ class Transport:
 
     def __init__(self, ca: Path | None = None, seconds: float = SILENCE_SECONDS) -> None:
         self.seconds = seconds
-        self._ca, self._context = ca, None if ca is None else _context(ca)
+        self.names_authority = ca is not None
+        self._context = None if ca is None else _context(ca)
         self._lock = threading.Lock()
         self._idle: dict[str, list[_Plain]] = {}
         self._running: set[_Exchange] = set()

@@ -93,19 +93,18 @@ class Store:
         attestations = []
         for entry in attested:
             manifest = self.document(entry, AttestationManifest, limits.ATTESTATION_BYTES_MAX)
-            parts: tuple[oci.Descriptor, ...]
-            parts = () if manifest is None else (manifest.config, *manifest.layers)
-            if parts and all(self.files.has(each.digest, each.size) for each in parts):
+            needed = {} if manifest is None else sizes_of(entry, manifest.config, *manifest.layers)
+            if needed and all(self.files.has(*each) for each in needed.items()):
                 attestations.append(entry)
-                blobs |= {each.digest: each.size for each in (entry, *parts)}
+                blobs |= needed
         there, absent = [], []
         for reference in index.manifests:
             name = reference.annotations.get(oci.TARGET_ANNOTATION, reference.digest)
             image = self.document(reference, ImageManifest, limits.MANIFEST_BYTES_MAX)
-            parts = () if image is None else (image.config, *image.layers)
-            if parts and all(self.files.has(each.digest, each.size) for each in parts):
+            needed = {} if image is None else sizes_of(reference, image.config, *image.layers)
+            if needed and all(self.files.has(*each) for each in needed.items()):
                 there.append(name)
-                blobs |= {each.digest: each.size for each in (reference, *parts)}
+                blobs |= needed
             else:
                 absent.append(name)
         return StoredBundle(root, tuple(attestations), tuple(there), tuple(absent), blobs, used)
@@ -207,6 +206,11 @@ class Store:
                 with suppress(OSError):
                     found.append((Path(entry.path), entry.stat(follow_symlinks=False).st_size))
         return sorted(found)
+
+
+def sizes_of(*references: Entry | oci.Descriptor) -> dict[str, int]:
+    """Their sizes by digest."""
+    return {each.digest: each.size for each in references}
 
 
 def _size(bundles: Collection[StoredBundle]) -> int:
