@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.contents import ALL_READ, Contents, Envelopes
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher, signers_of
-from aotc_runtime.verification.verify import Unpacked, attribute, unpack, vouch
+from aotc_runtime.verification.verify import Unpacked, accept, attribute, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +36,39 @@ class Opened:
         return signers_of(self.vouchers)
 
 
-def opened(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+def opened(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
     """A bundle that a policy accepts, but for its rules on the host: docs/trust.md 1 to 7.
 
     policy: None checks digests and no signatures.  now: the time of checking, seconds since the
-    epoch. Raises BundleFormatError, IntegrityError, TrustError.
+    epoch.  unread: weights that are not there, sizes by digest; of them nothing is said. Raises
+    BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source))
-    with vouch(source, policy, now) as vouched:
+        return _opened(source.name, *read_unverified(source, unread))
+    with accept(unpack(attribute(source, policy, now, unread))) as vouched:
         return _accepted(vouched)
 
 
-def attributed(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+def attributed(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
     """A bundle of which a policy accepts the signatures: docs/trust.md 1 to 6. Its other rules are
     for whoever asks what they say of other hosts.
 
-    policy, now: as `opened` takes them. Raises BundleFormatError, IntegrityError, TrustError.
+    policy, now, unread: as `opened` takes them. Raises BundleFormatError, IntegrityError,
+    TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source))
-    with unpack(attribute(source, policy, now)) as unpacked:
+        return _opened(source.name, *read_unverified(source, unread))
+    with unpack(attribute(source, policy, now, unread)) as unpacked:
         return _accepted(unpacked)
 
 

@@ -32,12 +32,13 @@ PATIENCE_SECONDS = 30.0
 
 class StoredBundle(Struct, frozen=True):
     """A bundle of a store. targets: those that are there whole, by what the root calls them.
-    absent: the others.  blobs: size by digest, of what is there.  used: when it was loaded or
+    absent: the others.  lost: attestations that it had.  blobs: size by digest, of what is there.  used: when it was loaded or
     fetched last, seconds since the epoch.
     """
 
     root: Entry
     attestations: tuple[Entry, ...]
+    lost: int
     targets: tuple[str, ...]
     absent: tuple[str, ...]
     blobs: Mapping[str, int]
@@ -50,11 +51,14 @@ class StoredBundle(Struct, frozen=True):
 
 class Store:
     """A folder; it is made when something is put into it. limit: bytes of blobs, beyond which the
-    bundles that were used longest ago go; None for as much as there is room for.
+    bundles that were used longest ago go; None for as much as there is room for.  ca: PEM
+    certificates that count for TLS, in place of the system's.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], limit: int | None = None) -> None:
-        self.files, self.limit = BlobFiles(Path(folder)), limit
+    def __init__(
+        self, folder: str | os.PathLike[str], limit: int | None = None, ca: Path | None = None
+    ) -> None:
+        self.files, self.limit, self.ca = BlobFiles(Path(folder)), limit, ca
 
     @property
     def folder(self) -> Path:
@@ -107,7 +111,10 @@ class Store:
                 blobs |= needed
             else:
                 absent.append(name)
-        return StoredBundle(root, tuple(attestations), tuple(there), tuple(absent), blobs, used)
+        lost = len(attested) - len(attestations)
+        return StoredBundle(
+            root, tuple(attestations), lost, tuple(there), tuple(absent), blobs, used
+        )
 
     def document[T](self, reference: Entry | oci.Descriptor, type_: type[T], most: int) -> T | None:
         """A document that is there and is what its digest says; None otherwise."""
