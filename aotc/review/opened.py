@@ -19,6 +19,7 @@ class Opened:
 
     verified: whether a policy was asked, and accepts it.  vouchers: the provenance that makes the
     policy do so; none without a policy.  envelopes: all attestations, whoever signed them.
+    unread: sizes by digest of weights that are elsewhere, of which no digest was checked.
     """
 
     bundle: str
@@ -29,6 +30,7 @@ class Opened:
     vouchers: tuple[Voucher, ...]
     contents: Contents
     envelopes: Envelopes
+    unread: Mapping[str, int]
 
     @property
     def signers(self) -> tuple[str, ...]:
@@ -49,7 +51,7 @@ def opened(
     BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source, unread))
+        return _opened(source.name, *read_unverified(source, unread), unread)
     with accept(unpack(attribute(source, policy, now, unread))) as vouched:
         return _accepted(vouched)
 
@@ -67,20 +69,22 @@ def attributed(
     TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source, unread))
+        return _opened(source.name, *read_unverified(source, unread), unread)
     with unpack(attribute(source, policy, now, unread)) as unpacked:
         return _accepted(unpacked)
 
 
 def _accepted(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
-    return _opened(signed.framed.source.name, contents, signed.envelopes, signed.vouchers)
+    framed = signed.framed
+    return _opened(framed.source.name, contents, signed.envelopes, framed.unread, signed.vouchers)
 
 
 def _opened(
     bundle: str,
     contents: Contents,
     envelopes: Envelopes,
+    unread: Mapping[str, int],
     vouchers: tuple[Voucher, ...] | None = None,
 ) -> Opened:
     first = next(iter(contents.manifests.values()))
@@ -93,4 +97,5 @@ def _opened(
         vouchers=vouchers or (),
         contents=contents,
         envelopes=envelopes,
+        unread=unread,
     )

@@ -32,8 +32,8 @@ PATIENCE_SECONDS = 30.0
 
 class StoredBundle(Struct, frozen=True):
     """A bundle of a store. targets: those that are there whole, by what the root calls them.
-    absent: the others.  lost: attestations that it had.  blobs: size by digest, of what is there.  used: when it was loaded or
-    fetched last, seconds since the epoch.
+    absent: the others.  lost: how many attestations that it had are gone.  blobs: size by digest,
+    of what is there.  used: when it was loaded or fetched last, seconds since the epoch.
     """
 
     root: Entry
@@ -74,8 +74,10 @@ class Store:
         found = (self.bundle(root) for root in roots if is_digest(root))
         return sorted((b for b in found if b is not None), key=lambda b: -b.used)
 
-    def bundle(self, root: str) -> StoredBundle | None:
-        """The bundle with this root digest; None if its record or its root index is not there."""
+    def bundle(self, root: str, unread: Collection[str] = ()) -> StoredBundle | None:
+        """The bundle with this root digest; None if its record or its root index is not there.
+        unread: what a target may lack.
+        """
         path = self._record(root)
         try:
             data, used = read_file(path, limits.INDEX_BYTES_MAX), path.stat().st_mtime
@@ -85,10 +87,11 @@ class Store:
         roots = [each for each in entries if each.mediaType == oci.INDEX_TYPE]
         if [each.digest for each in roots] != [root]:
             return None
-        return self._described(roots[0], [e for e in entries if e is not roots[0]], used)
+        attested = [each for each in entries if each is not roots[0]]
+        return self._described(roots[0], attested, used, unread)
 
     def _described(
-        self, root: Entry, attested: Collection[Entry], used: float
+        self, root: Entry, attested: Collection[Entry], used: float, unread: Collection[str]
     ) -> StoredBundle | None:
         index = self.document(root, RootIndex, limits.INDEX_BYTES_MAX)
         if index is None:
@@ -106,9 +109,10 @@ class Store:
             name = reference.annotations.get(oci.TARGET_ANNOTATION, reference.digest)
             image = self.document(reference, ImageManifest, limits.MANIFEST_BYTES_MAX)
             needed = {} if image is None else sizes_of(reference, image.config, *image.layers)
-            if needed and all(self.files.has(*each) for each in needed.items()):
+            here = {digest: size for digest, size in needed.items() if digest not in unread}
+            if needed and all(self.files.has(*each) for each in here.items()):
                 there.append(name)
-                blobs |= needed
+                blobs |= here
             else:
                 absent.append(name)
         lost = len(attested) - len(attestations)
@@ -126,11 +130,14 @@ class Store:
         except (OSError, AotcError):
             return None
 
-    def source(self, root: str, name: str, kind: MapOf = mmap.mmap) -> MappedBundle | None:
+    def source(
+        self, root: str, name: str, kind: MapOf = mmap.mmap, unread: Collection[str] = ()
+    ) -> MappedBundle | None:
         """The bundle with this root digest, opened: framing only, nothing in it is believed; None
-        if it is not there. name: for messages.  kind: makes the maps of its files.
+        if it is not there. name: for messages.  kind: makes the maps of its files.  unread: as of
+        `bundle`.
         """
-        found = self.bundle(root)
+        found = self.bundle(root, unread)
         if found is None:
             return None
         with suppress(OSError):  # a store that cannot be written forgets nothing

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,17 @@ BLOBS, PARTIAL, BUNDLES, LOCK = oci.BLOB_FOLDER, "partial", "bundles", "lock"
 TICK_SECONDS = 0.05
 READ_BYTES = 2**20
 NO_LINK = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder for the time of a command. Raises ResourceError (AOTC-E560)."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="aotc-")
+    except OSError as error:
+        raise unusable(tempfile.gettempdir(), error) from error
+    with folder as name:
+        yield Path(name)
 
 
 class FileSink:

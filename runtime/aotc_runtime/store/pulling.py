@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aotc_runtime.digest import pieces
 from aotc_runtime.errors import refusal
-from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.oci import BlobSource, Descriptor
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.client import Repository
 from aotc_runtime.registries.listing import Documents, Listing, look, resolve
@@ -18,6 +18,14 @@ from aotc_runtime.verification.verify import attribute
 
 type Accept = Callable[[Store, Listing], None]
 """Says whether what a bundle's documents tell is enough to fetch the rest; raises if not."""
+
+
+type Wanted = Callable[[Descriptor], bool]
+
+
+def all_layers(layer: Descriptor) -> bool:
+    """Fetch everything."""
+    return True
 
 
 def accept_all(store: Store, listing: Listing) -> None:
@@ -44,10 +52,11 @@ def pull(
     on_bytes: OnBytes = nobody,
     accept: Accept = accept_all,
     have: BlobSource | None = None,
+    wanted: Wanted = all_layers,
 ) -> Listing:
     """Have a bundle in a store: its documents and attestations first, then, if these are accepted,
     all else. targets: by name; none for all that are there.  have: a bundle whose blobs need not be
-    fetched.
+    fetched.  wanted: says of each layer whether to fetch it.
 
     Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
     what `accept` raises.
@@ -59,7 +68,7 @@ def pull(
             store.files.put(digest, data)
         store.keep(listing.root, listing.attestations)
         accept(store, listing)
-    layers = listing.layers()
+    layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
     make_room(store, listing, sum(layer.size for layer in layers.values()))
     with store.files.kept():
         lacking = [d for d, layer in layers.items() if not store.files.has(d, layer.size)]
