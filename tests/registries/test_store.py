@@ -406,8 +406,8 @@ def test_a_record_that_is_none_is_no_bundle(
 
 def test_where_the_default_store_is() -> None:
     assert default_folder({"AOTC_STORE": "/s"}) == Path("/s")
-    assert default_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/aotc/store")
-    assert default_folder({"HOME": "/h"}) == Path("/h/.cache/aotc/store")
+    assert default_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/aotc-store")
+    assert default_folder({"HOME": "/h"}) == Path("/h/.cache/aotc-store")
 
 
 def test_attestations_come_by_the_api_alone_where_there_is_one(

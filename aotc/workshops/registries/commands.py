@@ -96,6 +96,13 @@ def push(
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
 @click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
 @click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A store that keeps what is fetched, and gives what it has; with or without a file.",
+)
+@click.option(
     "--trust",
     type=click.Path(path_type=Path),
     help="A policy whose keys have to have signed it before the large blobs are fetched.",
@@ -108,6 +115,7 @@ def pull(
     targets: tuple[str, ...],
     output: Path | None,
     layout: Path | None,
+    folder: Path | None,
     trust: Path | None,
     ca: Path | None,
 ) -> None:
@@ -118,8 +126,8 @@ def pull(
     \b
     aotc pull oci://registry.example.org/models/digits:1.0.0 -o digits.aotb
     """
-    if (output is None) == (layout is None):
-        raise click.UsageError("pass --output for a file, or --layout for a folder")
+    if (output is None) == (layout is None) and (output or folder is None):
+        raise click.UsageError("pass --output for a file, --layout for a folder, or --store alone")
     from aotc.cli.progress import byte_progress
     from aotc.packing.bundle import Form
     from aotc.report.copies import copy_lines, copy_report
@@ -127,15 +135,22 @@ def pull(
     from aotc_runtime.registries.client import Repository
     from aotc_runtime.registries.references import parse
     from aotc_runtime.registries.transport import Transport
+    from aotc_runtime.store import Store
+    from aotc_runtime.store.loading import require_pinned
     from aotc_runtime.store.pulling import accept_all, signed_by
 
-    path = output or layout
-    assert path is not None, "one of the two was given"
+    path, store = output or layout, Store(folder) if folder else None
     place, policy = parse(reference), _policy(trust)
+    if policy is not None:
+        require_pinned(place, policy)
     form = Form.LAYOUT if layout else Form.ARCHIVE
     accept = accept_all if policy is None else signed_by(policy, time.time(), str(place))
     with byte_progress("pull", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
-        found = pulling.pull(there, path, form, targets, None, told, accept)
+        if path is None and store is not None:
+            found = pulling.keep(there, store, targets, told, accept)
+        else:
+            assert path is not None, "one of the three was given"
+            found = pulling.pull(there, path, form, targets, store, told, accept)
     report = {**copy_report(found), "reference": str(place.at(found.root_digest))}
     lines = (*copy_lines(report), f"from    {report['reference']}")
     out.result(report, lambda: print(*lines, sep="\n"))

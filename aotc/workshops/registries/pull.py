@@ -53,19 +53,40 @@ def pull(
             )
             for digest, media_type in _types(listing).items()
         }
-        manifests = {
-            target.name: canonical.decode(
-                listing.documents[target.image.config.digest],
-                BundleManifest,
-                where=f"{repository.where} {target.name}",
-            )
-            for target in listing.targets
-        }
+        manifests = _manifests(repository, listing)
         root = _descriptor(listing.root)
         attestations = [_descriptor(e, oci.ATTESTATION_TYPE) for e in listing.attestations]
         index = layout_index(root, attestations, manifests)
         size = write(path, form, index, blobs, reading_back(root.digest, manifests))
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
+
+
+def keep(
+    repository: Repository,
+    store: Store,
+    targets: tuple[str, ...] = (),
+    on_bytes: OnBytes = nobody,
+    accept: Accept = accept_all,
+) -> Bundle:
+    """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
+    listing = pull_into(repository, store, targets, on_bytes, accept)
+    size = sum(map(len, listing.documents.values()))
+    size += sum(layer.size for layer in listing.layers().values())
+    manifests = _manifests(repository, listing)
+    return Bundle(
+        path=store.folder, root_digest=listing.root.digest, manifests=manifests, size_bytes=size
+    )
+
+
+def _manifests(repository: Repository, listing: Listing) -> dict[str, BundleManifest]:
+    return {
+        target.name: canonical.decode(
+            listing.documents[target.image.config.digest],
+            BundleManifest,
+            where=f"{repository.where} {target.name}",
+        )
+        for target in listing.targets
+    }
 
 
 @contextmanager

@@ -31,9 +31,7 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
     if named := environment.get("AOTC_STORE", ""):
         return Path(named)
     cache = environment.get("XDG_CACHE_HOME", "")
-    return Path(
-        cache or Path(environment.get("HOME", "") or Path.home(), ".cache"), "aotc", "store"
-    )
+    return Path(cache or Path(environment.get("HOME", "") or Path.home(), ".cache"), "aotc-store")
 
 
 def store_at(place: Place) -> Store:
