@@ -62,6 +62,7 @@ def test_what_is_no_reference_is_refused_and_shows_no_secret(text: str) -> None:
         ("localhost:5000", "http://localhost:5000"),
         ("127.0.0.1", "http://127.0.0.1"),
         ("[::1]:5000", "http://[::1]:5000"),
+        ("docker.io", "https://registry-1.docker.io"),
         ("localhost.example.org", "https://localhost.example.org"),
         ("127.0.0.1.example.org", "https://127.0.0.1.example.org"),
         ("10.0.0.1:5000", "https://10.0.0.1:5000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ def walk(address: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which the walk uses")
 def test_the_walk_works_as_it_stands(own: str, tmp_path: Path) -> None:
     said = walk(own, tmp_path / "walk")
     assert "if its weights are the signed ones" in said

@@ -387,6 +387,14 @@ def test_who_is_killed_leaves_nothing_wrong_and_the_next_one_goes_on(
     assert ranges[-1] == f"bytes={half}-"
 
 
+def test_only_what_was_hashed_gets_the_name_of_a_blob(store: Store) -> None:
+    with pytest.raises(IntegrityError) as caught, store.files.receiving(sha256(b"a"), 1) as sink:
+        assert sink is not None
+        sink.write(b"b")
+    assert caught.value.code == "AOTC-E201"
+    assert store.size_bytes() == 0
+
+
 def test_a_store_of_nothing_has_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "none")
     assert (store.bundles(), store.size_bytes(), list(store.verify())) == ([], 0, [])

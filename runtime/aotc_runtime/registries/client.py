@@ -109,7 +109,7 @@ class Repository:
         self.transport = transport or Transport()
         given = credentials or (lambda: credentials_for(place.host))
         # Who names an authority means TLS, on loopback too.
-        self._origin = f"https://{place.host}" if self.transport.names_authority else place.origin
+        self._origin = f"https://{place.server}" if self.transport.names_authority else place.origin
         self._login = Login(self.transport, self._origin, self.where, given)
         self._base = f"{self._origin}/v2/{place.repository}/"
 

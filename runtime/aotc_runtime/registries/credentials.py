@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.registries.references import HUB_NAMES, HUB_SERVER
 from aotc_runtime.system.store import read_file
 
 CONFIG_BYTES_MAX = 2**20
@@ -27,7 +28,7 @@ TOKEN_USER = "<token>"
 """The name by which helpers say that the secret is an identity token."""
 
 DOCKER_HUB = "https://index.docker.io/v1/"
-HUB_HOSTS = ("docker.io", "index.docker.io", "registry-1.docker.io")
+HUB_HOSTS = (*HUB_NAMES, HUB_SERVER)
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 

@@ -18,6 +18,8 @@ SCHEME = "oci://"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Registries there are asked without TLS, as other tools do; nowhere else is anything sent so."""
 
+HUB_NAMES, HUB_SERVER = ("docker.io", "index.docker.io"), "registry-1.docker.io"
+
 _HOST = re.compile(
     r"(\[[0-9A-Fa-f:]{2,}\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?\Z"
 )
@@ -47,10 +49,15 @@ class Reference(Struct, frozen=True):
         return _HOST.match(self.host)[1]  # type: ignore[index]  # `parse` has matched it
 
     @property
+    def server(self) -> str:
+        """Where the registry answers, with its port: Docker Hub's is not its name."""
+        return HUB_SERVER if self.host in HUB_NAMES else self.host
+
+    @property
     def origin(self) -> str:
         """What URLs of the registry begin with."""
         plain = self.hostname.lower() in LOOPBACK
-        return f"{'http' if plain else 'https'}://{self.host}"
+        return f"{'http' if plain else 'https'}://{self.server}"
 
     @property
     def name(self) -> str:

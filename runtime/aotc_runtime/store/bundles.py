@@ -64,6 +64,9 @@ class Store:
     def folder(self) -> Path:
         return self.files.folder
 
+    def __fspath__(self) -> str:
+        return os.fspath(self.folder)
+
     def bundles(self) -> list[StoredBundle]:
         """What it has, the one that was used last first."""
         try:

@@ -119,7 +119,8 @@ class BlobFiles:
                 return
             sink = FileSink(descriptor, str(self.folder))
             yield sink
-            assert (sink.written(), sink.digest()) == (size, digest), "nothing else gets a name"
+            if (sink.written(), found := sink.digest()) != (size, digest):
+                raise refusal("AOTC-E201", str(self.folder), found, expected=digest)
             try:
                 os.fsync(descriptor)
                 os.fchmod(descriptor, 0o444)
