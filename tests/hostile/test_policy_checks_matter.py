@@ -230,7 +230,7 @@ ROLES = [
 ]
 
 RULES = [
-    Check(verify.frame, ("raise_if(rules.check_limits(source, policy))", "pass"),
+    Check(verify.frame, ("raise_if(rules.check_limits(source, policy, unread))", "pass"),
           under(limits=SizeLimits(blobs=1)), "AOTC-E320"),
     Check(verify.collect,
           ("raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))", "pass"),

@@ -7,7 +7,10 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -315,15 +318,49 @@ def test_a_store_that_is_no_folder_is_told(
     assert caught.value.code == "AOTC-E560"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_read_only_store_gives_what_it_has(
-    server: OciServer, connect: Connect, store: Store, policy: Path
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], AbstractContextManager[None]]]:
+    """A folder that this process may read and not write, for as long as a block takes."""
+
+    @contextmanager
+    def protect(folder: Path) -> Iterator[None]:
+        places = [folder, *folder.rglob("*")]
+        for each in places:
+            each.chmod(0o555 if each.is_dir() else 0o444)
+        user = os.geteuid()
+        os.seteuid(user or NOBODY)
+        try:
+            yield
+        finally:
+            os.seteuid(user)
+            for each in places:
+                each.chmod(0o755 if each.is_dir() else 0o644)
+
+    return protect
+
+
+NOBODY = 65534
+
+
+def test_a_read_only_store_gives_what_it_has_and_takes_nothing(
+    server: OciServer,
+    connect: Connect,
+    policy: Path,
+    read_only: Callable[[Path], AbstractContextManager[None]],
 ) -> None:
-    place = pushed(connect)
-    fetched(str(place), read_policy(policy), store, None)
-    for folder in (store.folder, *store.folder.rglob("*")):
-        folder.chmod(0o555 if folder.is_dir() else 0o444)
-    fetched(str(place), read_policy(policy), store, None)
+    place, other = pushed(connect), pushed(connect, DIGITS, "models/other")
+    read = read_policy(policy)
+    with tempfile.TemporaryDirectory() as name:
+        store = Store(name)
+        fetched(str(place), read, store, None)
+        with read_only(Path(name)):
+            assert fetched(str(place), read, store, None).digests() == look_into(LAYERS).digests()
+            with pytest.raises(ResourceError) as caught:
+                into(store, connect, f"{other.repository}:1.0.0")
+            assert caught.value.code == "AOTC-E560"
+            with pytest.raises(ResourceError):
+                store.prune(0)
+        source(store, place.digest)
 
 
 SCRIPT = """

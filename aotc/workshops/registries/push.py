@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from aotc.errors import refusal
 from aotc.packing.index_json import attestation_name, version_name
 from aotc.review.opened import Opened, opened
 from aotc_runtime import canonical, limits
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import RegistryError, refusal
+from aotc_runtime.errors import RegistryError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import AttestationManifest, BlobSource, Descriptor, ImageManifest
 from aotc_runtime.registries.blobs import CHUNK_BYTES, push_blob

@@ -35,6 +35,9 @@ from aotc_runtime.verification.verify import (
     vouch,
 )
 
+BUT_WEIGHTS = "digests but of weights"
+"""In place of the gate `digests`, where weights were left elsewhere."""
+
 
 def verify(
     source: BlobSource,
@@ -98,7 +101,10 @@ def examine(
         gates.append("signatures")
         with unpack(signed) as unpacked:
             unpacked.finish()
-            gates.append("digests but of weights" if unread else "digests")
+            if unread:
+                gates.append(BUT_WEIGHTS)
+            else:
+                gates.append("digests")
             judged = judge(accept(unpacked), facts, target)
             gates.append("policy")
     except AotcError as error:
