@@ -43,8 +43,7 @@ def store_at(place: Place) -> Store:
 
 def require_pinned(place: Reference, policy: TrustPolicy) -> None:
     """Raises TrustError (AOTC-E326) for a tag where the policy takes digests alone."""
-    if policy.references is not None:
-        raise_if(check_reference(bool(place.digest), str(place)))
+    raise_if(check_reference(bool(place.digest), policy, str(place)))
 
 
 def fetched(

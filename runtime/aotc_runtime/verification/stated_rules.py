@@ -10,13 +10,13 @@ from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest
-from aotc_runtime.schema.policy import Accepts, SizeLimits
+from aotc_runtime.schema.policy import Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification.versions import version_key
 
 
-def check_reference(is_pinned: bool, where: str) -> Iterator[Finding]:
-    """Before docs/trust.md 1, for a policy with references = "digest": AOTC-E326."""
-    if not is_pinned:
+def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """Before docs/trust.md 1, of a bundle in a registry: AOTC-E326."""
+    if policy.references is not None and not is_pinned:
         yield finding("AOTC-E326", where, "a tag, which may stand for another bundle tomorrow")
 
 
