@@ -18,14 +18,10 @@ def layout_index(
     root: Descriptor, attestations: Iterable[Descriptor], manifests: Mapping[str, BundleManifest]
 ) -> Index:
     """index.json, whose entries have the names by which registries' tools copy them: the version
-    for the root, the root's digest with the attestation's own for an attestation. Attestations
-    stand in the order of their digests: registries keep no other.
+    for the root, the root's digest with the attestation's own for an attestation.
     """
     named = [_named(root, version_name(manifests))]
-    named += [
-        _named(each, attestation_name(root.digest, each.digest))
-        for each in sorted(attestations, key=_digest)
-    ]
+    named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]
     return Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=tuple(named))
 
 
@@ -39,10 +35,6 @@ def attestation_name(root: str, digest: str) -> str:
     referrers.
     """
     return f"{root.replace(':', '-')}.{digest[7:23]}"
-
-
-def _digest(reference: Descriptor) -> str:
-    return reference.digest
 
 
 def _named(reference: Descriptor, name: str) -> Descriptor:

@@ -50,24 +50,15 @@ def either(request: pytest.FixtureRequest, server: OciServer) -> OciServer:
     return server
 
 
-@pytest.fixture
-def sorted_bundle(server: OciServer, connect: Connect, tmp_path: Path) -> Path:
-    """A bundle as this version writes it: its attestations in the order of their digests."""
-    pushed(connect, place="first/layers")
-    path = tmp_path / "sorted.aotb"
-    pulled(connect, path, "first/layers:1.0.0")
-    return path
-
-
 def test_a_bundle_comes_back_byte_for_byte(
-    either: OciServer, sorted_bundle: Path, connect: Connect, tmp_path: Path
+    either: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
-    found = pushed(connect, sorted_bundle)
+    found = pushed(connect, LAYERS)
     assert (found.tag, found.attestations, len(found.sent)) == ("1.0.0", 2, found.blobs)
     for place in (f"{REPO}:1.0.0", f"{REPO}@{found.place.digest}"):
         back = tmp_path / "back.aotb"
         pulled(connect, back, place)
-        assert back.read_bytes() == sorted_bundle.read_bytes()
+        assert back.read_bytes() == LAYERS.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["digits", "layers", "sizes", "trees", "layers-1.2"])
@@ -83,11 +74,11 @@ def test_bundles_of_every_version_come_back_with_what_is_signed(
 
 
 def test_what_is_there_is_neither_sent_nor_fetched_again(
-    either: OciServer, sorted_bundle: Path, connect: Connect, tmp_path: Path
+    either: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
-    pushed(connect, sorted_bundle)
+    pushed(connect, LAYERS)
     before = sent(either)
-    assert not pushed(connect, sorted_bundle).sent
+    assert not pushed(connect, LAYERS).sent
     assert sent(either) == before
     back = tmp_path / "back.aotb"
     pulled(connect, back, f"{REPO}:1.0.0")
@@ -180,10 +171,19 @@ def test_referrers_of_others_are_theirs(
     subject = {"mediaType": oci.INDEX_TYPE, "digest": digest, "size": 354}
     config = {"mediaType": oci.EMPTY_TYPE, "digest": sha256(b"{}"), "size": 2}
     layer = {"mediaType": "text/plain", "digest": sha256(b"{}"), "size": 2}
-    for number, kind in enumerate((oci.ATTESTATION_TYPE, "application/vnd.example")):
+    ours = layer | {"mediaType": oci.ATTESTATION_TYPE}
+    elsewhere = subject | {"digest": sha256(b"")}
+    for number, (kind, layers, of) in enumerate(
+        (
+            (oci.ATTESTATION_TYPE, [layer], subject),
+            ("application/vnd.example", [layer], subject),
+            (oci.ATTESTATION_TYPE, [ours, ours], subject),
+            (oci.ATTESTATION_TYPE, [ours], elsewhere),
+        )
+    ):
         data = json.dumps({
             "schemaVersion": 2, "mediaType": oci.MANIFEST_TYPE, "artifactType": kind,
-            "config": config, "layers": [layer] * (number + 1), "subject": subject,
+            "config": config, "layers": layers, "subject": of,
         }).encode()  # fmt: skip
         for name in (sha256(data), f"{digest.replace(':', '-')}.other{number}"):
             either.manifests[REPO, name] = (data, oci.MANIFEST_TYPE)

@@ -104,6 +104,7 @@ def test_a_record_keeps_attestations_that_a_registry_has_lost(
     server.faults.append(
         always(lambda h: h.answer(200, b'{"manifests": []}'), "GET", "/referrers/")
     )
+    server.faults.append(always(status(404), "GET", "/manifests/sha256-"))
     into(store, connect)
     assert len(store.bundle(root).attestations) == 2
 

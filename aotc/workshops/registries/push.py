@@ -25,7 +25,7 @@ from aotc_runtime.registries.transfer import Counted, OnBytes, Tally, each, nobo
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.contents import read_root
 
-FALLBACK_TRIES = 8
+STAND_IN_TRIES = 8
 """How often the stand-in for the referrers API is written: whoever writes at the same time may
 overwrite it.
 """
@@ -161,32 +161,32 @@ def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
 def _attach(
     repository: Repository, source: BlobSource, root: str, attestations: Sequence[str]
 ) -> None:
-    """Attestations as OCI 1.1 referrers of the root, which registries before that list in the index
-    under a tag of its digest; and under tags of their own, for tools that know neither.
+    """Attestations as OCI 1.1 referrers of the root, and in the index that stands in for those:
+    registries of before have no other, and none but this keeps the order. Each has a tag of its
+    own, for tools that know neither.
     """
-    unlisted = []
+    listed = []
     for digest in attestations:
         data = _data(source, digest)
-        name = attestation_name(root, digest)
-        if not repository.put_manifest(name, data, oci.MANIFEST_TYPE):
-            unlisted.append(
-                Descriptor(
-                    mediaType=oci.MANIFEST_TYPE,
-                    digest=digest,
-                    size=len(data),
-                    artifactType=oci.ATTESTATION_TYPE,
-                )
-            )
-    if unlisted:
-        _stand_in(repository, root, unlisted)
+        repository.put_manifest(attestation_name(root, digest), data, oci.MANIFEST_TYPE)
+        reference = Descriptor(
+            mediaType=oci.MANIFEST_TYPE,
+            digest=digest,
+            size=len(data),
+            artifactType=oci.ATTESTATION_TYPE,
+        )
+        listed.append(msgspec.to_builtins(reference))
+    if listed:
+        _stand_in(repository, root, listed)
 
 
-def _stand_in(repository: Repository, root: str, added: Sequence[Descriptor]) -> None:
+def _stand_in(repository: Repository, root: str, ours: Sequence[dict[str, object]]) -> None:
     """https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema:
     read, added to, written, and read again, since others may do the same.
     """
     tag = root.replace(":", "-")
-    for _ in range(FALLBACK_TRIES):
+    digests = [each["digest"] for each in ours]
+    for _ in range(STAND_IN_TRIES):
         stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
         there: list[dict[str, object]] = []
         if stored is not None:
@@ -195,11 +195,9 @@ def _stand_in(repository: Repository, root: str, added: Sequence[Descriptor]) ->
             except (ValueError, RecursionError) as error:
                 where = f"{repository.where}:{tag}"
                 raise refusal("AOTC-E775", where, "no index of referrers") from error
-        known = {each.get("digest") for each in there}
-        new = [each for each in added if each.digest not in known]
-        if not new:
+        if [d for each in there if (d := each.get("digest")) in digests] == digests:
             return
-        listed = [*there, *map(msgspec.to_builtins, new)]
+        listed = [*ours, *(each for each in there if each.get("digest") not in digests)]
         index = {"schemaVersion": 2, "mediaType": oci.INDEX_TYPE, "manifests": listed}
         repository.put_manifest(tag, canonical.encode(index), oci.INDEX_TYPE)
     raise refusal(

@@ -98,7 +98,7 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
 @_store_option
 @command
 def verify(out: Output, folder: Path | None) -> None:
-    """Hash every blob of a store, and remove what is not what its name says.
+    """Hash every blob of a store, and remove what is damaged.
 
     It is fetched again when it is needed.
 

@@ -159,10 +159,8 @@ def look(repository: Repository, root: Stored) -> Listing:
         documents |= {reference.digest: stored.data, image.config.digest: config}
         targets.append(Target(_name(config, what), reference, image))
     entry = Entry(mediaType=oci.INDEX_TYPE, digest=root.digest, size=len(root.data))
-    attestations = sorted(
-        _attestations(repository, root.digest, documents), key=lambda each: each.digest
-    )
-    return Listing(entry, tuple(attestations), tuple(targets), tuple(absent), documents)
+    attestations = tuple(_attestations(repository, root.digest, documents))
+    return Listing(entry, attestations, tuple(targets), tuple(absent), documents)
 
 
 class _Target(Struct):
@@ -245,28 +243,28 @@ class _Tags(Struct, frozen=True):
 def referrers(repository: Repository, root: str) -> list[str]:
     """Digests of manifests that may be attestations of a root, each once, nothing of them believed.
 
-    By the referrers API; where a registry has none, by the tag that stands in for it, and by tags
-    as skopeo copies them.
+    In the order of the index that stands in for the referrers API, and after these, what else a
+    registry's API has; where it has none, by tags as skopeo copies them.
     """
-    query = urlencode({"artifactType": oci.ATTESTATION_TYPE})
+    stand_in = repository.manifest(root.replace(":", "-"), limits.INDEX_BYTES_MAX)
     found: dict[str, None] = {}
-    path, has_api = f"referrers/{root}?{query}", False
-    for _ in range(PAGES_MAX):
+    if stand_in is not None:
+        found |= dict.fromkeys(_listed(stand_in.data, repository))
+    query = urlencode({"artifactType": oci.ATTESTATION_TYPE})
+    path, more = f"referrers/{root}?{query}", set[str]()
+    for number in range(PAGES_MAX):
         answer = repository.document(path, limits.INDEX_BYTES_MAX)
+        if answer is None and number == 0:
+            for tag in tags(repository, root.replace(":", "-") + "."):
+                stored = repository.manifest(tag, limits.ATTESTATION_BYTES_MAX)
+                more |= set() if stored is None else {stored.digest}
         if answer is None:
             break
-        has_api = True
-        found |= dict.fromkeys(_listed(answer[0], repository))
+        more.update(_listed(answer[0], repository))
         path = _next(answer[1], "referrers/")
-        if not path or len(found) > CANDIDATES_MAX:
+        if not path or len(more) > CANDIDATES_MAX:
             break
-    if not has_api:
-        stand_in = repository.manifest(root.replace(":", "-"), limits.INDEX_BYTES_MAX)
-        if stand_in is not None:
-            found |= dict.fromkeys(_listed(stand_in.data, repository))
-        for tag in tags(repository, root.replace(":", "-") + "."):
-            stored = repository.manifest(tag, limits.ATTESTATION_BYTES_MAX)
-            found |= {} if stored is None else {stored.digest: None}
+    found |= dict.fromkeys(sorted(more - found.keys()))
     if len(found) > CANDIDATES_MAX:
         expected = f"at most {CANDIDATES_MAX} referrers"
         raise refusal("AOTC-E775", f"{repository.where}@{root}", "more", expected=expected)

@@ -161,8 +161,8 @@ class Store:
         joined = {entry.digest: entry for entry in attestations}
         if before is not None:
             joined |= {entry.digest: entry for entry in before.attestations}
-        ordered = tuple(joined[digest] for digest in sorted(joined))
-        self.files.write_record(self._record(root.digest).name, _record(root, ordered))
+        data = _record(root, tuple(joined.values()))
+        self.files.write_record(self._record(root.digest).name, data)
 
     def size_bytes(self) -> int:
         """Of all blobs."""

@@ -22,7 +22,7 @@ from aotc_runtime.store.bundles import Store
 from aotc_runtime.store.files import temporary
 from aotc_runtime.store.loading import require_pinned
 from aotc_runtime.store.pulling import Accept, accept_all, all_layers, pull, signed_by
-from aotc_runtime.system.passing import PassedMap, look_into
+from aotc_runtime.system import passing
 
 
 class Looked(Struct, frozen=True):
@@ -61,7 +61,7 @@ def looked_at(
     Raises BundleFormatError, IntegrityError, RegistryError, ResourceError, TrustError.
     """
     if not isinstance(place, str) or not is_reference(place):
-        yield Looked(look_into(place), str(place), str(place), {})
+        yield Looked(passing.look_into(place), str(place), str(place), {})
         return
     reference = parse(place)
     accept: Accept = accept_all
@@ -76,7 +76,7 @@ def looked_at(
         layers = listing.layers().items()
         unread = {digest: layer.size for digest, layer in layers if not wanted(layer)}
         shown = str(reference.at(listing.root.digest))
-        source = store.source(listing.root.digest, shown, PassedMap, unread)
+        source = store.source(listing.root.digest, shown, passing.PassedMap, unread)
         if source is None:
             raise refusal("AOTC-E560", str(folder), "another process removes what is fetched")
         yield Looked(source, shown, place, unread)
