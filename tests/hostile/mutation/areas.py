@@ -402,6 +402,19 @@ AREAS = (
             "tests/unit/runtime/serving/test_concurrency.py",
         ),
     ),
+    Area(
+        RUNTIME,
+        ("registries", "store"),
+        (
+            "tests/registries/test_blobs.py",
+            "tests/registries/test_credentials.py",
+            "tests/registries/test_push_pull.py",
+            "tests/registries/test_references.py",
+            "tests/registries/test_references_in_commands.py",
+            "tests/registries/test_store.py",
+            "tests/registries/test_store_commands.py",
+        ),
+    ),
     # Meshes need more devices than a process of tests has.
     Area(
         RUNTIME,
