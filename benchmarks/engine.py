@@ -2,6 +2,9 @@
 
 `python -m benchmarks.engine rebuild [--rounds N]`: every example into an empty cache, then again.
 `python -m benchmarks.engine jobs [--rounds N]`: vision and lm, 3 targets, 4 profiles, no cache.
+`python -m benchmarks.engine many [--rounds N] [--functions N]`: generated functions, 4 profiles, 2
+targets; their compilations in the build beside the same ones in a loop in one process, and both
+numbers of jobs.
 Figures are ratios of builds in turns: other work on the machine changes both.
 """
 

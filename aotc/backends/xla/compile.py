@@ -19,7 +19,8 @@ from aotc.backends.xla.job import Job
 from aotc.errors import refusal
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
-from aotc.workers import environment, parent
+from aotc.workers import environment
+from aotc.workers.forked import Zygotes
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith
@@ -27,19 +28,22 @@ from aotc_runtime.schema.manifest import BuiltWith
 SHARDY_NOTICE = "HloShardingV3"
 """Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
 
-WORKER = parent.module("aotc.backends.xla.worker")
+WORKER = "aotc.backends.xla.worker"
 
 
 class XlaBackend:
     """XLA:CPU of the installed jaxlib.
 
-    worker: the command that compiles.  seconds_max: how long it may take for one executable.
+    worker: a command that compiles, in place of processes that are forked.  seconds_max: how long
+    it may take for one executable.
     """
 
     platform = "cpu"
 
-    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
+    def __init__(
+        self, worker: Sequence[str] | None = None, seconds_max: float = SECONDS_MAX
+    ) -> None:
+        self._workers = CompileWorkers(worker or Zygotes(WORKER), seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
