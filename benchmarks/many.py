@@ -1,13 +1,29 @@
-"""A program with many entry points, as a generator of code for others would write it."""
+"""A program with many entry points, and what its executables cost.
+
+`compiling` and `building` are measurements of `python -m benchmarks.engine many`.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
+from aotc.backends.xla.compile import XlaBackend, request_of
+from aotc.config.build_manifest import read_build_manifest
 from aotc.packing.weights import write_tensors
+from aotc.pipeline.build import build
+from aotc.pipeline.plan import compile_jobs, resolve_targets, wanted_executables
+from aotc.stages import CompileJob
 
 WIDTH = 64
 PROFILES = (1, 4, 16, 64)
@@ -92,3 +108,77 @@ profiles = [{sizes}]
         + "".join(map(entry_point, range(functions)))
     )
     return manifest
+
+
+LOOP = """
+import sys
+from pathlib import Path
+
+from aotc.backends.xla import worker
+
+worker.prepare()
+import msgspec
+
+from aotc.backends.xla.compile_here import compile_job
+from aotc.backends.xla.job import Job
+
+for job in msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=list[Job]):
+    assert compile_job(job, randomized=False, own_threads=False).serialized
+"""
+"""All compilations in one process. It gives other bytes, and loses all of them by one crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """seconds: on the clock.  processor: of all processors, this process and those that it had."""
+
+    seconds: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:6.1f} s, {self.processor:6.1f} s of processors"
+
+
+class Meter:
+    """What is spent from here on."""
+
+    def __init__(self) -> None:
+        self._clock, self._processor = time.perf_counter(), _processor()
+
+    def read(self) -> Spent:
+        return Spent(time.perf_counter() - self._clock, _processor() - self._processor)
+
+
+def _processor() -> float:
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def compilations(manifest_path: Path, folder: Path) -> list[CompileJob]:
+    """Every compilation of the program."""
+    manifest = read_build_manifest(manifest_path)
+    targets = resolve_targets(manifest)
+    wanted = wanted_executables(manifest, [target.name for target in targets], targets)
+    program = build(manifest_path, output=folder / "program.aotb").program
+    made = compile_jobs(program.entry_points.values(), targets, wanted)
+    return [job for each in made.values() for job in each.values()]
+
+
+def in_a_loop(jobs: Sequence[CompileJob], folder: Path) -> Spent:
+    """The compilations in one process, one after the other."""
+    asked = folder / "jobs.msgpack"
+    asked.write_bytes(msgspec.msgpack.encode([request_of(job) for job in jobs]))
+    environment = {**os.environ, "PJRT_NPROC": str(jobs[0].target.threads)}
+    meter = Meter()
+    command = [sys.executable, "-P", "-c", LOOP, str(asked)]
+    subprocess.run(command, check=True, env=environment)
+    return meter.read()
+
+
+def as_a_build(jobs: Sequence[CompileJob], at_a_time: int) -> Spent:
+    """The compilations as a build has them."""
+    backend, meter = XlaBackend(), Meter()
+    with ThreadPoolExecutor(at_a_time) as pool:
+        list(pool.map(backend.compile, jobs))
+    backend.stop()
+    return meter.read()

@@ -54,20 +54,9 @@ class XlaBackend:
         crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 the code
         is not for the target, E906 this jaxlib's executables have an unknown layout.
         """
-        target = job.target
-        request = Job(
-            artifact=job.module.artifact,
-            triple=target.triple,
-            cpu=target.cpu,
-            features=target.features,
-            tuning=target.tuning,
-            options={**target.options, **job.options},
-            threads=target.threads,
-            devices=(0,) if job.mesh is None else job.mesh.devices,
-            constants=_npz(job.constants) if job.constants else b"",
-        )
-        variables = environment.bare(PJRT_NPROC=str(target.threads), **pass_log.ENVIRONMENT)
-        result, said = self._workers.compile(job, request, lambda folder: variables)
+        threads = str(job.target.threads)
+        variables = environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)
+        result, said = self._workers.compile(job, request_of(job), lambda folder: variables)
         pipelines, said = pass_log.split(said)
         if result.problem:
             raise _problem(job, result, said)
@@ -76,6 +65,22 @@ class XlaBackend:
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
+
+
+def request_of(job: CompileJob) -> Job:
+    """What a worker is asked for."""
+    target = job.target
+    return Job(
+        artifact=job.module.artifact,
+        triple=target.triple,
+        cpu=target.cpu,
+        features=target.features,
+        tuning=target.tuning,
+        options={**target.options, **job.options},
+        threads=target.threads,
+        devices=(0,) if job.mesh is None else job.mesh.devices,
+        constants=_npz(job.constants) if job.constants else b"",
+    )
 
 
 def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:
