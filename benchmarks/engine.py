@@ -7,6 +7,8 @@
 `python -m benchmarks.engine many [--rounds N] [--functions N]`: generated functions, 4 profiles, 2
 targets; their compilations in the build beside the same ones in a loop in one process, and both
 numbers of jobs.
+`python -m benchmarks.engine use`: what loading, calling and reporting cost with 10, 100 and 1,000
+executables in a bundle, those of a few functions under many names.
 Figures are ratios of builds in turns: other work on the machine changes both.
 """
 
@@ -167,10 +169,41 @@ def many(rounds: int, functions: int) -> bool:
     return ratio <= MANY_GOAL
 
 
+def use() -> bool:
+    """Bundles of more and more executables, beside each other."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        manifest = generated.write(folder, 4, targets=generated.TARGETS[:1])
+        built(manifest, folder, "--cache", "off")
+        print("| executables | load, ms | a call, us | report, s | inspect, s |")
+        print("|---|---|---|---|---|")
+        found = {}
+        for count in (4, 10, 100, 1000):
+            bundle, trust = generated.repeated(folder / "bundle.aotb", count, folder)
+            each = found[count] = min(
+                (generated.used(bundle, trust) for _ in range(3)), key=lambda each: each.loading
+            )
+            print(
+                f"| {count} | {each.loading * 1e3:.0f} | {each.call * 1e6:.1f} | "
+                f"{each.reporting:.2f} | {each.inspecting:.2f} |"
+            )
+    growth = {
+        what: (getattr(found[1000], what) - getattr(found[100], what))
+        / max(1e-9, (getattr(found[100], what) - getattr(found[4], what)))
+        for what in ("loading", "reporting", "inspecting")
+    }
+    for what, ratio in growth.items():
+        print(
+            f"{what}: the next 900 cost {ratio:.1f} times what the first 96 more did (linear: 9.4)"
+        )
+    print(f"a call costs {found[1000].call / found[4].call:.2f} times what it does among 4")
+    return True
+
+
 def main() -> int:
     """Measure; 1 if a goal was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("measurement", choices=("jobs", "many", "rebuild"))
+    parser.add_argument("measurement", choices=("jobs", "many", "rebuild", "use"))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--functions", type=int, default=30)
     given = parser.parse_args()
@@ -178,6 +211,7 @@ def main() -> int:
         "jobs": lambda: jobs(given.rounds),
         "many": lambda: many(given.rounds, given.functions),
         "rebuild": lambda: rebuild(given.rounds),
+        "use": use,
     }
     return 0 if measurements[given.measurement]() else 1
 

@@ -1,6 +1,6 @@
 """A program with many entry points, and what its executables cost.
 
-`compiling` and `building` are measurements of `python -m benchmarks.engine many`.
+`python -m benchmarks.engine many` and `use` measure them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ import numpy as np
 
 from aotc.backends.xla.compile import XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
+from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
 from aotc.packing.weights import write_tensors
 from aotc.pipeline.build import build
 from aotc.pipeline.plan import compile_jobs, resolve_targets, wanted_executables
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
 from aotc.stages import CompileJob
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.contents import references
+from aotc_runtime.verification.examine import read_unverified
 
 WIDTH = 64
 PROFILES = (1, 4, 16, 64)
@@ -182,3 +190,80 @@ def as_a_build(jobs: Sequence[CompileJob], at_a_time: int) -> Spent:
         list(pool.map(backend.compile, jobs))
     backend.stop()
     return meter.read()
+
+
+LOADING = """
+import sys, time
+from itertools import count
+import aotc_runtime
+import numpy as np
+
+started = time.process_time()
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+loading = time.process_time() - started
+call, x = bundle["f000"], np.zeros((1, int(sys.argv[3])), np.float32)
+took = []
+for _ in range(2000):
+    started = time.perf_counter()
+    call(x)
+    took.append(time.perf_counter() - started)
+print(loading, sorted(took)[len(took) // 2])
+"""
+"""Prints seconds of processors that loading took, and the median of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a bundle costs who uses it, in seconds; all but those of a call are of processors."""
+
+    loading: float
+    call: float
+    reporting: float
+    inspecting: float
+
+
+def repeated(bundle: Path, executables: int, folder: Path) -> tuple[Path, Path]:
+    """A bundle of one target with so many executables, those of the first of another under more
+    names, and a policy for it.
+    """
+    contents, _ = read_unverified(look_into(bundle))
+    _, manifest = min(contents.manifests.items())
+    names = sorted(manifest.entry_points)
+    per_name = len(manifest.entry_points[names[0]].profiles)
+    entry_points = {
+        f"f{number:03}": manifest.entry_points[names[number % len(names)]]
+        for number in range(max(1, executables // per_name))
+    }
+    profiles = {
+        name: each.profiles[: min(per_name, executables)] for name, each in entry_points.items()
+    }
+    repeating = msgspec.structs.replace(
+        manifest,
+        entry_points={
+            name: msgspec.structs.replace(each, profiles=profiles[name])
+            for name, each in entry_points.items()
+        },
+        evidence=msgspec.UNSET,
+    )
+    blobs = [Blob(contents.blobs[d], kind) for d, (kind, _) in references(repeating).items()]
+    signer = LocalSigner.ephemeral()
+    assembled = assemble([TargetParts(repeating, blobs)])
+    envelope = attest(assembled.root.digest, "repeated", endorsement(), signer).envelope
+    path, trust = folder / f"{executables}.aotb", folder / f"{executables}.toml"
+    pack(path, Form.ARCHIVE, assembled, [envelope])
+    trust.write_text(policy_text("many", [signer.public_pem()]), "utf-8")
+    return path, trust
+
+
+def used(bundle: Path, trust: Path) -> Used:
+    """Load it, call it, and have two commands read it."""
+    loading = [sys.executable, "-P", "-c", LOADING, str(bundle), str(trust), str(WIDTH)]
+    told = subprocess.run(loading, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    page = bundle.with_suffix(".html")
+    aotc = [sys.executable, "-P", "-m", "aotc.cli.main"]
+    costs: list[float] = []
+    for command in (["report", str(bundle), "-o", str(page)], ["inspect", str(bundle)]):
+        meter = Meter()
+        subprocess.run([*aotc, *command], check=True, stdout=subprocess.DEVNULL)
+        costs.append(meter.read().processor)
+    return Used(float(told[0]), float(told[1]), *costs)
