@@ -55,11 +55,11 @@ def _array(name: str, head: bytes) -> tuple[Array, int]:
         shape, is_fortran, dtype = _READERS[version](stream, HEADER_BYTES_MAX)
     except (ValueError, KeyError) as error:
         raise Damaged(f"{name} as an array of numpy", "another header") from error
-    if dtype.hasobject or dtype.fields is not None or dtype.name not in {*DType}:
+    if dtype.name not in {*DType}:
         raise Damaged(f"numbers in {name}, of a dtype that numpy itself has", str(dtype))
     if dtype != dtype.newbyteorder("<"):
         raise Damaged(f"{name} in little-endian order", str(dtype))
-    if is_fortran and sum(size > 1 for size in shape) > 1:
+    if is_fortran:
         raise Damaged(f"{name} in C order (numpy.ascontiguousarray)", "Fortran order")
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise Damaged(f"{name} of a shape", str(shape))

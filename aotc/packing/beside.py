@@ -22,23 +22,29 @@ def blobs_beside(path: Path, members: Mapping[str, tuple[str, int]], mode: int) 
 
     members: their digests and sizes, by name.
     """
+    layouts = [*_layouts(path)]
     found: dict[str, Path] = {}
-    for layout in _layouts(path):
-        for name, (digest, size) in members.items():
-            file = layout / name
-            if name not in found and _is_fit(file, size, _mode_of(path / name, mode)):
-                with suppress(OSError, ValueError):
-                    if sha256(pass_file(file)) == digest:
-                        found[name] = file
+    for name, (digest, size) in members.items():
+        kept = _mode_of(path / name, mode)
+        for file in [layout / name for layout in layouts]:
+            if _is_fit(file, size, kept) and _digest(file) == digest:
+                found[name] = file
+                break
     return found
 
 
+def _digest(file: Path) -> str:
+    try:
+        return sha256(pass_file(file))
+    except (OSError, ValueError):
+        return ""
+
+
 def _layouts(path: Path) -> Iterator[Path]:
-    """The folder itself, then those beside it, but for what other processes are writing."""
-    yield path
+    """The folders beside a place, and the one that lies there, but for what is being written."""
     with suppress(OSError):
         for folder in sorted(path.parent.iterdir()):
-            if folder != path and not folder.name.startswith(".") and folder.is_dir():
+            if not folder.name.startswith("."):
                 yield folder
 
 
