@@ -66,6 +66,13 @@ AREAS = (
         ),
         attacks=True,
     ),
+    Area(TOOLCHAIN, ("capture/npz.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
+    Area(
+        TOOLCHAIN,
+        ("packing/beside.py", "packing/whole_file.py"),
+        ("tests/unit/packing/test_layouts_beside.py", "tests/unit/packing/test_whole_file.py"),
+        decisions=True,
+    ),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(
         TOOLCHAIN,
