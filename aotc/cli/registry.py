@@ -33,6 +33,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "aotc.cli.sign:sign",
         "aotc.workshops.attest.command:attest",
         "aotc.cli.trust:trust",
+        "aotc.workshops.channel.command:channel",
     ),
     "Review": (
         "aotc.cli.inspect:inspect",

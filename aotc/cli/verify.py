@@ -20,6 +20,7 @@ from aotc.cli.registry import optional
     shell_complete=target_names,
     help="A target of the bundle; default: best for this host.",
 )
+@click.option("--channel", is_flag=True, help="The policy's channel has to name this bundle, too.")
 @click.option(
     "--openssf",
     type=click.Path(path_type=Path),
@@ -34,16 +35,19 @@ def verify(
     bundle: Path,
     trust: Path,
     target: str,
+    channel: bool,
     openssf: Path | None,
     public_key: Path | None,
 ) -> int:
     """Say whether a bundle may be loaded here, and if not, every reason why.
 
     Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
-    without loading anything.
+    without loading anything. --channel asks the policy's channel, perhaps over the network; loads
+    never do.
 
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml
+    aotc verify digits-1.0.0.aotb --trust trust.toml --channel
     """
     from aotc_runtime.report import verify_report
 
@@ -52,7 +56,7 @@ def verify(
     more = {}
     if openssf is not None and public_key is not None:
         more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
-    report = verify_report(bundle, trust, target)
+    report = verify_report(bundle, trust, target, channel=channel)
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code

@@ -54,6 +54,9 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
+    verify.add_argument(
+        "--channel", action="store_true", help="the policy's channel has to name this bundle, too"
+    )
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
     )
@@ -94,7 +97,7 @@ def _report(arguments: list[str]) -> Report:
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
-        return verify_report(options.bundle, options.trust, options.target)
+        return verify_report(options.bundle, options.trust, options.target, channel=options.channel)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
     except AotcError as error:
@@ -116,7 +119,8 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json], or host-info [--json]",
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--json], or "
+        "host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

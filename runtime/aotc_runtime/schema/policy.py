@@ -25,6 +25,8 @@ Instant = Annotated[datetime, Meta(tz=True)]
 
 Text = Annotated[str, Meta(min_length=1)]
 
+ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
+
 FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
 """How far a policy goes that does not say: nothing is compiled in production unless it says so."""
 
@@ -94,6 +96,19 @@ class SizeLimits(_Table, frozen=True):
     blobs: Annotated[int, Meta(ge=1, le=limits.BLOBS_MAX)] | None = None
 
 
+class Channel(_Table, frozen=True):
+    """What says which bundle is the newest, for `aotc verify --channel`; a load does not ask it.
+
+    source: an http(s) URL, or a folder.  root_file: TUF root metadata.  state: a folder in which
+    this host keeps what it saw last.
+    """
+
+    name: ChannelName
+    source: Text
+    root_file: Text
+    state: Text
+
+
 class TrustPolicy(_Table, frozen=True):
     """Whose signatures count, how many are needed, and for which bundles.
 
@@ -117,6 +132,7 @@ class TrustPolicy(_Table, frozen=True):
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
+    channel: Channel | None = None
 
     def binds_builders(self) -> bool:
         """Whether keys say which builders they may speak for; else each may speak for all."""
