@@ -369,15 +369,16 @@ TRUST = {
         hint="copy the mirror again; its owner renews it with `aotc channel publish`",
     ),
     "AOTC-E330": Code(
-        "metadata of a channel that are damaged, or not signed by enough keys of their role",
+        "metadata of a channel that are damaged, too large, or not signed by enough keys of "
+        "their role",
         "check `root_file` in the policy's `[channel]`, and who serves the metadata",
         expected="TUF metadata signed by as many keys as their role asks for",
         hint="check root_file in the policy, and who serves the metadata",
     ),
     "AOTC-E331": Code(
-        "metadata of a channel that cannot be had: no answer, one too slow or one too large",
+        "metadata of a channel that cannot be had: no answer, or one that takes too long",
         "check `source` in the policy's `[channel]`",
-        expected="the channel's metadata, within a minute and python-tuf's limits of size",
+        expected="the channel's metadata, within a minute",
         hint="check source in the policy, and that this host reaches it",
     ),
     "AOTC-E332": Code(

@@ -41,6 +41,8 @@ except ImportError as error:
 
 ROOT, TARGETS, SNAPSHOT, TIMESTAMP = "root", "targets", "snapshot", "timestamp"
 
+STAMP = "timestamp.json"
+
 WAITING = "waiting.targets.json"
 """Targets metadata that have too few signatures yet. Nobody who asks the channel reads it."""
 
@@ -102,6 +104,10 @@ class Repository:
         found = _read(path) if path.exists() else None
         return found if found and found.signed.version == self._targets_version() + 1 else None
 
+    def is_published(self) -> bool:
+        """Whether hosts that ask find anything."""
+        return (self._folder / STAMP).exists()
+
     def missing(self, metadata: Metadata[Targets]) -> int:
         """How many signatures targets metadata still need."""
         return int(self._result(TARGETS, metadata).missing)
@@ -127,14 +133,13 @@ class Repository:
         if targets is not None:
             for signer in signers:
                 _sign(targets, signer)
-        if targets is not None and (missing := self.missing(targets)):
+        missing = self.missing(targets) if targets is not None else 0
+        if targets is not None and (missing or online is None):
             self._write(WAITING, targets)
-            return Published({}, missing)
-        if online is None:
-            if targets is not None:
-                self._write(WAITING, targets)
-            return Published({}, online=True)
-        return self._refer(targets, online, now, days)
+        if online is None or (missing and named is not None):
+            return Published({}, missing, online=not missing)
+        # What waits for signatures keeps nobody from renewing what is published.
+        return self._refer(None if missing else targets, online, now, days)
 
     def _next_targets(self, named: Named | None, now: datetime) -> Metadata[Targets] | None:
         """Metadata that name this bundle, too, with the signatures that they have already."""
@@ -163,8 +168,7 @@ class Repository:
         old_stamp, old_shot = self._current(TIMESTAMP), self._current(SNAPSHOT)
         written: dict[str, Metadata[Any]] = {TARGETS: targets} if targets is not None else {}
         stamp = Timestamp(_version(old_stamp) + 1, expires=_end(now, timedelta(days=days)))
-        ends_soon = old_shot is None or old_shot.signed.expires < now + RENEWED_BEFORE
-        if targets is not None or ends_soon:
+        if targets is not None or old_shot is None or not self._is_good(old_shot, now):
             shot = Snapshot(_version(old_shot) + 1, expires=_end(now, SIGNED_FOR))
             if targets is not None:
                 shot.meta = {f"{TARGETS}.json": _file_of(targets)}
@@ -177,9 +181,10 @@ class Repository:
             stamp.snapshot_meta = old_stamp.signed.snapshot_meta
         written[TIMESTAMP] = Metadata(stamp)
         _sign(written[TIMESTAMP], online)
-        for role, metadata in written.items():
-            if not self._result(role, metadata):
-                raise refusal("AOTC-E028", str(self._folder), f"too few signatures for {role}")
+        targets = targets or self._current_targets()
+        if targets is None or self.missing(targets):
+            found = "targets metadata without enough signatures by the keys of this role"
+            raise refusal("AOTC-E028", str(self._folder), found)
         for role, metadata in written.items():
             number = "" if role == TIMESTAMP else f"{metadata.signed.version}."
             self._write(f"{number}{role}.json", metadata)
@@ -211,6 +216,11 @@ class Repository:
         self._write(f"{root.version}.root.json", metadata)
         return int(root.version)
 
+    def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
+        """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""
+        stays = snapshot.signed.expires > now + RENEWED_BEFORE
+        return bool(stays and self._result(SNAPSHOT, snapshot))
+
     def _write(self, name: str, metadata: Metadata[Any]) -> None:
         write_atomically(self._folder / name, [metadata.to_bytes()])
 
@@ -226,9 +236,9 @@ class Repository:
 
     def _current(self, role: str) -> Metadata[Any] | None:
         """The metadata that the timestamp leads to; None where there is none yet."""
-        if not (self._folder / "timestamp.json").exists():
+        if not self.is_published():
             return None
-        stamp = _read(self._folder / "timestamp.json")
+        stamp = _read(self._folder / STAMP)
         if role == TIMESTAMP:
             return stamp
         shot = _read(self._folder / f"{stamp.signed.snapshot_meta.version}.snapshot.json")

@@ -46,14 +46,20 @@ def of_folder(folder: Path) -> Told:
     Raises UsageError (AOTC-E027), TrustError: AOTC-E329 to E331.
     """
     repository = Repository(folder)
-    waiting = repository.waiting()
-    missing = (
-        {path: repository.missing(waiting) for path in waiting.signed.targets} if waiting else {}
-    )
+    waiting = _waiting(repository)
+    if not repository.is_published():
+        document = {"source": str(folder), "roles": {}, "names": {}, "waiting": waiting}
+        return Told(document, ("nothing is published yet", *_waiting_lines(waiting)), ())
     with tempfile.TemporaryDirectory() as state:
         first = str((folder / "1.root.json").absolute())
         channel = Channel(name="all", source=str(folder.absolute()), root_file=first, state=state)
-        return _told(ask(channel, Path(), ()), missing)
+        return _told(ask(channel, Path(), ()), waiting)
+
+
+def _waiting(repository: Repository) -> dict[str, int]:
+    """The signatures that are missing, by the name of what waits for them."""
+    found = repository.waiting()
+    return {path: repository.missing(found) for path in found.signed.targets} if found else {}
 
 
 def _told(current: Current, waiting: dict[str, int]) -> Told:
@@ -80,8 +86,12 @@ def _lines(current: Current, waiting: dict[str, int]) -> Iterator[str]:
         yield f"{name:<10} {role.version}, good until {role.expires}, {role.threshold} of {keys}"
     for entry in current.listed:
         yield f"{entry.path}  {entry.version or 'no version'}  {entry.root_digest}"
+    yield from _waiting_lines(waiting)
+
+
+def _waiting_lines(waiting: dict[str, int]) -> Iterator[str]:
     for path, missing in waiting.items():
-        yield f"waiting    {path}: {missing} more to sign" if missing else f"waiting    {path}"
+        yield f"waiting    {path}: {missing or 'nobody'} more to sign, then the online key"
 
 
 def _notes(current: Current) -> Iterator[str]:

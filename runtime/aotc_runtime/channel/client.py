@@ -152,6 +152,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.ExpiredMetadataError, "AOTC-E329"),
     (exceptions.BadVersionNumberError, "AOTC-E328"),
     (exceptions.RepositoryError, "AOTC-E330"),
+    (exceptions.DownloadLengthMismatchError, "AOTC-E330"),
     (exceptions.DownloadError, "AOTC-E331"),
 )
 """What python-tuf refuses with, the more special before what it is a kind of."""
