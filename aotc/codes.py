@@ -170,6 +170,12 @@ USAGE = {
         expected="keys of the role that signs, each once, as many as its threshold",
         hint="`aotc channel status FOLDER` shows the keys of each role",
     ),
+    "AOTC-E029": Code(
+        "`aotc attach`: a file that is no Sigstore bundle with provenance of this bundle",
+        "sign provenance of the bundle's root digest with a client of Sigstore",
+        expected="a Sigstore bundle (v0.3) whose statement is SLSA provenance of this root digest",
+        hint="docs/signing.md shows how to make one",
+    ),
     "AOTC-E030": Code(
         "not a readable tuning file",
         "correct the path, or tune again",

@@ -393,6 +393,12 @@ TRUST = {
         expected="python-tuf, which verifies channels",
         hint="`pip install 'aotc-runtime[channel]'`",
     ),
+    "AOTC-E334": Code(
+        "a signature by Sigstore and a policy with identities, where sigstore is not installed",
+        "`pip install 'aotc-runtime[sigstore]'`",
+        expected="sigstore, which verifies signatures for the policy's identities",
+        hint="`pip install 'aotc-runtime[sigstore]'`",
+    ),
 }
 
 RUNTIME = {

@@ -53,6 +53,21 @@ class TrustedKey(_Table, frozen=True):
     not_after: Instant | None = None
 
 
+class Identity(_Table, frozen=True):
+    """Who signs without a key of the policy, by Sigstore: an identity, and who says that it is one.
+
+    trusted_root: JSON text, of the authority and the logs.  holder, builders: as of a key.
+    """
+
+    issuer: Text
+    identity: Text
+    name: str = ""
+    holder: str = ""
+    builders: tuple[Text, ...] | None = None
+    trusted_root: str = ""
+    trusted_root_file: str = ""
+
+
 class TimestampAuthority(_Table, frozen=True):
     """Whose RFC 3161 timestamps tell when a signature was made. certificates: PEM text, the root
     and what else is needed to verify its answers.
@@ -110,7 +125,7 @@ class Channel(_Table, frozen=True):
 
 
 class TrustPolicy(_Table, frozen=True):
-    """Whose signatures count, how many are needed, and for which bundles.
+    """Whose signatures count, how many are needed, and for which bundles: keys or identities.
 
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
@@ -121,7 +136,8 @@ class TrustPolicy(_Table, frozen=True):
 
     schema: Annotated[int, Meta(ge=1, le=1)]
     name: Text
-    keys: Annotated[tuple[TrustedKey, ...], Meta(min_length=1)]
+    keys: tuple[TrustedKey, ...] = ()
+    identities: tuple[Identity, ...] = ()
     threshold: Annotated[int, Meta(ge=1)] = 1
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
@@ -136,7 +152,11 @@ class TrustPolicy(_Table, frozen=True):
 
     def binds_builders(self) -> bool:
         """Whether keys say which builders they may speak for; else each may speak for all."""
-        return any(key.builders is not None for key in self.keys)
+        return any(builders is not None for builders in self.speakers())
+
+    def speakers(self) -> list[tuple[Text, ...] | None]:
+        """The `builders` of every key and identity."""
+        return [k.builders for k in self.keys] + [i.builders for i in self.identities]
 
     def asks_about_builds(self) -> bool:
         """Whether a rule is about what provenance says."""

@@ -67,8 +67,15 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         from aotc_runtime.verification import authorities
 
         policy = authorities.read_files(policy, folder, where, findings)
+    if policy.identities:
+        from aotc_runtime.verification import identities
+
+        policy = identities.read_files(policy, folder, where, findings)
     if not findings and policy.threshold > (
-        most := len({key.holder or key.public_key for key in tables["keys"]})
+        most := len(
+            {key.holder or key.public_key for key in tables["keys"]}
+            | {each.holder or (each.issuer, each.identity) for each in policy.identities}
+        )
     ):
         findings.append(_threshold(policy, most, _place(where, text, "threshold")))
     raise_if(findings)
@@ -183,7 +190,10 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
                 "describes no build",
                 hint="remove it; keys have them",
             )
-    if policy.binds_builders() and not any(key.builders for key in policy.keys):
+    if not policy.keys and not policy.identities:
+        expected = "at least one of [[keys]] or [[identities]]"
+        yield finding("AOTC-E309", f"{where} keys", "neither", expected=expected, hint=_WRITE_ONE)
+    if policy.binds_builders() and not any(policy.speakers()):
         yield finding(
             "AOTC-E309",
             _place(where, text, "keys"),
@@ -227,6 +237,11 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
 
         findings += authorities.check_authorities(policy, where)
     distinct = _distinct(policy, "keys", where, findings)
+    if policy.identities:
+        from aotc_runtime.verification import identities
+
+        findings += identities.check_identities(policy, where)
+        distinct |= identities.as_keys(policy)
     raise_if(findings)
     if policy.threshold > (most := len({key.holder for key in distinct.values()})):
         raise TrustError(_threshold(policy, most, f"{where} threshold"))
