@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
+from aotc.signing.signer import LocalSigner
 from aotc_runtime.channel.state import STATE
-
-AOTC = Path(sys.executable).parent / "aotc"
 
 
 def init(metadata: Path, root: Path) -> int:
@@ -29,14 +29,14 @@ def init(metadata: Path, root: Path) -> int:
 def refresh(metadata: Path, url: str) -> int:
     """Ask the repository, and show what is kept now."""
     folder = metadata.parent
-    public, policy = folder / "any.pub", folder / "trust.toml"
-    if not public.exists():
-        subprocess.run([AOTC, "keygen", "--plain", folder / "any"], check=True, capture_output=True)
+    policy = folder / "trust.toml"
+    (folder / "any.pub").write_text(LocalSigner.ephemeral().public_pem(), "utf-8")
     policy.write_text(
         f'schema = 1\nname = "any"\n[[keys]]\npublic_key_file = "any.pub"\n[channel]\n'
-        f'name = "any"\nsource = {json.dumps(url)}\nroot_file = "first.json"\nstate = "seen"\n'
+        f'name = "any"\nsource = {json.dumps(url)}\nroot_file = "first.json"\nstate = "seen"\n',
+        "utf-8",
     )
-    done = subprocess.run([AOTC, "channel", "status", "--trust", policy], check=False)
+    exit_code = run_command(["channel", "status", "--trust", str(policy)], Stops())
     kept = folder / "seen" / STATE
     if kept.exists():
         files = json.loads(kept.read_bytes().partition(b"\n")[2])
@@ -49,7 +49,7 @@ def refresh(metadata: Path, url: str) -> int:
             if "/" in name
         }
         (metadata / "root.json").write_bytes(roots[max(roots)].encode())
-    return 1 if done.returncode else 0
+    return 1 if exit_code else 0
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ TOOLS = os.environ.get("AOTC_FAKETIME", "")
 
 pytestmark = [
     pytest.mark.channel,
+    pytest.mark.limit(3600),
     pytest.mark.skipif(
         not CHECKOUT, reason="a checkout of theupdateframework/tuf-conformance: test-channel"
     ),

@@ -23,8 +23,9 @@ from aotc_runtime.errors import Finding, TrustError, finding, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import Identity, TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.policy_refusals import unreadable_file
 from aotc_runtime.verification.signatures import SignedPayload, Trials
-from aotc_runtime.verification.trust import read_text, unreadable_file
+from aotc_runtime.verification.trust import read_text
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 """Whose verification material is read: the form that Sigstore's clients have written since 2024."""
@@ -104,10 +105,14 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
 
 
 def who_signed(
-    signed: SignedPayload, signature: bytes, policy: TrustPolicy, trials: Trials
-) -> tuple[str | None, str]:
-    """The id of the policy's identity that made a signature, by the material beside it; or None,
-    and why it is none of them.
+    signed: SignedPayload,
+    signature: bytes,
+    policy: TrustPolicy,
+    strangers: set[str],
+    trials: Trials,
+) -> list[tuple[str, bytes]]:
+    """The id of the policy's identity that made a signature, by the material beside it, with that;
+    or nothing, and why it is none of them is added to `strangers`.
 
     Raises TrustError: AOTC-E309 a trusted root that is none, E334 nothing that could verify it;
     BundleFormatError: AOTC-E107, E111, E119.
@@ -123,9 +128,10 @@ def who_signed(
         root = _trusted_root(identity, _place("trust policy", index, identity))
         reason = _refused(data, signed, signature, identity, root)
         if reason is None:
-            return id_of(identity), ""
+            return [(id_of(identity), signature)]
         reasons.append(f"{identity.name or identity.identity}: {reason}")
-    return None, ", ".join(reasons)
+    strangers.add(f"one with Sigstore's material ({', '.join(reasons)})")
+    return []
 
 
 def _refused(

@@ -245,11 +245,7 @@ def _signers(
             # Imported where a policy asks for it, and there is some.
             from aotc_runtime.verification import identities
 
-            identity, why = identities.who_signed(signed, signature, policy, trials)
-            if identity is not None:
-                found.append((identity, signature))
-            else:
-                strangers.add(f"one with Sigstore's material ({why})")
+            found += identities.who_signed(signed, signature, policy, strangers, trials)
         else:
             strangers.add(claimed[:16] or "one without a key id")
     return found
