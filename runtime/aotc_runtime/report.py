@@ -53,7 +53,8 @@ def verify_report(bundle: Path, trust: Path, target: str, *, channel: bool = Fal
     """
     policy = read_policy(trust)
     if channel and policy.channel is None:
-        raise refused("AOTC-E309", str(trust), "none", expected="[channel], which says whom to ask")
+        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
+        raise refused("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
     source = look_into(bundle)
     facts = detect_all()
     verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)

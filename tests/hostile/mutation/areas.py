@@ -58,6 +58,7 @@ AREAS = (
             "tests/hostile/test_archives.py",
             "tests/hostile/test_certificates.py",
             "tests/hostile/test_contradictions.py",
+            "tests/hostile/test_identities.py",
             "tests/hostile/test_policy_rules.py",
             "tests/hostile/test_readiness.py",
             "tests/hostile/test_shape_contradictions.py",
@@ -65,6 +66,17 @@ AREAS = (
             "tests/hostile/test_who_may_speak.py",
         ),
         attacks=True,
+    ),
+    Area(RUNTIME, ("channel",), ("tests/hostile/test_channels.py",)),
+    Area(
+        TOOLCHAIN,
+        ("workshops/channel/repository.py", "workshops/channel/naming.py"),
+        ("tests/unit/workshops/channel", "tests/hostile/test_channels.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("workshops/attest/sigstore_bundle.py",),
+        ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(
