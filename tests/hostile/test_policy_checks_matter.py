@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from aotc.signing.signer import LocalSigner
+from aotc_runtime import report
 from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.policy import (
     Accepts,
+    Identity,
     Revoked,
     SizeLimits,
     TimestampAuthority,
@@ -22,6 +24,7 @@ from aotc_runtime.schema.policy import (
 from aotc_runtime.verification import (
     authorities,
     engine_rule,
+    identities,
     keys,
     provenance,
     roles,
@@ -369,8 +372,10 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
         for module in (
             authorities,
             engine_rule,
+            identities,
             keys,
             provenance,
+            report,
             rules,
             signatures,
             timestamps,
@@ -379,6 +384,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
             verify,
         )
     )
-    for table in (TrustPolicy, TrustedKey, TimestampAuthority, Revoked, Accepts, SizeLimits):
+    tables = (TrustPolicy, TrustedKey, Identity, TimestampAuthority, Revoked, Accepts, SizeLimits)
+    for table in tables:
         for field in table.__struct_fields__:
             assert re.search(rf"\.{field}\b", source) or field == "schema", field

@@ -137,13 +137,13 @@ class TrustPolicy(_Table, frozen=True):
     schema: Annotated[int, Meta(ge=1, le=1)]
     name: Text
     keys: tuple[TrustedKey, ...] = ()
-    identities: tuple[Identity, ...] = ()
     threshold: Annotated[int, Meta(ge=1)] = 1
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
     furthest_fallback: OutOfProfilePolicy | None = None
     engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
+    identities: tuple[Identity, ...] = ()
     timestamp_authorities: tuple[TimestampAuthority, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()

@@ -54,6 +54,7 @@ AREAS = (
             "tests/unit/runtime/serving/test_dtypes_and_compare.py",
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
+            "tests/unit/cli/test_command_trust_dates.py",
             "tests/unit/runtime/verification",
             "tests/hostile/test_archives.py",
             "tests/hostile/test_certificates.py",
