@@ -566,8 +566,6 @@ def test_without_python_tuf_a_channel_cannot_be_asked(
     capfd: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "aotc_runtime.channel.client")
-    monkeypatch.delattr("aotc_runtime.channel.client")
     monkeypatch.setitem(sys.modules, "tuf.api", None)
     assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E333", 5)] * 2
 

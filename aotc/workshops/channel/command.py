@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.workshops.channel.keys import public_keys, role_options, signers_of, signing_options
+from aotc_runtime.channel import require_tuf
 
 
 @click.group()
@@ -48,6 +49,7 @@ def init(
     aotc channel init channel --root root.pub --targets release.pub --online online.pub \\
       --key root.key
     """
+    require_tuf()
     from aotc.workshops.channel import repository
 
     roles = repository.Roles(
@@ -95,6 +97,7 @@ def rotate(
     aotc channel rotate channel --key root.key
     aotc channel rotate channel --online online-2027.pub --key root.key
     """
+    require_tuf()
     from aotc.workshops.channel import repository
 
     change = {}
@@ -160,6 +163,7 @@ def publish(
     if bundle is not None and not keys and not online_key:
         raise click.UsageError("--key says who signs")
 
+    require_tuf()
     from aotc.workshops.channel import naming, repository
 
     named = naming.named(bundle, name, trust) if bundle else None
@@ -200,6 +204,7 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
     if (folder is None) == (trust is None):
         raise click.UsageError("a FOLDER, or --trust")
 
+    require_tuf()
     from aotc.workshops.channel import telling
 
     told = telling.of_policy(trust) if trust else telling.of_folder(folder or Path())

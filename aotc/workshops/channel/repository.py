@@ -17,27 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.signer import Signature, SSlibKey
+from tuf.api.exceptions import RepositoryError, StorageError
+from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from aotc.errors import refusal
 from aotc.packing.files import write_atomically, write_folder_atomically
 from aotc.signing.signer import Signer
 from aotc.temporaries import locked
 from aotc_runtime.errors import AotcError
-
-try:
-    from securesystemslib.signer import Signature, SSlibKey
-    from tuf.api.exceptions import RepositoryError, StorageError
-    from tuf.api.metadata import (
-        Metadata,
-        MetaFile,
-        Root,
-        Snapshot,
-        TargetFile,
-        Targets,
-        Timestamp,
-    )
-except ImportError as error:
-    raise refusal("AOTC-E333", "channel", str(error)) from error
 
 ROOT, TARGETS, SNAPSHOT, TIMESTAMP = "root", "targets", "snapshot", "timestamp"
 

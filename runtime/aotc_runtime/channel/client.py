@@ -11,20 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from tuf.api import exceptions
+from tuf.api.metadata import TOP_LEVEL_ROLE_NAMES, Metadata, Root, TargetFile
+from tuf.api.serialization import DeserializationError
+from tuf.ngclient import Updater
 
+from aotc_runtime.channel import sources, state
 from aotc_runtime.errors import AotcError, Finding, finding, refusal
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.store import read_file
-
-try:
-    from tuf.api import exceptions
-    from tuf.api.metadata import TOP_LEVEL_ROLE_NAMES, Metadata, Root, TargetFile
-    from tuf.api.serialization import DeserializationError
-    from tuf.ngclient import Updater
-except ImportError as error:
-    raise refusal("AOTC-E333", "channel", str(error)) from error
-
-from aotc_runtime.channel import sources, state
 
 
 class Role(Struct, frozen=True):
@@ -148,19 +143,19 @@ def _signed(work: Path, name: str) -> Any:
     return Metadata.from_file(str(work / f"{name}.json")).signed
 
 
-_CODES: tuple[tuple[type[Exception], str], ...] = (
-    (exceptions.ExpiredMetadataError, "AOTC-E329"),
-    (exceptions.BadVersionNumberError, "AOTC-E328"),
-    (exceptions.RepositoryError, "AOTC-E330"),
-    (exceptions.DownloadLengthMismatchError, "AOTC-E330"),
-    (exceptions.DownloadError, "AOTC-E331"),
-)
-"""What python-tuf refuses with, the more special before what it is a kind of."""
-
-
 def _refused(error: Exception, where: str) -> AotcError:
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), "AOTC-E330")
+    """What python-tuf refuses with, the more special before what it is a kind of."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if isinstance(error, DeserializationError):
-        said = "a file that is no TUF metadata"
-    return refusal(code, where, said)
+    match error:
+        case exceptions.ExpiredMetadataError():
+            return refusal("AOTC-E329", where, said)
+        case exceptions.BadVersionNumberError():
+            return refusal("AOTC-E328", where, said)
+        case DeserializationError():
+            return refusal("AOTC-E330", where, "a file that is no TUF metadata")
+        case exceptions.DownloadError() if not isinstance(
+            error, exceptions.DownloadLengthMismatchError
+        ):
+            return refusal("AOTC-E331", where, said)
+        case _:
+            return refusal("AOTC-E330", where, said)

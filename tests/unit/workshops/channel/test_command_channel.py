@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,6 +76,8 @@ def test_a_policy_asks_as_a_host_does_and_keeps_what_it_saw(aotc: Run, folder: P
             '[channel]\nname = "production"\nsource = "channel"\n'
             'root_file = "channel/1.root.json"\nstate = "seen"\n'
         )
+    shown = aotc("trust", "show", "trust.toml")
+    assert "\nchannel    production at channel, asked by verify --channel\n" in shown.stdout
     assert aotc("channel", "status", "--trust", "trust.toml").exit_code == 0
     assert (folder / "seen" / "state").exists()
     verify = ["verify", "digits.aotb", "--trust", "trust.toml"]
@@ -272,3 +275,20 @@ def test_keys_with_passphrases_sign(
     assert aotc(*published).codes == ["AOTC-E007"]
     assert aotc(*published, *given).exit_code == 0
     assert aotc("channel", "status", "locked").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        init("new"),
+        ["channel", "rotate", "channel"],
+        RENEW,
+        ["channel", "status", "channel"],
+    ],
+)
+def test_without_python_tuf_every_command_says_what_to_install(
+    arguments: list[str], refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tuf.api", None)
+    told = refused(arguments, 5, "AOTC-E333")
+    assert "pip install" in told.stderr
