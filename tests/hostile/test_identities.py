@@ -323,6 +323,10 @@ def test_asking_identities_is_bounded(
     signed = carrying(documents, here.signed(statement(documents)))
     many = [trusting(here, identity=f"https://{number}") for number in range(70)]
     assert codes(signed, policy_of(*many), host) == ["AOTC-E119"]
+    large = {**ENDORSEMENT, "more": "x" * 2**20}
+    signed = carrying(documents, here.signed(statement(documents, predicate=large)))
+    assert codes(signed, policy_of(*many[:12], trusting(here)), host) == []
+    assert codes(signed, policy_of(*many[:25]), host) == ["AOTC-E119"]
     written = here.signed(statement(documents))
     written["verificationMaterial"]["more"] = "x" * 2**16
     assert codes(carrying(documents, written), policy_of(trusting(here)), host) == ["AOTC-E111"]

@@ -33,8 +33,10 @@ BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 MATERIAL_CHARACTERS_MAX = 2**16
 """Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
 
-_EFFORT = 32 * limits.TRIAL_BYTES
-"""What asking about one identity counts for: two milliseconds."""
+_EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
+"""What asking about one identity counts for: a millisecond or two, and several copies of what was
+signed.
+"""
 
 
 def id_of(identity: Identity) -> str:
@@ -124,7 +126,7 @@ def who_signed(
     data = in_toto.decode_base64(material, where=f"{where} sigstore")
     reasons = []
     for index, identity in enumerate(policy.identities):
-        trials.spend(_EFFORT, where)
+        trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
         root = _trusted_root(identity, _place("trust policy", index, identity))
         reason = _refused(data, signed, signature, identity, root)
         if reason is None:
