@@ -78,7 +78,7 @@ def _asked(
     name, version = manifest.name, manifest.version
     try:
         # Imported where a channel is asked: python-tuf need not be installed.
-        from aotc_runtime.channel import require_tuf
+        from aotc_runtime.channel.installed import require_tuf
 
         require_tuf()
         from aotc_runtime.channel import client

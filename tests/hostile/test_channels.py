@@ -70,6 +70,20 @@ def test_another_name_and_another_channel_name_nothing(
     assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [code]
 
 
+@pytest.mark.parametrize("custom", [None, "1.0.0", [], {}, {"version": 1}, {"version": None}])
+def test_what_a_channel_says_of_the_version_may_be_nothing(custom: Any, deployed: Deployed) -> None:
+    """It is for messages; the digest says which bundle it is."""
+
+    def say(signed: Any) -> None:
+        signed.targets["production/digits"].unrecognized_fields["custom"] = custom
+
+    deployed.change("1.targets.json", say, *deployed.release)
+    lead_to(deployed)
+    current = deployed.ask("channel", "digits")
+    assert current.entries["digits"].version == ""
+    assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
+
+
 # Rollback.
 
 

@@ -9,7 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.workshops.channel.keys import public_keys, role_options, signers_of, signing_options
-from aotc_runtime.channel import require_tuf
+from aotc_runtime.channel.installed import require_tuf
 
 
 @click.group()
