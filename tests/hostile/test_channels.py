@@ -19,6 +19,8 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
 
+from tuf.api.exceptions import DownloadError
+
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.channel.repository import Repository
 from aotc_runtime.__main__ import main as runtime_main
@@ -334,9 +336,22 @@ def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Pa
     assert deployed.answer(state="missing/seen") == "AOTC-E332"
     (tmp_path / "file").touch()
     assert deployed.answer(state=str(tmp_path / "file")) == "AOTC-E332"
-    folder = tmp_path / "taken"
-    (folder / state.STATE).mkdir(parents=True)
-    assert deployed.answer(state=str(folder)) == "AOTC-E332"
+    for name in (state.STATE, state.NEW):
+        folder = tmp_path / f"taken-{name}"
+        (folder / name).mkdir(parents=True)
+        assert deployed.answer(state=str(folder)) == "AOTC-E332"
+
+
+def test_what_was_seen_before_is_not_written_again(deployed: Deployed) -> None:
+    """Hosts that ask every minute write once a week."""
+    path = deployed.folder / "seen" / state.STATE
+    assert deployed.answer() == NEVER
+    before = path.stat()
+    assert deployed.answer() == NEVER
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    assert path.stat().st_ino != before.st_ino
 
 
 def test_only_its_owner_reads_or_writes_what_a_host_keeps(deployed: Deployed) -> None:
@@ -492,6 +507,13 @@ def test_endless_files_of_a_mirror_are_refused(deployed: Deployed) -> None:
     (deployed.served / "timestamp.json").unlink()
     (deployed.served / "timestamp.json").symlink_to("/dev/zero")
     assert deployed.answer() == "AOTC-E331"
+
+
+def test_nothing_beside_a_mirror_is_read(deployed: Deployed) -> None:
+    (deployed.folder / "secret.json").write_text("{}", "utf-8")
+    mirror = sources.Mirror(deployed.served)
+    with pytest.raises(DownloadError, match="no name of a file"):
+        mirror.download_bytes("mirror:/..%2Fsecret.json", 100)
 
 
 def test_a_mirror_that_is_not_there_is_no_answer(deployed: Deployed) -> None:

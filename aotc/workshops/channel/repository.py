@@ -133,8 +133,6 @@ class Repository:
         """Metadata that name this bundle, too, with the signatures that they have already."""
         waiting, current = self.waiting(), self._current_targets()
         if named is None:
-            if waiting is None and current is None:
-                return Metadata(Targets(expires=_end(now, SIGNED_FOR)))
             return waiting
         entry = TargetFile.from_data(named.path, named.index)
         entry.unrecognized_fields["custom"] = {"version": named.version}

@@ -58,8 +58,8 @@ class Mirror(FetcherInterface):
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         name = urllib.parse.unquote(url.rpartition("/")[2])
-        if "/" in name or not self._folder.is_dir():
-            raise DownloadError(f"{self._folder} is no folder with {name}")
+        if "/" in name:  # which metadata of a role may name
+            raise DownloadError(f"{name} is no name of a file")
         try:
             return iter((read_file(self._folder / name, MOST_BYTES),))
         except FileNotFoundError as error:

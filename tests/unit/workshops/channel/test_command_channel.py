@@ -121,6 +121,11 @@ def test_renewing_needs_the_online_key_alone_also_while_something_waits(
     assert list(status["names"]) == ["production/digits", "staging/digits"]
 
 
+def test_where_nothing_was_ever_named_there_is_nothing_to_renew(refused: Run, folder: Path) -> None:
+    refused(RENEW, 2, "AOTC-E028")
+    assert [path.name for path in (folder / "channel").iterdir()] == ["1.root.json"]
+
+
 def test_a_signature_of_something_else_is_no_second_signature(aotc: Run, folder: Path) -> None:
     aotc(*publish("ci"))
     where = ["--channel", "staging", "--key", "release.key", "--online-key", "online.key"]
