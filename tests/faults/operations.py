@@ -317,7 +317,7 @@ def whole(operation: Operation, folder: Path) -> str:
 
 def litter(folder: Path) -> list[str]:
     """Names that no reader asks for."""
-    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+    return sorted(path.name for path in folder.rglob(".*"))
 
 
 def fresh(folder: Path, template: Path) -> Path:

@@ -25,6 +25,7 @@ FILES = (
     "trust init",
     "trust add-key",
     "trust revoke",
+    "publish in a channel",
     "attest",
     "merge",
     "extract",
