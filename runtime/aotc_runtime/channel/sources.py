@@ -82,7 +82,7 @@ class Server(FetcherInterface):
         try:
             answer = answers.get(timeout=max(0.0, self._until - time.monotonic()))
         except queue.Empty:
-            raise SlowRetrievalError(f"no whole answer in time from {url}") from None
+            answer = SlowRetrievalError(f"no whole answer in time from {url}")
         if isinstance(answer, Exception):
             raise answer
         return iter((answer,))
