@@ -344,11 +344,6 @@ TRUST = {
         expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
         hint="`pip install 'aotc-runtime[timestamps]'`",
     ),
-    "AOTC-E326": Code(
-        "a bundle that is not the one that the channel names",
-        "deploy the one that it names, or publish this one: `aotc channel publish`",
-        hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
-    ),
     "AOTC-E327": Code(
         "a bundle of a name that the channel does not have",
         "correct `name` in the policy's `[channel]`, or publish the bundle there",
@@ -398,6 +393,11 @@ TRUST = {
         "`pip install 'aotc-runtime[sigstore]'`",
         expected="sigstore, which verifies signatures for the policy's identities",
         hint="`pip install 'aotc-runtime[sigstore]'`",
+    ),
+    "AOTC-E335": Code(
+        "a bundle that is not the one that the channel names",
+        "deploy the one that it names, or publish this one: `aotc channel publish`",
+        hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
     ),
 }
 

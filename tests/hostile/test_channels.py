@@ -50,7 +50,7 @@ def test_a_host_learns_what_is_deployed(deployed: Deployed) -> None:
     current = deployed.ask("channel", "digits")
     assert current.entries["digits"].version == "1.1.0"
     assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [
-        "AOTC-E326"
+        "AOTC-E335"
     ]
     assert [role.version for role in current.roles.values()] == [1, 2, 2, 2]
 
@@ -559,11 +559,11 @@ def test_both_commands_accept_what_the_channel_names_and_nothing_else(
     digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     bundle = digits_bundle[0]
-    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E326", 5)] * 2
+    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
     deployed.publish(index=index_of(bundle))
     assert verified(bundle, policy, capfd, "--channel") == [READY] * 2
     deployed.publish(version="2.0.0", index=b"a fix")
-    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E326", 5)] * 2
+    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
     deployed.publish("staging/digits", index=index_of(bundle))
     text = policy.read_text("utf-8").replace('"production"', '"nowhere"')
     policy.write_text(text, "utf-8")

@@ -116,7 +116,7 @@ def check_newest(current: Current, name: str, version: str, index: bytes) -> Ite
         entry.described.verify_length_and_hashes(index)
     except exceptions.LengthOrHashMismatchError:
         expected = f"{name} {entry.version}".rstrip() + f", {entry.root_digest}"
-        yield finding("AOTC-E326", current.where, f"{name} {version}", expected=expected)
+        yield finding("AOTC-E335", current.where, f"{name} {version}", expected=expected)
 
 
 def _first_root(channel: Channel, folder: Path) -> bytes:
