@@ -44,9 +44,18 @@ class Report(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def verify_report(bundle: Path, trust: Path, target: str, *, channel: bool = False) -> Report:
-    """Examine a bundle on this host. target: one of the bundle's, or "host".  channel: whether the
-    policy's channel has to name it, too.
+def verify_report(
+    bundle: Path | str,
+    trust: Path,
+    target: str,
+    *,
+    full: bool = False,
+    ca: Path | None = None,
+    channel: bool = False,
+) -> Report:
+    """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
+    or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
+    channel: whether the policy's channel has to name it, too.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
@@ -55,16 +64,38 @@ def verify_report(bundle: Path, trust: Path, target: str, *, channel: bool = Fal
     if channel and policy.channel is None:
         expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
         raise refused("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
-    source = look_into(bundle)
-    facts = detect_all()
-    verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
-    report = report_of(str(bundle), verdict, facts)
-    if policy.channel is None or report.findings:
+    now, asked = time.time(), None if target == HOST else target
+    if isinstance(bundle, Path):
+        source, facts = look_into(bundle), detect_all()
+        verdict = examine(source, policy, facts, now, asked)
+        report = report_of(str(bundle), verdict, facts)
+        return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
+    from aotc_runtime.store.looking import looked_at
+
+    with looked_at(bundle, policy, now, full=full, ca=ca) as looked:
+        facts = detect_all()
+        verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
+        report = report_of(looked.shown, verdict, facts, looked.note)
+        return _beside(report, looked.source, verdict, policy.channel, trust.parent, asks=channel)
+
+
+def _beside(
+    report: Report,
+    source: BlobSource,
+    verdict: Verdict,
+    channel: Channel | None,
+    folder: Path,
+    *,
+    asks: bool,
+) -> Report:
+    """The report with what the policy's channel says, or that it was not asked."""
+    if channel is None or report.findings:
         return report
-    if not channel:
-        unasked = f"channel {policy.channel.name} was not asked: --channel"
-        return replace(report, lines=(*report.lines, unasked))
-    return _asked(policy.channel, trust.parent, source, verdict, report)
+    if not asks:
+        return replace(
+            report, lines=(*report.lines, f"channel {channel.name} was not asked: --channel")
+        )
+    return _asked(channel, folder, source, verdict, report)
 
 
 def _asked(
@@ -101,8 +132,10 @@ def _asked(
     return Report((), 0, document, (*report.lines, told))
 
 
-def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
-    """A verdict in words. bundle: its path, as the caller spelled it."""
+def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:
+    """A verdict in words. bundle: its path, as the caller spelled it, or its reference by digest.
+    unread: what was not hashed, in words.
+    """
     manifest = verdict.manifest
     document = {
         "bundle": bundle,
@@ -114,6 +147,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "engine": engine_name(manifest.target) if manifest else None,
         "target_reason": choice_report(verdict.choice) if verdict.choice else None,
         "gates": list(verdict.gates),
+        "weights_hashed": "digests" in verdict.gates,
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
         "certified": certified_report(verdict.choice.certified) if verdict.choice else None,
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
@@ -122,10 +156,12 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         exit_code = family_of(verdict.findings[0].code).exit_code
         return Report(verdict.findings, exit_code, document, ())
     lines = (
-        f"ok      {manifest.name} {manifest.version} may be loaded here",
+        f"ok      {manifest.name} {manifest.version} may be loaded here"
+        f"{', if its weights are the signed ones' if unread else ''}",
         f"root    {verdict.root_digest}",
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
         f"target  {verdict.target} on {facts.cpu}, {_engine(manifest, facts)}",
+        *([f"        {unread}"] if unread else ()),
         *_certified(verdict.choice),
         *_other_targets(verdict.choice),
     )

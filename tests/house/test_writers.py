@@ -120,11 +120,16 @@ def test_only_these_modules_write_what_outlives_a_command() -> None:
     assert WRITERS.keys() | SCRATCH.keys() <= found, "writes nothing any more"
 
 
-def test_the_runtime_writes_no_file() -> None:
-    """But for what a host keeps of a channel, which `verify --channel` asks and no load does."""
-    channel = "runtime/aotc_runtime/channel/state.py"
+STORE = "runtime/aotc_runtime/store/files.py"
+"""What is fetched: it has no name of a blob until all of it is there and was hashed."""
+
+CHANNEL = "runtime/aotc_runtime/channel/state.py"
+"""What a host keeps of a channel, which `verify --channel` asks and no load does."""
+
+
+def test_the_runtime_writes_no_file_but_those_of_a_store_and_of_a_channel() -> None:
     found = writers(ROOT / "runtime" / "aotc_runtime")
-    assert found == {"runtime/aotc_runtime/__main__.py", channel}
+    assert found == {"runtime/aotc_runtime/__main__.py", CHANNEL, STORE}
     (call,) = writes_in(ROOT / "runtime" / "aotc_runtime" / "__main__.py")
     assert ast.unparse(call) == "os.open(os.devnull, os.O_WRONLY)"
 
