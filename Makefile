@@ -21,6 +21,7 @@ PYTHON ?=
 BUNDLES ?=
 TPU := out/tpu
 CERTIFY := out/certify
+CHANNEL := out/channel
 BROWSER := out/browser
 PROGRAMS := out/programs
 TORCH := out/torch
@@ -85,6 +86,14 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 
 test-certify: $(STAMP) ## Run bundles under other versions of jaxlib (installs three in out/certify)
 	XDG_CACHE_HOME=$(CURDIR)/$(CERTIFY) AOTC_CERTIFY=1 $(BIN)/python -m pytest -m index tests/e2e/test_certify.py
+
+test-channel: ## The cases of tuf-conformance against `aotc channel` (CHECKOUT=a checkout of it; in out/channel)
+	scripts/faketime $(CHANNEL)
+	$$(scripts/find-python) -m venv $(CHANNEL)/venv
+	$(CHANNEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev]'
+	AOTC_TUF_CONFORMANCE='$(CHECKOUT)' AOTC_FAKETIME=$(CURDIR)/$(CHANNEL)/bin \
+	    $(CHANNEL)/venv/bin/python -m pytest -m channel -s tests/channel
 
 test-browser: ## Open the page of `aotc report` in Chromium (installs playwright in out/browser)
 	$$(scripts/find-python) -m venv $(BROWSER)/venv

@@ -158,6 +158,24 @@ USAGE = {
         hint="check the URL, or that the command reads a query and writes the answer; it needs "
         "`pip install 'aotc[timestamps]'`",
     ),
+    "AOTC-E027": Code(
+        "`aotc channel`: a folder that holds no channel, or a damaged one",
+        "correct the path, or make one with `aotc channel init`",
+        expected="a folder that `aotc channel init` made",
+        hint="correct the path, or make one with `aotc channel init`",
+    ),
+    "AOTC-E028": Code(
+        "`aotc channel`: a key that has no such role, too few keys, or one that is given twice",
+        "`aotc channel status` shows the keys of each role",
+        expected="keys of the role that signs, each once, as many as its threshold",
+        hint="`aotc channel status FOLDER` shows the keys of each role",
+    ),
+    "AOTC-E029": Code(
+        "`aotc attach`: a file that is no Sigstore bundle with provenance of this bundle",
+        "sign provenance of the bundle's root digest with a client of Sigstore",
+        expected="a Sigstore bundle (v0.3) whose statement is SLSA provenance of this root digest",
+        hint="docs/signing.md shows how to make one",
+    ),
     "AOTC-E030": Code(
         "not a readable tuning file",
         "correct the path, or tune again",

@@ -35,7 +35,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "aotc.cli.keygen:keygen",
         "aotc.cli.sign:sign",
         "aotc.workshops.attest.command:attest",
+        "aotc.workshops.attest.attach_command:attach",
         "aotc.cli.trust:trust",
+        "aotc.workshops.channel.command:channel",
     ),
     "Review": (
         "aotc.cli.inspect:inspect",

@@ -21,6 +21,7 @@ from aotc.cli.registry import optional
     shell_complete=target_names,
     help="A target of the bundle; default: best for this host.",
 )
+@click.option("--channel", is_flag=True, help="The policy's channel has to name this bundle, too.")
 @click.option(
     "--openssf",
     type=click.Path(path_type=Path),
@@ -36,6 +37,7 @@ def verify(
     bundle: Place,
     trust: Path,
     target: str,
+    channel: bool,
     openssf: Path | None,
     public_key: Path | None,
     full: bool,
@@ -44,12 +46,14 @@ def verify(
     """Say whether a bundle may be loaded here, and if not, every reason why.
 
     Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
-    without loading anything.
+    without loading anything. --channel asks the policy's channel, perhaps over the network; loads
+    never do.
 
     Of a bundle in a registry, weights are fetched and hashed with --full alone.
 
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml
+    aotc verify digits-1.0.0.aotb --trust trust.toml --channel
     aotc verify oci://registry.example.org/models/digits:1.0.0 --trust trust.toml
     """
     from aotc_runtime.report import verify_report
@@ -61,7 +65,7 @@ def verify(
         if isinstance(bundle, str):
             raise click.UsageError("--openssf needs every byte: fetch the bundle with `aotc pull`")
         more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
-    report = verify_report(bundle, trust, target, full=full, ca=ca)
+    report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel)
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code

@@ -29,7 +29,8 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
     certifiers = [_key(key, state) for key in state.certifiers]
     authorities = [each.name or None for each in policy.timestamp_authorities]
     named = {"keys": keys, "certifiers": certifiers, "timestamp_authorities": authorities}
-    return {**head, **named, **rules}
+    channel = None if policy.channel is None else msgspec.to_builtins(policy.channel)
+    return {**head, **named, **rules, "channel": channel}
 
 
 def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
@@ -63,6 +64,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield from _key_table("certifier", document["certifiers"])
     for name in document["timestamp_authorities"]:
         yield f"timestamps by {name or 'an authority without a name'}"
+    if channel := document["channel"]:
+        yield f"channel    {channel['name']} at {channel['source']}, asked by verify --channel"
     rules = [*_rules(document)]
     if rules:
         yield ""

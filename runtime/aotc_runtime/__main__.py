@@ -55,6 +55,9 @@ def _parser() -> _Parser:
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
     verify.add_argument(
+        "--channel", action="store_true", help="the policy's channel has to name this bundle, too"
+    )
+    verify.add_argument(
         "--full", action="store_true", help="of a registry: fetch and hash the weights too"
     )
     verify.add_argument(
@@ -100,7 +103,7 @@ def _report(arguments: list[str]) -> Report:
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
-        more = {"full": options.full, "ca": options.ca}
+        more = {"full": options.full, "ca": options.ca, "channel": options.channel}
         return verify_report(options.bundle, options.trust, options.target, **more)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
@@ -128,7 +131,7 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--full] "
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
         "[--ca FILE] [--json], or host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",

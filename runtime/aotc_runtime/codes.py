@@ -351,6 +351,61 @@ TRUST = {
         expected='a digest, as the policy\'s references = "digest" has it',
         hint="write …@sha256:…: `aotc push` printed it",
     ),
+    "AOTC-E327": Code(
+        "a bundle of a name that the channel does not have",
+        "correct `name` in the policy's `[channel]`, or publish the bundle there",
+        expected="a bundle that the channel names",
+        hint="correct the channel's name in the policy, or `aotc channel publish` the bundle there",
+    ),
+    "AOTC-E328": Code(
+        "metadata of a channel that are older than what this host saw before, or of several "
+        "states mixed: a rollback",
+        "find out who serves them; a mirror may be behind",
+        expected="metadata at least as new as those that this host saw last, of one state",
+        hint="copy the mirror again, or find out who serves old metadata",
+    ),
+    "AOTC-E329": Code(
+        "metadata of a channel that have expired: nobody says any more what is deployed",
+        "copy the mirror again; `aotc channel publish FOLDER --online-key KEY` renews them",
+        expected="metadata that have not expired, by the clock of this host",
+        hint="copy the mirror again; its owner renews it with `aotc channel publish`",
+    ),
+    "AOTC-E330": Code(
+        "metadata of a channel that are damaged, too large, or not signed by enough keys of "
+        "their role",
+        "check `root_file` in the policy's `[channel]`, and who serves the metadata",
+        expected="TUF metadata signed by as many keys as their role asks for",
+        hint="check root_file in the policy, and who serves the metadata",
+    ),
+    "AOTC-E331": Code(
+        "metadata of a channel that cannot be had: no answer, or one that takes too long",
+        "check `source` in the policy's `[channel]`",
+        expected="the channel's metadata, within a minute",
+        hint="check source in the policy, and that this host reaches it",
+    ),
+    "AOTC-E332": Code(
+        "what this host saw last of a channel is damaged, or cannot be read or written",
+        "check `state` in the policy's `[channel]`",
+        expected="a folder with what this host saw last, or one to keep it in",
+        hint="make the folder's parent, and let whoever verifies write there",
+    ),
+    "AOTC-E333": Code(
+        "a channel is asked where python-tuf is not installed",
+        "`pip install 'aotc-runtime[channel]'`",
+        expected="python-tuf, which verifies channels",
+        hint="`pip install 'aotc-runtime[channel]'`",
+    ),
+    "AOTC-E334": Code(
+        "a signature by Sigstore and a policy with identities, where sigstore is not installed",
+        "`pip install 'aotc-runtime[sigstore]'`",
+        expected="sigstore, which verifies signatures for the policy's identities",
+        hint="`pip install 'aotc-runtime[sigstore]'`",
+    ),
+    "AOTC-E335": Code(
+        "a bundle that is not the one that the channel names",
+        "deploy the one that it names, or publish this one: `aotc channel publish`",
+        hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
+    ),
 }
 
 RUNTIME = {

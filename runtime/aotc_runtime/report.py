@@ -10,12 +10,16 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.errors import Finding, TrustError, family_of, raise_if
+from aotc_runtime.errors import refusal as refused
 from aotc_runtime.formats.host_facts import host_document
+from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
+from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
@@ -41,25 +45,91 @@ class Report(Struct, frozen=True):
 
 
 def verify_report(
-    bundle: Path | str, trust: Path, target: str, *, full: bool = False, ca: Path | None = None
+    bundle: Path | str,
+    trust: Path,
+    target: str,
+    *,
+    full: bool = False,
+    ca: Path | None = None,
+    channel: bool = False,
 ) -> Report:
     """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
     or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
+    channel: whether the policy's channel has to name it, too.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
     """
     policy = read_policy(trust)
+    if channel and policy.channel is None:
+        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
+        raise refused("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
     now, asked = time.time(), None if target == HOST else target
     if isinstance(bundle, Path):
         source, facts = look_into(bundle), detect_all()
-        return report_of(str(bundle), examine(source, policy, facts, now, asked), facts)
+        verdict = examine(source, policy, facts, now, asked)
+        report = report_of(str(bundle), verdict, facts)
+        return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
     from aotc_runtime.store.looking import looked_at
 
     with looked_at(bundle, policy, now, full=full, ca=ca) as looked:
         facts = detect_all()
         verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
-        return report_of(looked.shown, verdict, facts, looked.note)
+        report = report_of(looked.shown, verdict, facts, looked.note)
+        return _beside(report, looked.source, verdict, policy.channel, trust.parent, asks=channel)
+
+
+def _beside(
+    report: Report,
+    source: BlobSource,
+    verdict: Verdict,
+    channel: Channel | None,
+    folder: Path,
+    *,
+    asks: bool,
+) -> Report:
+    """The report with what the policy's channel says, or that it was not asked."""
+    if channel is None or report.findings:
+        return report
+    if not asks:
+        return replace(
+            report, lines=(*report.lines, f"channel {channel.name} was not asked: --channel")
+        )
+    return _asked(channel, folder, source, verdict, report)
+
+
+def _asked(
+    channel: Channel, folder: Path, source: BlobSource, verdict: Verdict, report: Report
+) -> Report:
+    """docs/trust.md 11, of a bundle that would be loaded: whether the channel names it. folder: of
+    the policy.
+    """
+    manifest = verdict.manifest
+    assert manifest is not None, "a bundle that would be loaded has one"
+    name, version = manifest.name, manifest.version
+    try:
+        # Imported where a channel is asked: python-tuf need not be installed.
+        from aotc_runtime.channel.installed import require_tuf
+
+        require_tuf()
+        from aotc_runtime.channel import client
+
+        current = client.ask(channel, folder, [name])
+        index = bytes(source.blob(verdict.root_digest) or b"")
+        raise_if(client.check_newest(current, name, version, index))
+    except TrustError as error:
+        return Report(error.findings, error.exit_code, report.document, ())
+    stamp = current.roles["timestamp"]
+    document = report.document | {
+        "gates": [*verdict.gates, "channel"],
+        "channel": {
+            "name": channel.name,
+            "timestamp": stamp.version,
+            "expires": stamp.expires.isoformat(),
+        },
+    }
+    told = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"
+    return Report((), 0, document, (*report.lines, told))
 
 
 def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -25,11 +26,13 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import write_policy
 from aotc.stages import Bundle
 from aotc.workshops.attest.model_signature import require_model_signature, write_model_signature
+from aotc.workshops.channel import repository
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merge import merge_bundles
+from aotc_runtime.channel import client
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.schema.policy import Channel, TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
@@ -127,6 +130,9 @@ def operations(bundle: Path) -> dict[str, Operation]:
             lambda folder: write_policy(folder / "trust.toml", "digits", [folder / "ci.pub"], 1),
             _policy,
             (NONE, NEW),
+        ),
+        "publish in a channel": Operation(
+            _with_channel, lambda folder: _publish(folder, "2"), _names_in_channel
         ),
         "trust add-key": Operation(
             _with_policy,
@@ -250,6 +256,30 @@ def _signed(name: str) -> Callable[[Path], str]:
     return state
 
 
+def _with_channel(folder: Path) -> None:
+    keys = {signer.key_id: signer.public_pem() for signer in SIGNERS[:1]}
+    roles = repository.Roles(keys, keys, keys, 1, 1)
+    repository.create(folder / "channel", roles, SIGNERS[:1], datetime.now(UTC), 365)
+    _publish(folder, "1")
+
+
+def _publish(folder: Path, version: str) -> None:
+    named = repository.Named("production/digits", version, b"an index")
+    with repository.changing(folder / "channel") as found:
+        found.publish(named, SIGNERS[:1], SIGNERS[0], datetime.now(UTC), 7)
+
+
+def _names_in_channel(folder: Path) -> str:
+    """As a host that sees the channel for the first time."""
+    with TemporaryDirectory() as state:
+        source = str(folder / "channel")
+        channel = Channel(
+            name="production", source=source, root_file=f"{source}/1.root.json", state=state
+        )
+        current = client.ask(channel, folder, ["digits"])
+    return {"1": OLD, "2": NEW}[current.entries["digits"].version]
+
+
 def _unsigned(name: str) -> Callable[[Path], str]:
     return lambda folder: (NEW, OLD)[_envelopes(folder / name)]
 
@@ -317,7 +347,7 @@ def whole(operation: Operation, folder: Path) -> str:
 
 def litter(folder: Path) -> list[str]:
     """Names that no reader asks for."""
-    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+    return sorted(path.name for path in folder.rglob(".*"))
 
 
 def fresh(folder: Path, template: Path) -> Path:

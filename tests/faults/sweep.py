@@ -18,7 +18,8 @@ from .operations import NEW, Operation, fresh, litter, operations, whole
 from .tracer import Fault, run
 
 TEMPORARY = re.compile(
-    r"\.(?:b|b\.aotb|b\.json|ci\.key|ci\.pub|trust\.toml|x\.npz|model\.sig)\.[a-z0-9_]{8}\.(?:part|old)"
+    r"\.(?:b|b\.aotb|b\.json|ci\.key|ci\.pub|trust\.toml|x\.npz|model\.sig"
+    r"|2\.(?:targets|snapshot)\.json|timestamp\.json)\.[a-z0-9_]{8}\.(?:part|old)"
 )
 
 ENDS = 6

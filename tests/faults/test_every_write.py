@@ -26,6 +26,7 @@ FILES = (
     "trust init",
     "trust add-key",
     "trust revoke",
+    "publish in a channel",
     "attest",
     "merge",
     "extract",

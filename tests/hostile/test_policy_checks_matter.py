@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from aotc.signing.signer import LocalSigner
+from aotc_runtime import report
 from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.policy import (
     Accepts,
+    Identity,
     Revoked,
     SizeLimits,
     TimestampAuthority,
@@ -22,6 +24,7 @@ from aotc_runtime.schema.policy import (
 from aotc_runtime.verification import (
     authorities,
     engine_rule,
+    identities,
     keys,
     provenance,
     roles,
@@ -279,7 +282,7 @@ RULES = [
     Check(trust._role, ("key.builders", "None"), twice(builders=(BUILDER,)), "AOTC-E309"),
     Check(trust._check_fields, ('table == "certifiers"', "False"), a_certifier_with_a_role,
           "AOTC-E309"),
-    Check(trust._check_fields, ("not any(key.builders for key in policy.keys)", "False"),
+    Check(trust._check_fields, ("not any(policy.speakers())", "False"),
           under_keys(builders=()), "AOTC-E309", "AOTC-E323"),
     Check(trust._distinct, ("stated.holder or key.id", "key.id"), one_holder_twice, "AOTC-E304"),
     Check(trust._distinct, ("builders=stated.builders", "builders=None"),
@@ -292,7 +295,7 @@ RULES = [
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
     Check(TrustPolicy.asks_about_builds, ("or self.binds_builders()", ""),
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
-    Check(TrustPolicy.binds_builders, ("key.builders is not None", "False"),
+    Check(TrustPolicy.binds_builders, ("builders is not None", "False"),
           spoken_for(ENDORSEMENT), "AOTC-E316"),
     Check(provenance.check_builds,
           ("yield from _check_clock(provenance, voucher.where, now)", "pass"),
@@ -371,8 +374,10 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
         for module in (
             authorities,
             engine_rule,
+            identities,
             keys,
             provenance,
+            report,
             rules,
             signatures,
             stated_rules,
@@ -382,6 +387,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
             verify,
         )
     )
-    for table in (TrustPolicy, TrustedKey, TimestampAuthority, Revoked, Accepts, SizeLimits):
+    tables = (TrustPolicy, TrustedKey, Identity, TimestampAuthority, Revoked, Accepts, SizeLimits)
+    for table in tables:
         for field in table.__struct_fields__:
             assert re.search(rf"\.{field}\b", source) or field == "schema", field

@@ -279,6 +279,41 @@ def test_a_timestamp_is_not_of_the_future(
     assert codes(told, policy, host, made - early * SECOND) == expected
 
 
+@pytest.mark.parametrize(
+    ("digest", "expected"),
+    [("sha384", []), ("sha512", []), ("sha1", ["AOTC-E324"]), ("sha224", ["AOTC-E324"])],
+)
+def test_a_timestamp_is_of_a_hash_that_nobody_can_forge(
+    digest: str,
+    expected: list[str],
+    sign: Sign,
+    ours: LocalSigner,
+    host: HostFacts,
+    here: Authority,
+    tmp_path: Path,
+) -> None:
+    def of_the_signature(envelope: bytes) -> bytes:
+        made = base64.b64decode(json.loads(envelope)["signatures"][0]["sig"])
+        (tmp_path / "signature").write_bytes(made)
+        query = [
+            "openssl",
+            "ts",
+            "-query",
+            "-cert",
+            f"-{digest}",
+            "-data",
+            str(tmp_path / "signature"),
+        ]
+        asked = subprocess.run(query, capture_output=True, check=True).stdout
+        done = subprocess.run(here.command.split(), input=asked, capture_output=True, check=True)
+        return with_timestamp(envelope, base64.b64encode(done.stdout).decode())
+
+    now = datetime.now(UTC)
+    told = sign(of_the_signature)
+    policy = policy_of(ours, here.trusted(), not_after=now + DAY)
+    assert codes(told, policy, host, now + (2 * DAY if not expected else 0 * DAY)) == expected
+
+
 def test_any_flipped_bit_of_a_timestamp_makes_it_say_nothing(
     sign: Sign, ours: LocalSigner, host: HostFacts, here: Authority
 ) -> None:

@@ -195,7 +195,7 @@ TRUST = [
           "AOTC-E309"),
     Check(trust._check_fields, ("bool(key.public_key) == bool(key.public_key_file)", "False"),
           policy_file(BOTH), "AOTC-E309"),
-    Check(trust._check_fields, ("policy.minimum_version and", "False and"),
+    Check(trust._check_fields, ("version_key(policy.minimum_version) is None", "False"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
     Check(trust.policy_keys, ("list(_check_fields(policy, where))", "[]"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),

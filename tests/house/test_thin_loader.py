@@ -16,6 +16,7 @@ Bundle = tuple[Path, Path]
 MODULES_MAX, LINES_MAX = 45, 7_010
 
 LAZY = (
+    "aotc_runtime.channel",
     "aotc_runtime.codes",
     "aotc_runtime.engines.asked",
     "aotc_runtime.engines.protocol",
@@ -58,10 +59,12 @@ LAZY = (
     "aotc_runtime.verification.choice_report",
     "aotc_runtime.verification.custom_calls",
     "aotc_runtime.verification.examine",
+    "aotc_runtime.verification.identities",
     "aotc_runtime.verification.mesh_consistency",
     "aotc_runtime.verification.missing_targets",
     "aotc_runtime.verification.parsed_keys",
     "aotc_runtime.verification.policy_consistency",
+    "aotc_runtime.verification.policy_refusals",
     "aotc_runtime.verification.policy_types",
     "aotc_runtime.verification.provenance",
     "aotc_runtime.verification.stated_rules",

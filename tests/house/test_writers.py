@@ -64,6 +64,7 @@ SCRATCH = {
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",
     "aotc/pipeline/watching/remembered.py": "the build's scratch folder: what was made before",
+    "aotc/workshops/channel/telling.py": "a temporary folder of its own: of a first-time host",
     "aotc/cli/group.py": "/dev/null",
     "aotc/cli/stopping.py": "/dev/null",
 }
@@ -122,10 +123,13 @@ def test_only_these_modules_write_what_outlives_a_command() -> None:
 STORE = "runtime/aotc_runtime/store/files.py"
 """What is fetched: it has no name of a blob until all of it is there and was hashed."""
 
+CHANNEL = "runtime/aotc_runtime/channel/state.py"
+"""What a host keeps of a channel, which `verify --channel` asks and no load does."""
 
-def test_the_runtime_writes_no_file_but_those_of_a_store() -> None:
+
+def test_the_runtime_writes_no_file_but_those_of_a_store_and_of_a_channel() -> None:
     found = writers(ROOT / "runtime" / "aotc_runtime")
-    assert found == {"runtime/aotc_runtime/__main__.py", STORE}
+    assert found == {"runtime/aotc_runtime/__main__.py", CHANNEL, STORE}
     (call,) = writes_in(ROOT / "runtime" / "aotc_runtime" / "__main__.py")
     assert ast.unparse(call) == "os.open(os.devnull, os.O_WRONLY)"
 

@@ -41,8 +41,18 @@ def content_of(folder: Path) -> list[Path]:
 def test_every_section_of_the_page_is_known_here() -> None:
     with_code = [heading for heading in page.headings() if page.blocks(heading)]
     setup = ["Keys", "Signing", "Verifying without aotc"]
-    elsewhere = ["PKCS#11 tokens", "Writing a signer", "OpenSSF Model Signing"]
+    elsewhere = ["Channels", "PKCS#11 tokens", "Writing a signer", "OpenSSF Model Signing"]
+    elsewhere += ["Without key files"]
     assert sorted(with_code) == sorted([*setup, *elsewhere, SHA256SUM, OPENSSL, LIBRARIES])
+
+
+def test_a_channel_names_what_is_deployed(signed: Path) -> None:
+    pytest.importorskip("tuf", reason="pip install '.[channel]'")
+    page.require("Channels", signed)
+    assert {path.name for path in (signed / "channel").glob("*.root.json")} == {
+        "1.root.json",
+        "2.root.json",
+    }
 
 
 def test_sha256sum_finds_every_digest_right_in_both_forms(signed: Path) -> None:

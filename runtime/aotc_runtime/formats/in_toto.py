@@ -17,11 +17,13 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 class Signature(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """sig: base64.  keyid: which key made it, by its own account; nobody signs this field.
     timestamp: an RFC 3161 answer about the signature, DER in base64; its authority signs it.
+    sigstore: Sigstore's verification material, JSON in base64; its services sign it.
     """
 
     sig: str
     keyid: str = ""
     timestamp: str = ""
+    sigstore: str = ""
 
 
 class Envelope(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ Instant = Annotated[datetime, Meta(tz=True)]
 
 Text = Annotated[str, Meta(min_length=1)]
 
+ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
+
 FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
 """How far a policy goes that does not say: nothing is compiled in production unless it says so."""
 
@@ -49,6 +51,21 @@ class TrustedKey(_Table, frozen=True):
     builders: tuple[Text, ...] | None = None
     not_before: Instant | None = None
     not_after: Instant | None = None
+
+
+class Identity(_Table, frozen=True):
+    """Who signs without a key of the policy, by Sigstore: an identity, and who says that it is one.
+
+    trusted_root: JSON text, of the authority and the logs.  holder, builders: as of a key.
+    """
+
+    issuer: Text
+    identity: Text
+    name: str = ""
+    holder: str = ""
+    builders: tuple[Text, ...] | None = None
+    trusted_root: str = ""
+    trusted_root_file: str = ""
 
 
 class TimestampAuthority(_Table, frozen=True):
@@ -94,8 +111,21 @@ class SizeLimits(_Table, frozen=True):
     blobs: Annotated[int, Meta(ge=1, le=limits.BLOBS_MAX)] | None = None
 
 
+class Channel(_Table, frozen=True):
+    """What says which bundle is the newest, for `aotc verify --channel`; a load does not ask it.
+
+    source: an http(s) URL, or a folder.  root_file: TUF root metadata.  state: a folder in which
+    this host keeps what it saw last.
+    """
+
+    name: ChannelName
+    source: Text
+    root_file: Text
+    state: Text
+
+
 class TrustPolicy(_Table, frozen=True):
-    """Whose signatures count, how many are needed, and for which bundles.
+    """Whose signatures count, how many are needed, and for which bundles: keys or identities.
 
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
@@ -107,7 +137,7 @@ class TrustPolicy(_Table, frozen=True):
 
     schema: Annotated[int, Meta(ge=1, le=1)]
     name: Text
-    keys: Annotated[tuple[TrustedKey, ...], Meta(min_length=1)]
+    keys: tuple[TrustedKey, ...] = ()
     threshold: Annotated[int, Meta(ge=1)] = 1
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
@@ -115,14 +145,20 @@ class TrustPolicy(_Table, frozen=True):
     engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
     references: Literal["digest"] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
+    identities: tuple[Identity, ...] = ()
     timestamp_authorities: tuple[TimestampAuthority, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
+    channel: Channel | None = None
 
     def binds_builders(self) -> bool:
         """Whether keys say which builders they may speak for; else each may speak for all."""
-        return any(key.builders is not None for key in self.keys)
+        return any(builders is not None for builders in self.speakers())
+
+    def speakers(self) -> list[tuple[Text, ...] | None]:
+        """The `builders` of every key and identity."""
+        return [k.builders for k in self.keys] + [i.builders for i in self.identities]
 
     def asks_about_builds(self) -> bool:
         """Whether a rule is about what provenance says."""

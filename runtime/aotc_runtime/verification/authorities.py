@@ -14,7 +14,8 @@ from cryptography import x509
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.policy import TimestampAuthority, TrustPolicy
-from aotc_runtime.verification.trust import read_text, unreadable_file
+from aotc_runtime.verification.policy_refusals import unreadable_file
+from aotc_runtime.verification.trust import read_text
 
 
 def read_files(

@@ -79,7 +79,9 @@ def load_public_key(pem: str, name: str, where: str) -> PublicKey:
     match = _PEM.match(pem)
     if match is None:
         hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
-        raise key_refusal(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem), hint)
+        from aotc_runtime.verification.parsed_keys import found_instead
+
+        raise key_refusal(where, f"one PEM public key: {PEM_LABEL}", found_instead(pem), hint)
     der = _der(match[1])
     if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -89,18 +91,6 @@ def load_public_key(pem: str, name: str, where: str) -> PublicKey:
     from aotc_runtime.verification.parsed_keys import parsed_key
 
     return parsed_key(pem, name, where)
-
-
-def _found_instead(pem: str) -> str:
-    """In words, for a text that is not one public key and nothing else: of two keys one would be
-    trusted unnoticed, or none, and text around a key may say that it is another one.
-    """
-    if "PRIVATE KEY-----" in pem:
-        return "a private key"
-    count = pem.count(PEM_LABEL)
-    if count == 1:
-        return "text before or behind it, or a damaged one"
-    return f"{count} of them" if count else "something else"
 
 
 def _der(text: str) -> bytes:

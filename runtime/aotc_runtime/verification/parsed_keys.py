@@ -40,5 +40,17 @@ def parsed_key(pem: str, name: str, where: str) -> PublicKey:
     raise key_refusal(where, expected, type(key).__name__, hint)
 
 
+def found_instead(pem: str) -> str:
+    """In words, for a text that is not one public key and nothing else: of two keys one would be
+    trusted unnoticed, or none, and text around a key may say that it is another one.
+    """
+    if "PRIVATE KEY-----" in pem:
+        return "a private key"
+    count = pem.count(PEM_LABEL)
+    if count == 1:
+        return "text before or behind it, or a damaged one"
+    return f"{count} of them" if count else "something else"
+
+
 def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:
     key.verify(signature, message, algorithm)

@@ -16,7 +16,7 @@ from msgspec import Struct, inspect
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
 from aotc_runtime.schema.manifest import Digest
-from aotc_runtime.schema.policy import KeyId, SourceDigest, TrustPolicy
+from aotc_runtime.schema.policy import ChannelName, KeyId, SourceDigest, TrustPolicy
 from aotc_runtime.words import did_you_mean
 
 _HINT = "docs/trust.md lists the keys of a policy and their types"
@@ -31,6 +31,10 @@ _PATTERNS = {
     get_args(SourceDigest)[1].pattern: (
         'a digest as provenance names it, such as "sha256:…" or "gitCommit:…"',
         _HINT,
+    ),
+    get_args(ChannelName)[1].pattern: (
+        'a name of up to 64 letters, digits and ._-, such as "production"',
+        "`aotc channel status` lists those of a channel",
     ),
 }
 

@@ -23,8 +23,8 @@ from aotc_runtime.verification.trust import policy_keys
 
 
 class SignedPayload(Struct, frozen=True):
-    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps: in
-    base64, by signature.
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps,
+    materials (of Sigstore): in base64, by signature.
     """
 
     payload_type: str
@@ -32,6 +32,7 @@ class SignedPayload(Struct, frozen=True):
     signatures: tuple[tuple[str, bytes], ...]
     where: str
     timestamps: dict[bytes, str] = {}
+    materials: dict[bytes, str] = {}
 
 
 class Moment(Struct, frozen=True):
@@ -82,13 +83,14 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
         (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
         for signature in envelope.signatures
     )
-    stamped = zip(signatures, envelope.signatures, strict=True)
+    stated = [(made, each) for (_, made), each in zip(signatures, envelope.signatures, strict=True)]
     return SignedPayload(
         envelope.payloadType,
         in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
         signatures,
         where,
-        {made: stated.timestamp for (_, made), stated in stamped if stated.timestamp},
+        {made: each.timestamp for made, each in stated if each.timestamp},
+        {made: each.sigstore for made, each in stated if each.sigstore},
     )
 
 
@@ -168,7 +170,7 @@ def vouchers_for(
         signed = open_envelope(data, f"{where} attestation {number}")
         made = [
             (keys[id], when_signed(signed, signature, policy, trials, now))
-            for id, signature in _signers(signed, keys, strangers, trials)
+            for id, signature in _signers(signed, keys, policy, strangers, trials)
         ]
         counted = frozenset(key.id for key, moment in made if key.state(moment.at) == "valid")
         idle |= {key.id: (key, moment) for key, moment in made if key.id not in counted}
@@ -215,10 +217,14 @@ def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str
 
 
 def _signers(
-    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str], trials: Trials
+    signed: SignedPayload,
+    keys: Mapping[str, PublicKey],
+    policy: TrustPolicy,
+    strangers: set[str],
+    trials: Trials,
 ) -> list[tuple[str, bytes]]:
-    """Ids of the policy's keys whose signature verifies, each with that; unknown key ids are added
-    to `strangers`.
+    """Ids of the policy's keys and identities whose signature verifies, each with that; unknown key
+    ids are added to `strangers`.
 
     A trusted key's id beside a signature that is not that key's is damage, and is refused.
     """
@@ -235,6 +241,11 @@ def _signers(
             )
         if signer is not None:
             found.append((signer.id, signature))
+        elif policy.identities and signature in signed.materials:
+            # Imported where a policy asks for it, and there is some.
+            from aotc_runtime.verification import identities
+
+            found += identities.who_signed(signed, signature, policy, strangers, trials)
         else:
             strangers.add(claimed[:16] or "one without a key id")
     return found

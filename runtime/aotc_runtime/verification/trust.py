@@ -16,8 +16,6 @@ from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import read_file
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
-_WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
-
 
 def read_policy(path: Path) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
@@ -32,9 +30,9 @@ def read_policy_text(path: Path) -> str:
     try:
         return read_text(path)
     except OSError as error:
-        raise TrustError(_unreadable(str(path), error)) from error
+        raise TrustError(_said().unreadable(str(path), error)) from error
     except ValueError as error:
-        raise TrustError(_invalid(str(path), error)) from error
+        raise TrustError(_said().invalid(str(path), error)) from error
 
 
 def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
@@ -45,7 +43,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         data = tomllib.loads(text)
         _check_integers(data)
     except (ValueError, RecursionError) as error:
-        raise TrustError(_invalid(where, error)) from error
+        raise TrustError(_said().invalid(where, error)) from error
     policy = _typed(data, where, text)
     findings = list(_check_fields(policy, where, text))
     tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
@@ -55,11 +53,13 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
                 pem = read_text(folder / key.public_key_file)
             except OSError as error:
                 place = _key_place(where, text, table, index, key)
-                findings.append(unreadable_file(f"{place} {folder / key.public_key_file}", error))
+                findings.append(
+                    _said().unreadable_file(f"{place} {folder / key.public_key_file}", error)
+                )
                 continue
             except ValueError as error:
                 # UnicodeDecodeError, or a path with a zero byte.
-                findings.append(_invalid(_key_place(where, text, table, index, key), error))
+                findings.append(_said().invalid(_key_place(where, text, table, index, key), error))
                 continue
             key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
         tables[table].append(key)
@@ -67,10 +67,17 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         from aotc_runtime.verification import authorities
 
         policy = authorities.read_files(policy, folder, where, findings)
+    if policy.identities:
+        from aotc_runtime.verification import identities
+
+        policy = identities.read_files(policy, folder, where, findings)
     if not findings and policy.threshold > (
-        most := len({key.holder or key.public_key for key in tables["keys"]})
+        most := len(
+            {key.holder or key.public_key for key in tables["keys"]}
+            | {each.holder or (each.issuer, each.identity) for each in policy.identities}
+        )
     ):
-        findings.append(_threshold(policy, most, _place(where, text, "threshold")))
+        findings.append(_said().threshold(policy, most, _place(where, text, "threshold")))
     raise_if(findings)
     read = {table: tuple(keys) for table, keys in tables.items()}
     return msgspec.structs.replace(policy, **read)
@@ -109,38 +116,8 @@ def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
     except (msgspec.ValidationError, RecursionError) as error:
         from aotc_runtime.verification.policy_types import policy_problems
 
-        findings = tuple(policy_problems(data, where, text)) or (_invalid(where, error),)
+        findings = tuple(policy_problems(data, where, text)) or (_said().invalid(where, error),)
         raise TrustError(*findings) from error
-
-
-def _unreadable(where: str, error: OSError) -> Finding:
-    hint = f"check the path, or {_WRITE_ONE}"
-    return finding(
-        "AOTC-E308", where, _reason(error), expected="a readable trust policy", hint=hint
-    )
-
-
-def unreadable_file(where: str, error: OSError) -> Finding:
-    """AOTC-E308 for a file that a policy names."""
-    expected = "a readable file with a public key, or certificates"
-    hint = "check the path: files are looked for beside the policy"
-    return finding("AOTC-E308", where, _reason(error), expected=expected, hint=hint)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
-def _threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
-    counted = "holders of keys" if any(key.holder for key in policy.keys) else "distinct keys"
-    expected = f"at most the number of {counted}, {most}"
-    hint = "add keys, or lower the threshold"
-    return finding("AOTC-E309", where, str(policy.threshold), expected=expected, hint=hint)
-
-
-def _invalid(where: str, error: Exception) -> Finding:
-    expected = "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)"
-    return finding("AOTC-E309", where, str(error), expected=expected, hint=_WRITE_ONE)
 
 
 def read_text(path: Path) -> str:
@@ -158,53 +135,29 @@ def read_text(path: Path) -> str:
 def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> Iterator[Finding]:
     """What the types cannot say."""
     for table, index, key in _stated_keys(policy):
+        place = (where, text, table, index, key)
         if bool(key.public_key) == bool(key.public_key_file):
-            yield finding(
-                "AOTC-E309",
-                _key_place(where, text, table, index, key),
-                "both" if key.public_key else "neither",
-                expected="exactly one of public_key and public_key_file",
-                hint="public_key holds the PEM text, public_key_file the path of a .pub file",
-            )
+            yield _said().public_key(_key_place(*place), key)
         if key.not_before and key.not_after and key.not_before > key.not_after:
-            yield finding(
-                "AOTC-E309",
-                _key_place(where, text, table, index, key),
-                f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
-                expected="not_before no later than not_after",
-                hint="swap the two, or correct one",
-            )
+            yield _said().window(_key_place(*place), key)
         if table == "certifiers" and (key.holder or key.builders is not None):
-            yield finding(
-                "AOTC-E309",
-                _key_place(where, text, table, index, key),
-                "holder" if key.holder else "builders",
-                expected="neither holder nor builders: a certifier vouches for no bundle and "
-                "describes no build",
-                hint="remove it; keys have them",
-            )
-    if policy.binds_builders() and not any(key.builders for key in policy.keys):
-        yield finding(
-            "AOTC-E309",
-            _place(where, text, "keys"),
-            "builders = [], everywhere",
-            expected="a key that may speak for a builder, since somebody has to describe the build",
-            hint="name its builders, or leave builders out of all keys",
-        )
-    if policy.minimum_version and not _is_version(policy.minimum_version):
-        yield finding(
-            "AOTC-E309",
-            _place(where, text, "minimum_version"),
-            repr(policy.minimum_version),
-            expected='a version such as "1.0.0" or "1.2.0-rc1"',
-            hint="write the oldest bundle version that may still be loaded",
-        )
+            yield _said().certifiers_role(_key_place(*place), key)
+    if not policy.keys and not policy.identities:
+        yield _said().nobody(_place(where, text, "keys"))
+    if policy.binds_builders() and not any(policy.speakers()):
+        yield _said().no_speaker(_place(where, text, "keys"))
+    if policy.minimum_version:
+        from aotc_runtime.verification.versions import version_key
+
+        if version_key(policy.minimum_version) is None:
+            yield _said().minimum_version(_place(where, text, "minimum_version"), policy)
 
 
-def _is_version(text: str) -> bool:
-    from aotc_runtime.verification.versions import version_key
+def _said() -> Any:
+    """The words for what is wrong, imported where something is."""
+    from aotc_runtime.verification import policy_refusals
 
-    return version_key(text) is not None
+    return policy_refusals
 
 
 def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:
@@ -219,7 +172,7 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
     try:
         document = msgspec.to_builtins(policy)
     except TypeError as error:
-        raise TrustError(_invalid(where, error)) from error
+        raise TrustError(_said().invalid(where, error)) from error
     _typed(document, where)
     findings = list(_check_fields(policy, where))
     if policy.timestamp_authorities:
@@ -227,9 +180,14 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
 
         findings += authorities.check_authorities(policy, where)
     distinct = _distinct(policy, "keys", where, findings)
+    if policy.identities:
+        from aotc_runtime.verification import identities
+
+        findings += identities.check_identities(policy, where)
+        distinct |= identities.as_keys(policy)
     raise_if(findings)
     if policy.threshold > (most := len({key.holder for key in distinct.values()})):
-        raise TrustError(_threshold(policy, most, f"{where} threshold"))
+        raise TrustError(_said().threshold(policy, most, f"{where} threshold"))
     return distinct
 
 

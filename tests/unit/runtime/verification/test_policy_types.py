@@ -22,7 +22,7 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of public_key", "an unknown key"),
         ({"limits": {"bytes": 1}}, "p limits.bytes", "one of blob_bytes", "an unknown key"),
         ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
-        ({"keys": []}, "p keys", "an array that is not empty", "[]"),
+        ({"accepts": {"jaxlib": []}}, "p accepts.jaxlib", "an array that is not empty", "[]"),
         ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
         ({"name": {"public_key": "x"}}, "p name", "a string", "{'public_key': 'x'}"),
         ({"name": ["x"]}, "p name", "a string", "['x']"),

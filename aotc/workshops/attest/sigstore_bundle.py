@@ -1,0 +1,84 @@
+"""A Sigstore bundle as an attestation: its envelope, with the material beside the signature."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc.errors import refusal
+from aotc.packing.attestations import with_attestation
+from aotc_runtime import canonical, limits
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.in_toto import (
+    PAYLOAD_TYPE,
+    PROVENANCE_TYPE,
+    Envelope,
+    Signature,
+    Statement,
+)
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.store import read_file
+from aotc_runtime.verification.contents import read_root
+from aotc_runtime.verification.identities import BUNDLE_TYPE
+
+
+class _Written(msgspec.Struct):
+    """What is read of a Sigstore bundle: https://github.com/sigstore/protobuf-specs."""
+
+    mediaType: str
+    verificationMaterial: dict[str, Any]
+    dsseEnvelope: Envelope
+
+
+def attach_sigstore(bundle: Path, file: Path) -> str:
+    """Add a Sigstore bundle's envelope to a bundle; the root digest that it is about.
+
+    Raises UsageError: AOTC-E029 it is none, or about something else; BundleFormatError,
+    IntegrityError.
+    """
+    root = read_root(look_into(bundle)).entry.digest
+    written = _read(file)
+    _require_about(written, root, file)
+    material = base64.b64encode(json.dumps(written.verificationMaterial).encode()).decode()
+    (signature,) = written.dsseEnvelope.signatures
+    envelope = Envelope(
+        payload=written.dsseEnvelope.payload,
+        payloadType=written.dsseEnvelope.payloadType,
+        signatures=(Signature(sig=signature.sig, sigstore=material),),
+    )
+    with_attestation(bundle, canonical.encode(envelope))
+    return root
+
+
+def _read(file: Path) -> _Written:
+    try:
+        data = read_file(file, limits.ENVELOPE_BYTES_MAX)
+        written = msgspec.json.decode(data, type=_Written)
+    except (OSError, msgspec.DecodeError) as error:
+        raise _none(file, getattr(error, "strerror", None) or str(error)) from error
+    if written.mediaType != BUNDLE_TYPE:
+        raise _none(file, f"{written.mediaType or 'no media type'}")
+    if len(written.dsseEnvelope.signatures) != 1:
+        raise _none(file, f"{len(written.dsseEnvelope.signatures)} signatures")
+    return written
+
+
+def _require_about(written: _Written, root: str, file: Path) -> None:
+    envelope = written.dsseEnvelope
+    try:
+        statement = msgspec.json.decode(base64.b64decode(envelope.payload), type=Statement)
+    except ValueError as error:
+        raise _none(file, "an envelope without a statement") from error
+    said = (envelope.payloadType, statement.predicateType)
+    if said != (PAYLOAD_TYPE, PROVENANCE_TYPE):
+        raise _none(file, f"{said[0]} with {said[1]}")
+    if [each.digest for each in statement.subject] != [{"sha256": root.removeprefix("sha256:")}]:
+        raise _none(file, "a statement about " + str([each.digest for each in statement.subject]))
+
+
+def _none(file: Path, found: str) -> AotcError:
+    return refusal("AOTC-E029", str(file), found)

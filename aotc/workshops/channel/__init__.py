@@ -1,0 +1,1 @@
+"""`aotc channel`: TUF metadata that say which bundle is deployed, signed and with an end."""

@@ -1,0 +1,216 @@
+"""`aotc channel`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, print_notes
+from aotc.workshops.channel.keys import public_keys, role_options, signers_of, signing_options
+from aotc_runtime.channel.installed import require_tuf
+
+
+@click.group()
+def channel() -> None:
+    """Say which bundle is deployed, for hosts that verify with --channel."""
+
+
+@channel.command(short_help="Make a channel: a folder to serve or to copy.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@role_options(required=True)
+@click.option(
+    "--days",
+    default=365,
+    show_default=True,
+    type=click.IntRange(1, 3650),
+    help="How long the root metadata is good; `rotate` signs the next.",
+)
+@command
+def init(
+    out: Output,
+    folder: Path,
+    root_keys: tuple[Path, ...],
+    targets_keys: tuple[Path, ...],
+    online_keys: tuple[Path, ...],
+    root_threshold: int,
+    targets_threshold: int,
+    keys: tuple[str, ...],
+    passphrase_file: Path | None,
+    days: int,
+) -> None:
+    """Make a channel: a folder of TUF metadata, to be served over HTTP or copied to hosts.
+
+    FOLDER/1.root.json is what policies trust. --key signs it, with as many root keys as
+    --root-threshold says; keep these offline afterwards.
+
+    \b
+    aotc channel init channel --root root.pub --targets release.pub --online online.pub \\
+      --key root.key
+    """
+    require_tuf()
+    from aotc.workshops.channel import repository
+
+    roles = repository.Roles(
+        public_keys(root_keys, "--root"),
+        public_keys(targets_keys, "--targets"),
+        public_keys(online_keys, "--online"),
+        root_threshold,
+        targets_threshold,
+    )
+    signers = signers_of(keys, passphrase_file)
+    repository.create(folder, roles, signers, datetime.now(UTC), days)
+    root = folder / "1.root.json"
+    out.result({"folder": str(folder), "root": str(root)}, lambda: print(f"wrote {root}"))
+
+
+@channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@role_options(required=False)
+@click.option(
+    "--days",
+    default=365,
+    show_default=True,
+    type=click.IntRange(1, 3650),
+    help="How long the root metadata is good.",
+)
+@command
+def rotate(
+    out: Output,
+    folder: Path,
+    root_keys: tuple[Path, ...],
+    targets_keys: tuple[Path, ...],
+    online_keys: tuple[Path, ...],
+    root_threshold: int,
+    targets_threshold: int,
+    keys: tuple[str, ...],
+    passphrase_file: Path | None,
+    days: int,
+) -> None:
+    """Sign the next root metadata: with other keys for the roles that are named, or for longer.
+
+    Enough of the old root keys sign, and of the new ones. Hosts follow from the root that their
+    policy has; what other keys had signed before is to be published again.
+
+    \b
+    aotc channel rotate channel --key root.key
+    aotc channel rotate channel --online online-2027.pub --key root.key
+    """
+    require_tuf()
+    from aotc.workshops.channel import repository
+
+    change = {}
+    if root_keys:
+        change["root"] = (public_keys(root_keys, "--root"), root_threshold)
+    if targets_keys:
+        change["targets"] = (public_keys(targets_keys, "--targets"), targets_threshold)
+    if online_keys:
+        online = public_keys(online_keys, "--online")
+        change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
+    signers = signers_of(keys, passphrase_file)
+    with repository.changing(folder) as found:
+        version = found.rotate(change, signers, datetime.now(UTC), days)
+    root = folder / f"{version}.root.json"
+    document = {"folder": str(folder), "root": str(root), "changed": sorted(change)}
+    out.result(document, lambda: print(f"wrote {root}"))
+
+
+@channel.command(short_help="Name a bundle in a channel, or renew it.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.option("--channel", "name", default="", help='Where it is deployed, such as "production".')
+@signing_options
+@click.option(
+    "--online-key", default="", metavar="FILE|URI", help="Sign snapshot and timestamp with this."
+)
+@click.option(
+    "--days",
+    default=7,
+    show_default=True,
+    type=click.IntRange(1, 365),
+    help="How long hosts believe the channel before it has to be renewed.",
+)
+@click.option("--trust", type=click.Path(path_type=Path), help="A policy that has to accept it.")
+@command
+def publish(
+    out: Output,
+    folder: Path,
+    bundle: Path | None,
+    name: str,
+    keys: tuple[str, ...],
+    passphrase_file: Path | None,
+    online_key: str,
+    days: int,
+    trust: Path | None,
+) -> None:
+    """Name a bundle in a channel; without one, renew the timestamp, from a timer for example.
+
+    Where several people have to sign, each runs this with a key of their own for the same bundle;
+    it is published once the last signature and the online key's are there.
+
+    \b
+    aotc channel publish channel digits.aotb --channel production --key release.key \\
+      --online-key online.key
+    aotc channel publish channel --online-key online.key
+    """
+    if (bundle is None) != (not name):
+        raise click.UsageError("BUNDLE and --channel go together")
+    if bundle is None and (trust or keys):
+        raise click.UsageError("--trust and --key are for a BUNDLE")
+    if bundle is None and not online_key:
+        raise click.UsageError("name a BUNDLE, or renew the channel with --online-key")
+    if bundle is not None and not keys and not online_key:
+        raise click.UsageError("--key says who signs")
+
+    require_tuf()
+    from aotc.workshops.channel import naming, repository
+
+    named = naming.named(bundle, name, trust) if bundle else None
+    signers = signers_of(keys, passphrase_file)
+    online = signers_of([online_key], passphrase_file)[0] if online_key else None
+    with repository.changing(folder) as found:
+        made = found.publish(named, signers, online, datetime.now(UTC), days)
+    document = {
+        "folder": str(folder),
+        "path": named.path if named else None,
+        "published": dict(made.versions),
+        "missing": made.missing,
+        "needs_online_key": made.online,
+    }
+    what = f"{named.path} {named.version}" if named else "what waited, and the timestamp"
+    text = f"published {what}"
+    if made.missing:
+        text = f"signed {what}; {made.missing} more to sign before it is published"
+    elif made.online:
+        text = f"signed {what}; published once `aotc channel publish --online-key` has signed it"
+    out.result(document, lambda: print(text))
+
+
+@channel.command(short_help="Say what a channel names, and until when.")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--trust", type=click.Path(path_type=Path), help="A policy: ask as a host does.")
+@command
+def status(out: Output, folder: Path | None, trust: Path | None) -> None:
+    """Say what a channel names, and until when its metadata are good.
+
+    Of a FOLDER, checked from its first root; or with --trust, as `aotc verify --channel` asks: over
+    the network if the policy says so, and against what this host saw last.
+
+    \b
+    aotc channel status channel
+    aotc channel status --trust trust.toml
+    """
+    if (folder is None) == (trust is None):
+        raise click.UsageError("a FOLDER, or --trust")
+
+    require_tuf()
+    from aotc.workshops.channel import telling
+
+    told = telling.of_policy(trust) if trust else telling.of_folder(folder or Path())
+
+    def text() -> None:
+        print(*told.lines, sep="\n")
+        print_notes(told.notes)
+
+    out.result({**told.document, "notes": [*told.notes]}, text)

@@ -1,0 +1,325 @@
+"""A channel's folder: TUF metadata as a server or a mirror has them, and what waits for signatures.
+
+`timestamp.json` is written last: whatever a kill leaves is the channel as it was, and files that
+nothing refers to yet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.signer import Signature, SSlibKey
+from tuf.api.exceptions import RepositoryError, StorageError
+from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
+
+from aotc.errors import refusal
+from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.signing.signer import Signer
+from aotc.temporaries import locked
+from aotc_runtime.errors import AotcError
+
+ROOT, TARGETS, SNAPSHOT, TIMESTAMP = "root", "targets", "snapshot", "timestamp"
+
+STAMP = "timestamp.json"
+
+WAITING = "waiting.targets.json"
+"""Targets metadata that have too few signatures yet. Nobody who asks the channel reads it."""
+
+SIGNED_FOR = timedelta(days=365)
+"""How long targets and snapshot are good: they are signed anew whenever they change, and what ends
+early is the timestamp.
+"""
+
+RENEWED_BEFORE = timedelta(days=90)
+"""How long before its end a snapshot is signed anew."""
+
+_NUMBERED = re.compile(r"([1-9][0-9]{0,8})\.root\.json\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Public keys (PEM, by id) that speak for a channel, and how many of them are needed. online:
+    for snapshot and timestamp, which a machine signs.
+    """
+
+    root: Mapping[str, str]
+    targets: Mapping[str, str]
+    online: Mapping[str, str]
+    root_threshold: int
+    targets_threshold: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What is to be named: `channel/name`, the bundle's version, and its root index."""
+
+    path: str
+    version: str
+    index: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What came of it. versions: of metadata that were written, by role.  missing: signatures that
+    the targets metadata still need; then nothing was published.  online: whether only the online
+    key has to sign.
+    """
+
+    versions: Mapping[str, int]
+    missing: int = 0
+    online: bool = False
+
+
+class Repository:
+    """The folder of a channel that there is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.root: Metadata[Root] = _read(folder / f"{_newest_root(folder)}.root.json")
+
+    def waiting(self) -> Metadata[Targets] | None:
+        """Targets metadata that nobody sees yet, if they are the next ones."""
+        path = self._folder / WAITING
+        found = _read(path) if path.exists() else None
+        return found if found and found.signed.version == self._targets_version() + 1 else None
+
+    def is_published(self) -> bool:
+        """Whether hosts that ask find anything."""
+        return (self._folder / STAMP).exists()
+
+    def missing(self, metadata: Metadata[Targets]) -> int:
+        """How many signatures targets metadata still need."""
+        return int(self._result(TARGETS, metadata).missing)
+
+    def publish(
+        self,
+        named: Named | None,
+        signers: Sequence[Signer],
+        online: Signer | None,
+        now: datetime,
+        days: int,
+    ) -> Published:
+        """Name a bundle, or none; sign targets metadata with these keys, and what refers to them
+        with the online key, for so many days.
+
+        Raises UsageError: AOTC-E027, E028 a key that has no such role.
+        """
+        for signer in signers:
+            self._require_role(signer, TARGETS)
+        if online is not None:
+            self._require_role(online, TIMESTAMP)
+        targets = self._next_targets(named, now)
+        if targets is not None:
+            for signer in signers:
+                _sign(targets, signer)
+        missing = self.missing(targets) if targets is not None else 0
+        if targets is not None and (missing or online is None):
+            self._write(WAITING, targets)
+        if online is None or (missing and named is not None):
+            return Published({}, missing, online=not missing)
+        # What waits for signatures keeps nobody from renewing what is published.
+        return self._refer(None if missing else targets, online, now, days)
+
+    def _next_targets(self, named: Named | None, now: datetime) -> Metadata[Targets] | None:
+        """Metadata that name this bundle, too, with the signatures that they have already."""
+        waiting, current = self.waiting(), self._current_targets()
+        if named is None:
+            return waiting
+        entry = TargetFile.from_data(named.path, named.index)
+        entry.unrecognized_fields["custom"] = {"version": named.version}
+        if waiting is not None and waiting.signed.targets.get(named.path) == entry:
+            return waiting
+        base = waiting or current
+        changed = deepcopy(base.signed) if base else Targets()
+        changed.version = self._targets_version() + 1
+        changed.expires = _end(now, SIGNED_FOR)
+        changed.targets[named.path] = entry
+        return Metadata(changed)
+
+    def _refer(
+        self, targets: Metadata[Targets] | None, online: Signer, now: datetime, days: int
+    ) -> Published:
+        """Write new targets metadata, if there are some, and a snapshot and a timestamp that lead
+        to them.
+        """
+        old_stamp, old_shot = self._current(TIMESTAMP), self._current(SNAPSHOT)
+        written: dict[str, Metadata[Any]] = {TARGETS: targets} if targets is not None else {}
+        stamp = Timestamp(_version(old_stamp) + 1, expires=_end(now, timedelta(days=days)))
+        if targets is not None or old_shot is None or not self._is_good(old_shot, now):
+            shot = Snapshot(_version(old_shot) + 1, expires=_end(now, SIGNED_FOR))
+            if targets is not None:
+                shot.meta = {f"{TARGETS}.json": _file_of(targets)}
+            elif old_shot is not None:
+                shot.meta = old_shot.signed.meta
+            written[SNAPSHOT] = Metadata(shot)
+            _sign(written[SNAPSHOT], online)
+            stamp.snapshot_meta = _file_of(written[SNAPSHOT])
+        elif old_stamp is not None:
+            stamp.snapshot_meta = old_stamp.signed.snapshot_meta
+        written[TIMESTAMP] = Metadata(stamp)
+        _sign(written[TIMESTAMP], online)
+        targets = targets or self._current_targets()
+        if targets is None or self.missing(targets):
+            found = "targets metadata without enough signatures by the keys of this role"
+            raise refusal("AOTC-E028", str(self._folder), found)
+        for role, metadata in written.items():
+            number = "" if role == TIMESTAMP else f"{metadata.signed.version}."
+            self._write(f"{number}{role}.json", metadata)
+        return Published({role: metadata.signed.version for role, metadata in written.items()})
+
+    def rotate(
+        self,
+        change: Mapping[str, tuple[Mapping[str, str], int]],
+        signers: Sequence[Signer],
+        now: datetime,
+        days: int,
+    ) -> int:
+        """Write the next root metadata, its version. change: the keys and the threshold of roles
+        that get others.  signers: enough of the old root keys and of the new ones.
+
+        Raises UsageError (AOTC-E028) for too few.
+        """
+        root = deepcopy(self.root.signed)
+        root.version += 1
+        root.expires = _end(now, timedelta(days=days))
+        for role, (keys, threshold) in change.items():
+            _set_role(root, role, keys, threshold)
+        metadata = Metadata(root)
+        for signer in signers:
+            _sign(metadata, signer)
+        if not self._result(ROOT, metadata) or not _is_enough(root, metadata):
+            found = f"{len(signers)} keys, which are too few of the old root keys or of the new"
+            raise refusal("AOTC-E028", str(self._folder), found)
+        self._write(f"{root.version}.root.json", metadata)
+        return int(root.version)
+
+    def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
+        """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""
+        stays = snapshot.signed.expires > now + RENEWED_BEFORE
+        return bool(stays and self._result(SNAPSHOT, snapshot))
+
+    def _write(self, name: str, metadata: Metadata[Any]) -> None:
+        write_atomically(self._folder / name, [metadata.to_bytes()])
+
+    def _result(self, role: str, metadata: Metadata[Any]) -> Any:
+        return self.root.signed.get_verification_result(
+            role, metadata.signed_bytes, metadata.signatures
+        )
+
+    def _require_role(self, signer: Signer, role: str) -> None:
+        if signer.key_id not in self.root.signed.roles[role].keyids:
+            found = f"{signer.key_id[:16]}, which is no key of the role {role}"
+            raise refusal("AOTC-E028", str(self._folder), found)
+
+    def _current(self, role: str) -> Metadata[Any] | None:
+        """The metadata that the timestamp leads to; None where there is none yet."""
+        if not self.is_published():
+            return None
+        stamp = _read(self._folder / STAMP)
+        if role == TIMESTAMP:
+            return stamp
+        shot = _read(self._folder / f"{stamp.signed.snapshot_meta.version}.snapshot.json")
+        if role == SNAPSHOT:
+            return shot
+        return _read(self._folder / f"{shot.signed.meta[f'{TARGETS}.json'].version}.targets.json")
+
+    def _current_targets(self) -> Metadata[Targets] | None:
+        return self._current(TARGETS)
+
+    def _targets_version(self) -> int:
+        return _version(self._current_targets())
+
+
+def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime, days: int) -> None:
+    """Make the folder of a new channel, with its root metadata, good for so many days.
+
+    signers: enough of the root keys. Raises UsageError: AOTC-E003, E005 a folder that holds
+    something, E028 too few keys.
+    """
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        hint = "name a new folder; `aotc channel rotate` changes the keys of a channel"
+        raise refusal("AOTC-E005", str(folder), "one that holds something", hint=hint)
+    root = Root(expires=_end(now, timedelta(days=days)))
+    _set_role(root, ROOT, roles.root, roles.root_threshold)
+    _set_role(root, TARGETS, roles.targets, roles.targets_threshold)
+    for role in (SNAPSHOT, TIMESTAMP):
+        _set_role(root, role, roles.online, 1)
+    metadata = Metadata(root)
+    for signer in signers:
+        _sign(metadata, signer)
+    if not _is_enough(root, metadata):
+        raise refusal("AOTC-E028", str(folder), f"{len(signers)} keys, too few of the root keys")
+    write_folder_atomically(folder, [("1.root.json", metadata.to_bytes())])
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[Repository]:
+    """A channel that nobody else changes meanwhile. Raises UsageError (AOTC-E027)."""
+    try:
+        with locked(folder):
+            yield Repository(folder)
+    except OSError as error:
+        raise _no_channel(folder, error.strerror or str(error)) from error
+
+
+def _set_role(root: Root, role: str, keys: Mapping[str, str], threshold: int) -> None:
+    for id in list(root.roles[role].keyids):
+        root.revoke_key(id, role)
+    if threshold > len(keys):
+        found = f"a threshold of {threshold} for {role}, which has {len(keys)} keys"
+        raise refusal("AOTC-E028", role, found, expected="as many keys as have to sign, or more")
+    for id, pem in keys.items():
+        root.add_key(SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=id), role)
+    root.roles[role].threshold = threshold
+
+
+def _is_enough(root: Root, metadata: Metadata[Root]) -> bool:
+    return bool(
+        root.get_verification_result(ROOT, metadata.signed_bytes, metadata.signatures).verified
+    )
+
+
+def _sign(metadata: Metadata[Any], signer: Signer) -> None:
+    made = signer.sign(metadata.signed_bytes)
+    metadata.signatures[signer.key_id] = Signature(signer.key_id, made.hex())
+
+
+def _file_of(metadata: Metadata[Any]) -> MetaFile:
+    """With its digest, so that files of several states do not go together."""
+    return MetaFile.from_data(metadata.signed.version, metadata.to_bytes(), ["sha256"])
+
+
+def _version(metadata: Metadata[Any] | None) -> int:
+    return int(metadata.signed.version) if metadata else 0
+
+
+def _end(now: datetime, after: timedelta) -> datetime:
+    return (now + after).replace(microsecond=0)
+
+
+def _newest_root(folder: Path) -> int:
+    names = (_NUMBERED.match(path.name) for path in folder.glob("*.root.json"))
+    newest = max((int(name[1]) for name in names if name), default=0)
+    if not newest:
+        raise _no_channel(folder, "no 1.root.json")
+    return newest
+
+
+def _read(path: Path) -> Metadata[Any]:
+    try:
+        return Metadata.from_file(str(path))
+    except (RepositoryError, StorageError) as error:
+        raise _no_channel(path, str(error).splitlines()[0]) from error
+
+
+def _no_channel(path: Path, found: str) -> AotcError:
+    return refusal("AOTC-E027", str(path), found)

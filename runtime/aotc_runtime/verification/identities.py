@@ -1,0 +1,202 @@
+"""Who signed without a key of the policy: Sigstore's verification material beside a signature.
+
+A certificate says that an issuer knew this identity for the minutes in which the signature was
+made, and a transparency log that it was made then. All of it is checked offline, from the trusted
+root that the policy has. Imported where a policy names identities.
+https://github.com/sigstore/protobuf-specs
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from aotc_runtime import limits
+from aotc_runtime.digest import sha256_bytes
+from aotc_runtime.errors import Finding, TrustError, finding, refusal
+from aotc_runtime.formats import in_toto
+from aotc_runtime.schema.policy import Identity, TrustPolicy
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.policy_refusals import unreadable_file
+from aotc_runtime.verification.signatures import SignedPayload, Trials
+from aotc_runtime.verification.trust import read_text
+
+BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+"""Whose verification material is read: the form that Sigstore's clients have written since 2024."""
+
+MATERIAL_CHARACTERS_MAX = 2**16
+"""Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
+
+_EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
+"""What asking about one identity counts for: a millisecond or two, and several copies of what was
+signed.
+"""
+
+
+def id_of(identity: Identity) -> str:
+    """What stands for it where keys have their ids."""
+    return sha256_bytes(f"{identity.issuer}\n{identity.identity}".encode()).hex()
+
+
+def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
+    """The policy's identities by id, as keys that have made no signature themselves."""
+    return {
+        id: PublicKey(
+            id,
+            each.name or each.identity,
+            lambda signature, message: False,
+            revoked=id in policy.revoked.keys,
+            revoked_since=policy.revoked.since.get(id),
+            holder=each.holder or id,
+            builders=each.builders,
+        )
+        for each in policy.identities
+        for id in (id_of(each),)
+    }
+
+
+def read_files(
+    policy: TrustPolicy, folder: Path, where: str, findings: list[Finding]
+) -> TrustPolicy:
+    """The policy with the trusted roots that it names files of. folder: where these are looked for.
+    where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
+    """
+    read = []
+    for index, identity in enumerate(policy.identities):
+        if identity.trusted_root_file and not identity.trusted_root:
+            file = folder / identity.trusted_root_file
+            place = f"{_place(where, index, identity)} {file}"
+            try:
+                text = read_text(file)
+            except OSError as error:
+                findings.append(unreadable_file(place, error))
+                continue
+            except ValueError as error:
+                findings.append(_no_root(place, error))
+                continue
+            identity = msgspec.structs.replace(identity, trusted_root=text, trusted_root_file="")
+        read.append(identity)
+    return msgspec.structs.replace(policy, identities=tuple(read))
+
+
+def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """AOTC-E309 for each identity whose trusted root is none or stated twice, and for one that
+    stands there twice.
+    """
+    seen: set[str] = set()
+    for index, identity in enumerate(policy.identities):
+        place = _place(where, index, identity)
+        if bool(identity.trusted_root) == bool(identity.trusted_root_file):
+            yield finding(
+                "AOTC-E309",
+                place,
+                "both" if identity.trusted_root else "neither",
+                expected="exactly one of trusted_root and trusted_root_file",
+                hint="trusted_root holds JSON text, trusted_root_file the path of a file with it",
+            )
+        if id_of(identity) in seen:
+            expected, hint = "each identity once", "remove one of them"
+            yield finding("AOTC-E309", place, identity.identity, expected=expected, hint=hint)
+        seen.add(id_of(identity))
+
+
+def who_signed(
+    signed: SignedPayload,
+    signature: bytes,
+    policy: TrustPolicy,
+    strangers: set[str],
+    trials: Trials,
+) -> list[tuple[str, bytes]]:
+    """The id of the policy's identity that made a signature, by the material beside it, with that;
+    or nothing, and why it is none of them is added to `strangers`.
+
+    Raises TrustError: AOTC-E309 a trusted root that is none, E334 nothing that could verify it;
+    BundleFormatError: AOTC-E107, E111, E119.
+    """
+    where, material = signed.where, signed.materials[signature]
+    if len(material) > MATERIAL_CHARACTERS_MAX:
+        expected = f"verification material of at most {MATERIAL_CHARACTERS_MAX} characters"
+        raise refusal("AOTC-E111", where, str(len(material)), expected=expected)
+    data = in_toto.decode_base64(material, where=f"{where} sigstore")
+    reasons = []
+    for index, identity in enumerate(policy.identities):
+        trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
+        root = _trusted_root(identity, _place("trust policy", index, identity))
+        reason = _refused(data, signed, signature, identity, root)
+        if reason is None:
+            return [(id_of(identity), signature)]
+        reasons.append(f"{identity.name or identity.identity}: {reason}")
+    strangers.add(f"one with Sigstore's material ({', '.join(reasons)})")
+    return []
+
+
+def _refused(
+    material: bytes, signed: SignedPayload, signature: bytes, identity: Identity, root: Any
+) -> str | None:
+    """Why the material does not show that this identity made the signature; None if it does."""
+    sigstore = _sigstore()
+    envelope = {
+        "payload": base64.b64encode(signed.payload).decode(),
+        "payloadType": signed.payload_type,
+        "signatures": [{"sig": base64.b64encode(signature).decode()}],
+    }
+    try:
+        document = {
+            "mediaType": BUNDLE_TYPE,
+            "verificationMaterial": json.loads(material),
+            "dsseEnvelope": envelope,
+        }
+        bundle = sigstore.Bundle.from_json(json.dumps(document))
+        rule = sigstore.Rule(identity=identity.identity, issuer=identity.issuer)
+        found = sigstore.Verifier(trusted_root=root).verify_dsse(bundle, rule)
+    except Exception as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return None if found == (signed.payload_type, signed.payload) else "another payload"
+
+
+def _trusted_root(identity: Identity, where: str) -> Any:
+    sigstore = _sigstore()
+    try:
+        return sigstore.TrustedRoot(sigstore.Written.from_json(identity.trusted_root))
+    except (sigstore.Error, ValueError) as error:
+        raise TrustError(_no_root(where, error)) from error
+
+
+def _sigstore() -> Any:
+    """What is used of the packages `sigstore` and `sigstore-models`: nothing that asks anybody."""
+    try:
+        from sigstore.errors import Error
+        from sigstore.models import Bundle, TrustedRoot
+        from sigstore.verify.policy import Identity as Rule
+        from sigstore.verify.verifier import Verifier
+        from sigstore_models.trustroot.v1 import TrustedRoot as Written
+    except ImportError as error:
+        raise refusal("AOTC-E334", "identity", str(error)) from error
+    return SimpleNamespace(
+        Bundle=Bundle,
+        Error=Error,
+        Rule=Rule,
+        TrustedRoot=TrustedRoot,
+        Verifier=Verifier,
+        Written=Written,
+    )
+
+
+def _no_root(where: str, error: Exception) -> Finding:
+    return finding(
+        "AOTC-E309",
+        where,
+        str(error).splitlines()[0] if str(error) else type(error).__name__,
+        expected="a trusted root of Sigstore, JSON",
+        hint="ask whoever runs the Sigstore instance for its trusted_root.json",
+    )
+
+
+def _place(where: str, index: int, identity: Identity) -> str:
+    return f"{where} identities[{index}] {identity.name}".rstrip()

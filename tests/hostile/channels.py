@@ -1,0 +1,132 @@
+"""A channel with keys of its own, and what somebody who serves it may do with its files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from securesystemslib.signer import Signature
+from tuf.api.metadata import Metadata
+
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.channel import repository
+from aotc.workshops.channel.repository import Named, Roles
+from aotc_runtime.channel import client
+from aotc_runtime.channel.client import Current
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.policy import Channel
+
+INDEX = b"the root index of a bundle"
+
+NEVER = "not refused"
+
+
+@dataclass(slots=True)
+class Deployed:
+    """A channel, and a host that asks it. seen: what the host keeps."""
+
+    folder: Path
+    root: list[LocalSigner] = field(default_factory=lambda: [LocalSigner.ephemeral()])
+    release: list[LocalSigner] = field(default_factory=lambda: [LocalSigner.ephemeral()])
+    online: LocalSigner = field(default_factory=LocalSigner.ephemeral)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        roles = Roles(
+            keys_of(self.root), keys_of(self.release), keys_of([self.online]),
+            len(self.root), len(self.release),
+        )  # fmt: skip
+        repository.create(self.served, roles, self.root, now(), 365)
+
+    @property
+    def served(self) -> Path:
+        return self.folder / "channel"
+
+    @property
+    def first_root(self) -> Path:
+        return self.served / "1.root.json"
+
+    def publish(
+        self, path: str = "production/digits", version: str = "1.0.0", index: bytes = INDEX,
+        when: datetime | None = None,
+    ) -> None:  # fmt: skip
+        named = Named(path, version, index)
+        found = repository.Repository(self.served)
+        found.publish(named, self.release, self.online, when or now(), 7)
+
+    def renew(self, when: datetime | None = None) -> None:
+        repository.Repository(self.served).publish(None, [], self.online, when or now(), 7)
+
+    def rotate(self, days: int = 365, when: datetime | None = None, **roles: Any) -> None:
+        found = repository.Repository(self.served)
+        found.rotate(roles, self.root, when or now(), days)
+
+    def channel(self, source: str = "channel", **stated: str) -> Channel:
+        given = {"name": "production", "root_file": "channel/1.root.json", "state": "seen"}
+        return Channel(source=source, **{**given, **stated})
+
+    def ask(self, source: str = "channel", *names: str, **stated: str) -> Current:
+        return client.ask(self.channel(source, **stated), self.folder, names)
+
+    def answer(self, source: str = "channel", **stated: str) -> str:
+        """The code with which the host refuses; or `NEVER`."""
+        try:
+            self.ask(source, **stated)
+        except AotcError as error:
+            return error.code
+        return NEVER
+
+    def kept(self, name: str) -> Path:
+        """A copy of the folder as it is now."""
+        return Path(shutil.copytree(self.served, self.folder / name))
+
+    def change(self, file: str, change: Any, *signers: LocalSigner) -> None:
+        """Change a file, and sign it anew with these keys, as whoever has stolen them can."""
+        path = self.served / file
+        metadata = Metadata.from_file(str(path))
+        change(metadata.signed)
+        metadata.signatures.clear()
+        for signer in signers:
+            made = signer.sign(metadata.signed_bytes).hex()
+            metadata.signatures[signer.key_id] = Signature(signer.key_id, made)
+        path.write_bytes(metadata.to_bytes())
+
+
+def keys_of(signers: list[LocalSigner]) -> dict[str, str]:
+    return {signer.key_id: signer.public_pem() for signer in signers}
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def ago(**span: int) -> datetime:
+    return now() - timedelta(**span)
+
+
+@contextmanager
+def serving(answer: Any) -> Iterator[str]:
+    """A server for as long as this lasts, its URL. answer: is called with each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            """Silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()

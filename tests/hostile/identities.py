@@ -1,0 +1,252 @@
+"""A Sigstore of our own: a certificate authority with its log, and a transparency log."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from aotc_runtime import canonical
+from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, pre_authentication_encoding
+
+ISSUER = "https://issuer.example.org"
+IDENTITY = "https://ci.example.org/app/release@main"
+
+_ISSUER_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+_SCT_OID = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
+_MONTH = timedelta(days=30)
+
+Key = ec.EllipticCurvePrivateKey
+
+
+def new() -> Key:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def spki(key: Key) -> bytes:
+    return key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def sign(key: Key, data: bytes) -> bytes:
+    return key.sign(data, ec.ECDSA(hashes.SHA256()))
+
+
+def log_id(key: Key) -> bytes:
+    return hashlib.sha256(spki(key)).digest()
+
+
+@dataclass(slots=True)
+class Sigstore:
+    """An instance of its services. now: by all of their clocks."""
+
+    now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    authority: Key = field(default_factory=new)
+    certificates: Key = field(default_factory=new)
+    log: Key = field(default_factory=new)
+
+    def trusted_root(self) -> str:
+        """What a policy trusts of it."""
+        since = {"start": _instant(self.now - _MONTH)}
+
+        def instance(key: Key, url: str) -> dict[str, Any]:
+            public = {
+                "rawBytes": b64(spki(key)),
+                "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+                "validFor": since,
+            }
+            return {
+                "baseUrl": url,
+                "hashAlgorithm": "SHA2_256",
+                "publicKey": public,
+                "logId": {"keyId": b64(log_id(key))},
+            }
+
+        root = self.root().public_bytes(serialization.Encoding.DER)
+        return json.dumps(
+            {
+                "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+                "tlogs": [instance(self.log, "https://log.invalid")],
+                "certificateAuthorities": [
+                    {
+                        "subject": {"organization": "example", "commonName": "authority"},
+                        "uri": "https://authority.invalid",
+                        "certChain": {"certificates": [{"rawBytes": b64(root)}]},
+                        "validFor": since,
+                    }
+                ],
+                "ctlogs": [instance(self.certificates, "https://certificates.invalid")],
+                "timestampAuthorities": [],
+            }
+        )
+
+    def root(self) -> x509.Certificate:
+        builder = _builder(self.authority, _NAME, _NAME, self.now - _MONTH, self.now + _MONTH)
+        return (
+            builder.add_extension(x509.BasicConstraints(True, 0), True)
+            .add_extension(_usage(key_cert_sign=True, crl_sign=True), True)
+            .add_extension(_subject_id(self.authority), False)
+            .sign(self.authority, hashes.SHA256())
+        )
+
+    def certificate(self, key: Key, identity: str, issuer: str) -> x509.Certificate:
+        """What the authority gives whoever the issuer says this identity is, for ten minutes."""
+        ends = self.now + timedelta(minutes=10)
+        builder = _builder(key, x509.Name([]), _NAME, self.now, ends)
+        builder = (
+            builder.add_extension(_usage(digital_signature=True), True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), False)
+            .add_extension(_subject_id(key), False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.authority.public_key()),
+                False,
+            )
+            .add_extension(
+                x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)]), True
+            )
+            .add_extension(x509.UnrecognizedExtension(_ISSUER_OID, issuer.encode()), False)
+        )
+        before = builder.sign(self.authority, hashes.SHA256())
+        logged = self._logged(before.tbs_certificate_bytes)
+        return builder.add_extension(x509.UnrecognizedExtension(_SCT_OID, logged), False).sign(
+            self.authority, hashes.SHA256()
+        )
+
+    def _logged(self, certificate: bytes) -> bytes:
+        """The promise of the log of certificates (RFC 6962) to take this one."""
+        at = int(self.now.timestamp() * 1000)
+        issuer = hashlib.sha256(spki(self.authority)).digest()
+        entry = issuer + struct.pack("!I", len(certificate))[1:] + certificate
+        made = sign(self.certificates, struct.pack("!BBQH", 0, 0, at, 1) + entry + b"\0\0")
+        one = (
+            b"\0" + log_id(self.certificates) + struct.pack("!QHBBH", at, 0, 4, 3, len(made)) + made
+        )
+        listed = struct.pack("!HH", len(one) + 2, len(one)) + one
+        return b"\x04" + _length(listed) + listed
+
+    def signed(
+        self, payload: bytes, identity: str = IDENTITY, issuer: str = ISSUER
+    ) -> dict[str, Any]:
+        """A Sigstore bundle of this payload."""
+        key = new()
+        return self.signed_with(key, self.certificate(key, identity, issuer), payload)
+
+    def signed_with(
+        self, key: Key, certificate: x509.Certificate, payload: bytes
+    ) -> dict[str, Any]:
+        """The same with a key that has a certificate already."""
+        made = sign(key, pre_authentication_encoding(PAYLOAD_TYPE, payload))
+        envelope = {
+            "payload": b64(payload),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": b64(made)}],
+        }
+        der = certificate.public_bytes(serialization.Encoding.DER)
+        pem = certificate.public_bytes(serialization.Encoding.PEM)
+        return {
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": {
+                "certificate": {"rawBytes": b64(der)},
+                "tlogEntries": [self.entry(payload, made, pem)],
+            },
+            "dsseEnvelope": envelope,
+        }
+
+    def entry(self, payload: bytes, signature: bytes, pem: bytes) -> dict[str, Any]:
+        """What the transparency log says: the first entry of a log that has one."""
+        at = int(self.now.timestamp())
+        digest = {"algorithm": "sha256", "value": hashlib.sha256(payload).hexdigest()}
+        body = canonical.encode(
+            {
+                "apiVersion": "0.0.1",
+                "kind": "dsse",
+                "spec": {
+                    "envelopeHash": digest,
+                    "payloadHash": digest,
+                    "signatures": [{"signature": b64(signature), "verifier": b64(pem)}],
+                },
+            }
+        )
+        promise = canonical.encode(
+            {
+                "body": b64(body),
+                "integratedTime": at,
+                "logID": log_id(self.log).hex(),
+                "logIndex": 0,
+            }
+        )
+        tree = hashlib.sha256(b"\0" + body).digest()
+        note = f"log.invalid - 1\n1\n{b64(tree)}\n"
+        seal = log_id(self.log)[:4] + sign(self.log, note.encode())
+        return {
+            "logIndex": "0",
+            "logId": {"keyId": b64(log_id(self.log))},
+            "kindVersion": {"kind": "dsse", "version": "0.0.1"},
+            "integratedTime": str(at),
+            "inclusionPromise": {"signedEntryTimestamp": b64(sign(self.log, promise))},
+            "inclusionProof": {
+                "logIndex": "0",
+                "rootHash": b64(tree),
+                "treeSize": "1",
+                "hashes": [],
+                "checkpoint": {"envelope": f"{note}\n\u2014 log.invalid {b64(seal)}\n"},
+            },
+            "canonicalizedBody": b64(body),
+        }
+
+
+_NAME = x509.Name(
+    [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "example"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "authority"),
+    ]
+)
+
+
+def _builder(
+    key: Key, subject: x509.Name, issuer: x509.Name, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+    )
+
+
+def _usage(**stated: bool) -> x509.KeyUsage:
+    names = (
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+        "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
+    return x509.KeyUsage(**{name: stated.get(name, False) for name in names})
+
+
+def _subject_id(key: Key) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+
+
+def _instant(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _length(data: bytes) -> bytes:
+    """DER's, of up to 255 bytes."""
+    return bytes([len(data)]) if len(data) < 128 else bytes([0x81, len(data)])

@@ -1,0 +1,620 @@
+"""Who serves a channel can neither name another bundle, nor an older one, nor hold news back."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
+
+from tuf.api.exceptions import DownloadError
+
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.channel.repository import Repository
+from aotc_runtime.__main__ import main as runtime_main
+from aotc_runtime.channel import client, sources, state
+from aotc_runtime.schema.policy import Channel
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_root
+
+from .channels import INDEX, NEVER, Deployed, ago, keys_of, now, serving
+from .doors import READY, Answer, Capture, commanded, loaded, toolchain
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployed:
+    made = Deployed(tmp_path / "deployed")
+    made.publish()
+    return made
+
+
+def test_a_host_learns_what_is_deployed(deployed: Deployed) -> None:
+    current = deployed.ask("channel", "digits", "other")
+    assert [*current.entries] == ["digits"]
+    entry = current.entries["digits"]
+    assert (entry.path, entry.version) == ("production/digits", "1.0.0")
+    assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
+    deployed.publish(version="1.1.0", index=b"another")
+    current = deployed.ask("channel", "digits")
+    assert current.entries["digits"].version == "1.1.0"
+    assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [
+        "AOTC-E335"
+    ]
+    assert [role.version for role in current.roles.values()] == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "code"),
+    [
+        ("production/other", "production", "AOTC-E327"),
+        ("staging/digits", "production", "AOTC-E327"),
+        ("production/digits", "staging", "AOTC-E327"),
+    ],
+)
+def test_another_name_and_another_channel_name_nothing(
+    named: str, asked: str, code: str, tmp_path: Path
+) -> None:
+    other = Deployed(tmp_path / "other")
+    other.publish(named)
+    current = other.ask("channel", "digits", name=asked)
+    assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [code]
+
+
+@pytest.mark.parametrize("custom", [None, "1.0.0", [], {}, {"version": 1}, {"version": None}])
+def test_what_a_channel_says_of_the_version_may_be_nothing(custom: Any, deployed: Deployed) -> None:
+    """It is for messages; the digest says which bundle it is."""
+
+    def say(signed: Any) -> None:
+        signed.targets["production/digits"].unrecognized_fields["custom"] = custom
+
+    deployed.change("1.targets.json", say, *deployed.release)
+    lead_to(deployed)
+    current = deployed.ask("channel", "digits")
+    assert current.entries["digits"].version == ""
+    assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
+
+
+# Rollback.
+
+
+def test_an_older_timestamp_is_refused(deployed: Deployed) -> None:
+    deployed.kept("old")
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    assert deployed.answer("old") == "AOTC-E328"
+    assert deployed.answer() == NEVER, "what was refused is not what was seen last"
+
+
+def test_an_older_channel_is_refused_although_everything_of_it_was_signed(
+    deployed: Deployed,
+) -> None:
+    deployed.kept("old")
+    deployed.publish(version="1.1.0", index=b"another")
+    assert deployed.answer() == NEVER
+    assert deployed.answer("old") == "AOTC-E328"
+
+
+def test_an_older_snapshot_is_refused_although_the_online_key_signed_what_names_it(
+    deployed: Deployed,
+) -> None:
+    old = json.loads((deployed.served / "timestamp.json").read_bytes())["signed"]["meta"]
+    deployed.publish(version="1.1.0", index=b"another")
+    assert deployed.answer() == NEVER
+
+    def back(signed: Any) -> None:
+        signed.version += 1
+        signed.snapshot_meta = type(signed.snapshot_meta).from_dict(dict(old["snapshot.json"]))
+
+    deployed.change("timestamp.json", back, deployed.online)
+    assert deployed.answer() == "AOTC-E328"
+
+
+def test_older_targets_are_refused_although_the_online_key_signed_what_names_them(
+    deployed: Deployed,
+) -> None:
+    old = json.loads((deployed.served / "1.snapshot.json").read_bytes())["signed"]["meta"]
+    deployed.publish(version="1.1.0", index=b"another")
+    assert deployed.answer() == NEVER
+    shutil.copy(deployed.served / "2.snapshot.json", deployed.served / "3.snapshot.json")
+
+    def back(signed: Any) -> None:
+        signed.version += 1
+        kind = type(signed.meta["targets.json"])
+        signed.meta["targets.json"] = kind.from_dict(dict(old["targets.json"]))
+
+    deployed.change("3.snapshot.json", back, deployed.online)
+
+    def forth(signed: Any) -> None:
+        signed.version += 1
+        data = (deployed.served / "3.snapshot.json").read_bytes()
+        signed.snapshot_meta = type(signed.snapshot_meta).from_data(3, data, ["sha256"])
+
+    deployed.change("timestamp.json", forth, deployed.online)
+    assert deployed.answer() == "AOTC-E328"
+
+
+def test_an_older_root_is_no_newer_one(deployed: Deployed) -> None:
+    deployed.rotate()
+    assert deployed.answer() == NEVER
+    shutil.copy(deployed.served / "2.root.json", deployed.served / "3.root.json")
+    assert deployed.answer() == "AOTC-E328"
+    shutil.copy(deployed.first_root, deployed.served / "3.root.json")
+    assert deployed.answer() == "AOTC-E328"
+
+
+def test_a_root_that_was_seen_is_kept_where_the_mirror_has_lost_it(deployed: Deployed) -> None:
+    """Else keys that were rotated away, because they were stolen, would speak again."""
+    stolen, fresh = deployed.online, LocalSigner.ephemeral()
+    online = (keys_of([fresh]), 1)
+    deployed.rotate(snapshot=online, timestamp=online)
+    deployed.online = fresh
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    (deployed.served / "2.root.json").unlink()
+    deployed.change("timestamp.json", lambda signed: setattr(signed, "version", 9), stolen)
+    assert deployed.answer() == "AOTC-E330"
+
+
+def test_a_root_that_the_old_keys_did_not_sign_is_refused(deployed: Deployed) -> None:
+    thief = LocalSigner.ephemeral()
+    deployed.rotate()
+    deployed.change("2.root.json", lambda signed: None, thief)
+    assert deployed.answer() == "AOTC-E330"
+
+
+# Freeze.
+
+
+def test_metadata_that_have_expired_are_refused(tmp_path: Path) -> None:
+    frozen = Deployed(tmp_path / "frozen")
+    frozen.publish(when=ago(days=8))
+    assert frozen.answer() == "AOTC-E329"
+    frozen.renew()
+    assert frozen.answer() == NEVER
+
+
+@pytest.mark.parametrize("role", ["root", "snapshot", "targets"])
+def test_each_kind_of_metadata_expires(role: str, tmp_path: Path) -> None:
+    frozen = Deployed(tmp_path / "frozen")
+    if role == "root":
+        frozen.publish()
+        frozen.rotate(days=1, when=ago(days=2))
+    else:
+        frozen.publish(when=ago(days=366))
+        frozen.renew(when=ago(days=366) if role == "snapshot" else None)
+        end = now() + timedelta(days=1)
+        frozen.change(
+            "timestamp.json", lambda signed: setattr(signed, "expires", end), frozen.online
+        )
+    assert frozen.answer() == "AOTC-E329"
+
+
+def test_a_host_that_was_shown_news_does_not_believe_its_own_state_for_longer(
+    deployed: Deployed,
+) -> None:
+    """What is kept is good for as long as it says, and nothing is believed without asking."""
+    assert deployed.answer() == NEVER
+    shutil.rmtree(deployed.served)
+    deployed.served.mkdir()
+    root = str(deployed.folder / "root.json")
+    again = Deployed(deployed.folder / "again")
+    shutil.copy(again.first_root, root)
+    assert deployed.answer(root_file=root) == "AOTC-E331"
+
+
+# Mix and match.
+
+
+@pytest.mark.parametrize("file", ["2.snapshot.json", "2.targets.json"])
+def test_files_of_several_states_do_not_go_together(file: str, deployed: Deployed) -> None:
+    deployed.publish(version="1.1.0", index=INDEX[::-1])
+    shutil.copy(deployed.served / file.replace("2", "1"), deployed.served / file)
+    assert deployed.answer() == "AOTC-E330"
+
+
+def test_metadata_of_another_channel_are_not_of_this_one(deployed: Deployed) -> None:
+    other = Deployed(deployed.folder / "other")
+    other.publish()
+    for file in ("timestamp.json", "1.snapshot.json", "1.targets.json"):
+        before = (deployed.served / file).read_bytes()
+        shutil.copy(other.served / file, deployed.served / file)
+        assert deployed.answer() == "AOTC-E330"
+        (deployed.served / file).write_bytes(before)
+    assert deployed.answer() == NEVER
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff", b'{"signed": 1}'])
+@pytest.mark.parametrize("file", ["timestamp.json", "1.snapshot.json", "2.root.json"])
+def test_what_is_no_metadata_is_refused(file: str, data: bytes, deployed: Deployed) -> None:
+    (deployed.served / file).write_bytes(data)
+    assert deployed.answer() == "AOTC-E330"
+
+
+# Thresholds.
+
+
+def two_people(folder: Path) -> Deployed:
+    signers = [LocalSigner.ephemeral(), LocalSigner.ephemeral()]
+    return Deployed(folder, root=signers[:], release=signers)
+
+
+def test_one_key_that_signs_twice_is_one(tmp_path: Path) -> None:
+    pair = two_people(tmp_path / "pair")
+    pair.publish()
+    document = json.loads((pair.served / "1.targets.json").read_bytes())
+    first, second = document["signatures"]
+    claimed = {**first, "keyid": second["keyid"]}
+    for number, (signatures, expected) in enumerate(
+        (
+            ([first, second], NEVER),
+            ([first], "AOTC-E330"),
+            ([first, first], "AOTC-E330"),
+            ([first, claimed], "AOTC-E330"),
+        )
+    ):
+        made = json.dumps({**document, "signatures": signatures}).encode()
+        (pair.served / "1.targets.json").write_bytes(made)
+        lead_to(pair)
+        assert pair.answer(state=f"seen-{number}") == expected, number
+
+
+def lead_to(deployed: Deployed) -> None:
+    """Have the online key, which is stolen, name the targets metadata that lie there."""
+    data = (deployed.served / "1.targets.json").read_bytes()
+    stamp = json.loads((deployed.served / "timestamp.json").read_bytes())["signed"]
+    shot = f"{stamp['meta']['snapshot.json']['version']}.snapshot.json"
+
+    def to_targets(signed: Any) -> None:
+        signed.meta["targets.json"] = type(signed.meta["targets.json"]).from_data(
+            1, data, ["sha256"]
+        )
+
+    def to_snapshot(signed: Any) -> None:
+        signed.version += 1
+        signed.snapshot_meta = type(signed.snapshot_meta).from_data(
+            signed.snapshot_meta.version, (deployed.served / shot).read_bytes(), ["sha256"]
+        )
+
+    deployed.change(shot, to_targets, deployed.online)
+    deployed.change("timestamp.json", to_snapshot, deployed.online)
+
+
+def test_a_key_that_stands_in_a_role_under_two_names_is_refused(tmp_path: Path) -> None:
+    """python-tuf counts names of keys: who makes the root would fill a threshold alone."""
+    pair = two_people(tmp_path / "pair")
+    one = pair.release[0]
+
+    def twice(signed: Any) -> None:
+        role = signed.roles["targets"]
+        other = type(signed.keys[one.key_id]).from_dict("0" * 64, signed.keys[one.key_id].to_dict())
+        signed.keys["0" * 64] = other
+        role.keyids = [one.key_id, "0" * 64]
+
+    pair.change("1.root.json", twice, *pair.root)
+    pair.release = [one]
+    pair.publish()
+    found = Repository(pair.served)
+    named = found.waiting()
+    assert named is not None, "one signature is not enough"
+    made = named.signatures[one.key_id]
+    named.signatures["0" * 64] = type(made)("0" * 64, made.signature)
+    found._write("waiting.targets.json", named)
+    pair.renew()
+    assert pair.answer() == "AOTC-E330"
+
+
+# What the host keeps.
+
+
+def test_a_damaged_state_is_refused_and_not_forgotten(deployed: Deployed) -> None:
+    assert deployed.answer() == NEVER
+    path = deployed.folder / "seen" / state.STATE
+    good = path.read_bytes()
+    for at in range(0, len(good), 7):
+        path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
+        assert deployed.answer() == "AOTC-E332", at
+    for cut in (0, 1, 71, 72, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:cut])
+        assert deployed.answer() == "AOTC-E332", cut
+    path.write_bytes(good)
+    assert deployed.answer() == NEVER
+
+
+def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Path) -> None:
+    assert deployed.answer(state="missing/seen") == "AOTC-E332"
+    (tmp_path / "file").touch()
+    assert deployed.answer(state=str(tmp_path / "file")) == "AOTC-E332"
+    for name in (state.STATE, state.NEW):
+        folder = tmp_path / f"taken-{name}"
+        (folder / name).mkdir(parents=True)
+        assert deployed.answer(state=str(folder)) == "AOTC-E332"
+
+
+def test_what_was_seen_before_is_not_written_again(deployed: Deployed) -> None:
+    """Hosts that ask every minute write once a week."""
+    path = deployed.folder / "seen" / state.STATE
+    assert deployed.answer() == NEVER
+    before = path.stat()
+    assert deployed.answer() == NEVER
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    assert path.stat().st_ino != before.st_ino
+
+
+def test_only_its_owner_reads_or_writes_what_a_host_keeps(deployed: Deployed) -> None:
+    assert deployed.answer() == NEVER
+    assert (deployed.folder / "seen").stat().st_mode & 0o777 == 0o700
+
+
+def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:
+    while True:
+        client.ask(channel, folder, ())
+        asked.release()
+
+
+def test_processes_that_ask_at_once_and_are_killed_leave_a_state_that_is_read(
+    deployed: Deployed,
+) -> None:
+    """Nor does any of them see anything older: the channel moves on all the time."""
+    context = multiprocessing.get_context("spawn")
+    asked = context.Semaphore(0)
+    channel = deployed.channel()
+    for _ in range(3):
+        asking = [
+            context.Process(target=_ask_again_and_again, args=(channel, deployed.folder, asked))
+            for _ in range(3)
+        ]
+        for process in asking:
+            process.start()
+        for _ in range(10):
+            assert asked.acquire(timeout=120), "somebody was refused"
+            deployed.renew()
+        for process in asking:
+            assert process.is_alive(), "nobody was refused"
+            process.kill()
+            process.join()
+        assert deployed.answer() == NEVER
+    left = {path.name for path in (deployed.folder / "seen").iterdir()} - {state.NEW}
+    assert left == {state.STATE, state.LOCK}
+    deployed.kept("old")
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    assert deployed.answer("old") == "AOTC-E328"
+
+
+# Who is asked.
+
+
+def files_of(deployed: Deployed) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        path = deployed.served / request.path.lstrip("/")
+        if not path.is_file():
+            request.send_error(404)
+            return
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(path.read_bytes())
+
+    return answer
+
+
+def test_a_server_is_asked_as_a_mirror_is(deployed: Deployed) -> None:
+    with serving(files_of(deployed)) as url:
+        assert deployed.answer(url) == NEVER
+        deployed.kept("old")
+        deployed.renew()
+        assert deployed.answer(url) == NEVER
+    assert deployed.answer("old") == "AOTC-E328"
+
+
+def endless(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+    try:
+        while True:
+            request.wfile.write(bytes(2**20))
+    except OSError:
+        pass
+
+
+def endless_head(request: BaseHTTPRequestHandler) -> None:
+    request.wfile.write(b"HTTP/1.0 200 OK\r\nX: ")
+    try:
+        while True:
+            request.wfile.write(b"x")
+            time.sleep(0.05)
+    except OSError:
+        pass
+
+
+def dripping(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+    try:
+        while True:
+            request.wfile.write(b"x")
+            time.sleep(0.05)
+    except OSError:
+        pass
+
+
+def silent(request: BaseHTTPRequestHandler) -> None:
+    time.sleep(5)
+
+
+def broken(request: BaseHTTPRequestHandler) -> None:
+    request.send_error(500)
+
+
+def closed(request: BaseHTTPRequestHandler) -> None:
+    request.connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (endless, "AOTC-E330"),
+        (endless_head, "AOTC-E331"),
+        (dripping, "AOTC-E331"),
+        (silent, "AOTC-E331"),
+        (broken, "AOTC-E331"),
+        (closed, "AOTC-E331"),
+    ],
+)
+def test_a_hostile_server_is_given_up(
+    how: Callable[[BaseHTTPRequestHandler], None],
+    code: str,
+    deployed: Deployed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sources, "SECONDS", 2.0)
+    with serving(how) as url:
+        assert deployed.answer(url) == code
+
+
+def test_a_redirect_is_not_followed(deployed: Deployed) -> None:
+    with serving(files_of(deployed)) as there:
+
+        def elsewhere(request: BaseHTTPRequestHandler) -> None:
+            request.send_response(302)
+            request.send_header("Location", there + request.path.lstrip("/"))
+            request.end_headers()
+
+        with serving(elsewhere) as url:
+            assert deployed.answer(url) == "AOTC-E331"
+
+
+def test_endless_files_of_a_mirror_are_refused(deployed: Deployed) -> None:
+    with (deployed.served / "timestamp.json").open("r+b") as file:
+        file.truncate(2**40)
+    assert deployed.answer() == "AOTC-E330"
+    (deployed.served / "timestamp.json").unlink()
+    os.mkfifo(deployed.served / "timestamp.json")
+    assert deployed.answer() == "AOTC-E331"
+    (deployed.served / "timestamp.json").unlink()
+    (deployed.served / "timestamp.json").symlink_to("/dev/zero")
+    assert deployed.answer() == "AOTC-E331"
+
+
+def test_nothing_beside_a_mirror_is_read(deployed: Deployed) -> None:
+    (deployed.folder / "secret.json").write_text("{}", "utf-8")
+    mirror = sources.Mirror(deployed.served)
+    with pytest.raises(DownloadError, match="no name of a file"):
+        mirror.download_bytes("mirror:/..%2Fsecret.json", 100)
+
+
+def test_a_mirror_that_is_not_there_is_no_answer(deployed: Deployed) -> None:
+    assert deployed.answer("nowhere") == "AOTC-E331"
+    assert deployed.answer("http://127.0.0.1:1/") == "AOTC-E331"
+
+
+def test_the_root_that_a_policy_names_is_read(deployed: Deployed) -> None:
+    assert deployed.answer(root_file="nowhere.json") == "AOTC-E330"
+    other = Deployed(deployed.folder / "other")
+    assert deployed.answer(root_file=str(other.first_root)) == "AOTC-E330"
+
+
+# At the doors.
+
+
+@pytest.fixture
+def policy(digits_bundle: tuple[Path, Path], deployed: Deployed) -> Path:
+    """A policy that accepts the bundle, and names the channel."""
+    path = deployed.folder / "trust.toml"
+    stated = deployed.channel()
+    path.write_text(
+        digits_bundle[1].read_text()
+        + "\n[channel]\n"
+        + "".join(
+            f"{key} = {json.dumps(getattr(stated, key))}\n" for key in stated.__struct_fields__
+        )
+    )
+    return path
+
+
+def verified(bundle: Path, policy: Path, capfd: Capture, *more: str) -> list[Answer]:
+    arguments = ["verify", str(bundle), "--trust", str(policy), "--json", *more]
+    return [commanded(main, arguments, capfd) for main in (toolchain, runtime_main)]
+
+
+def index_of(bundle: Path) -> bytes:
+    source = open_bundle(bundle)
+    return bytes(source.blob(read_root(source).entry.digest) or b"")
+
+
+def test_both_commands_accept_what_the_channel_names_and_nothing_else(
+    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+) -> None:
+    bundle = digits_bundle[0]
+    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
+    deployed.publish(index=index_of(bundle))
+    assert verified(bundle, policy, capfd, "--channel") == [READY] * 2
+    deployed.publish(version="2.0.0", index=b"a fix")
+    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
+    deployed.publish("staging/digits", index=index_of(bundle))
+    text = policy.read_text("utf-8").replace('"production"', '"nowhere"')
+    policy.write_text(text, "utf-8")
+    assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E327", 5)] * 2
+
+
+def test_a_load_asks_no_channel(
+    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+) -> None:
+    shutil.rmtree(deployed.served)
+    assert loaded(digits_bundle[0], policy) == READY
+    assert verified(digits_bundle[0], policy, capfd) == [READY] * 2
+    assert not (deployed.folder / "seen").exists()
+    assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E330", 5)] * 2
+
+
+def test_a_bundle_that_is_refused_is_asked_about_nowhere(
+    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+) -> None:
+    text = policy.read_text("utf-8").replace('name = "digits"', 'name = "other"', 1)
+    policy.write_text(text, "utf-8")
+    assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E306", 5)] * 2
+    assert not (deployed.folder / "seen").exists()
+
+
+def test_a_policy_without_a_channel_cannot_ask_one(
+    digits_bundle: tuple[Path, Path], capfd: Capture
+) -> None:
+    bundle, trust = digits_bundle
+    assert verified(bundle, trust, capfd, "--channel") == [("AOTC-E309", 5)] * 2
+
+
+def test_without_python_tuf_a_channel_cannot_be_asked(
+    digits_bundle: tuple[Path, Path],
+    policy: Path,
+    capfd: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tuf.api", None)
+    assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E333", 5)] * 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['name = "a/b"', 'name = ""', 'source = ""', 'state = ""', 'root_file = ""', 'more = "x"', ""],
+)
+def test_a_channel_that_says_too_little_or_too_much_is_no_policy(
+    line: str, digits_bundle: tuple[Path, Path], policy: Path, capfd: Capture
+) -> None:
+    key = line.partition(" ")[0]
+    before, head, channel = policy.read_text("utf-8").partition("[channel]\n")
+    kept = [each for each in channel.splitlines() if not each.startswith(f"{key or 'name'} ")]
+    policy.write_text(before + head + "\n".join([line, *kept]) + "\n", "utf-8")
+    assert verified(digits_bundle[0], policy, capfd) == [("AOTC-E309", 5)] * 2
