@@ -53,6 +53,7 @@ class _Running:
         finally:
             with self._lock:
                 self._backends.remove(entry)
+            backend.stop()  # it keeps processes for a next job, which another backend gets
 
     def stop(self, build: str) -> None:
         with self._lock:

@@ -257,3 +257,12 @@ def test_everything_ends_with_the_process_that_has_asked(ask: Asking, tmp_path: 
     asking.kill()
     asking.wait()
     until(lambda: is_gone(numbers[0]) and is_gone(numbers[2]), "both have ended")
+
+
+def test_a_zygote_ends_when_nobody_can_ask_it_any_more(tmp_path: Path) -> None:
+    asking = Asking(tmp_path)
+    asking("leave")
+    _, _, zygote = asking.numbers()
+    assert not is_gone(zygote)
+    del asking
+    until(lambda: is_gone(zygote), "it has ended")
