@@ -10,10 +10,12 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
 from aotc.frontends.stablehlo import lift_constants, model_of, refused_as_damaged
 
@@ -35,6 +37,7 @@ class JaxExportFrontend:
             return self._read(file)
 
     def _read(self, file: ModelFile) -> Model:
+        (verified,) = rewritten(file, [file.data], EXPECTED, "jax.export")
         exported = jax.export.deserialize(bytearray(file.data))
         if file.signature is not None:
             expected = "no signature: a file of jax.export holds one function"
@@ -59,7 +62,7 @@ class JaxExportFrontend:
             for name, aval in zip(names, exported.in_avals, strict=True)
         ]
         with mlir.make_ir_context():
-            module = exported.mlir_module(serialized=False)
+            module = ir.Module.parse(verified, context=ir.Context.current)
             lifted = lift_constants(module)
             serialized = private.serialize_portable(module, stablehlo.get_current_version())
         more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]

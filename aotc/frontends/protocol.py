@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +26,8 @@ class ModelFile:
     signature: which of the functions in it, None if the manifest does not say.  beside: reads a
     file that the model file refers to, by its path relative to the model file's folder; raises
     CaptureError for one that lies outside of that folder or is not there.  enable_x64: whether jax
-    computes with 64-bit types.
+    computes with 64-bit types.  scratch: where a frontend may put what it passes to a process of
+    its own; None for the system's temporary folder.
     """
 
     text: str
@@ -33,6 +35,7 @@ class ModelFile:
     signature: str | None
     beside: Callable[[str], bytes]
     enable_x64: bool
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

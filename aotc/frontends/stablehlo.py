@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import func, stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
@@ -50,7 +51,8 @@ class StablehloFrontend:
         Raises CaptureError: AOTC-E843 for what is no module of a known version, E844 for sizes that
         vary and types that are no arrays, E845 without such a function.
         """
-        called = read_module(file)
+        (verified,) = rewritten(file, [file.data], EXPECTED)
+        called = called_in(file, verified)
         return model_of(
             called.exported,
             [
@@ -75,12 +77,12 @@ class Called:
     lifted: Mapping[str, Array]
 
 
-def read_module(file: ModelFile) -> Called:
-    """A module's function, `main` unless the signature names another. Raises CaptureError as
-    `StablehloFrontend.read`.
+def called_in(file: ModelFile, verified: bytes) -> Called:
+    """A module's function, `main` unless the signature names another. verified: the module as
+    `rewritten` returns it.  Raises CaptureError as `StablehloFrontend.read`.
     """
     with mlir.make_ir_context(), refused_as_damaged(file, EXPECTED):
-        module = parse(file)
+        module = ir.Module.parse(verified, context=_context())
         main = _entry(module, file)
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
@@ -132,10 +134,12 @@ def refused_as_damaged(file: ModelFile, expected: str) -> Iterator[None]:
         raise refusal("AOTC-E843", file.text, found, expected=expected) from error
 
 
-def parse(file: ModelFile) -> Any:
-    """The MLIR module in a file, verified. Raises CaptureError (AOTC-E843)."""
+def parse(file: ModelFile, expected: str) -> Any:
+    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
+    (AOTC-E843).
+    """
     is_portable = file.data.startswith(BYTECODE) and PORTABLE in file.data[:64]
-    with refused_as_damaged(file, EXPECTED):
+    with refused_as_damaged(file, expected):
         if is_portable:
             module = stablehlo.deserialize_portable_artifact(_context(), file.data)
         else:

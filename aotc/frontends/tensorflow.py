@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,8 +16,9 @@ from msgspec import Struct, json
 
 from aotc.errors import finding, raise_if, refusal
 from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
-from aotc.frontends.stablehlo import Called, read_module
+from aotc.frontends.stablehlo import EXPECTED, Called, called_in
 from aotc_runtime.errors import AotcError
 
 FORMAT = 1
@@ -85,9 +87,11 @@ class TensorFlowFrontend:
             if not file.enable_x64:
                 _require_32_bits(document, file.text)
             weights = {each.name: _weight(each, archive) for each in document.weights}
+            parts = [bytes(archive.read(each.file)) for each in document.modules]
+            verified = rewritten(file, parts, EXPECTED)
             modules = {
-                _shapes(each): (_called(file, document, each, archive, weights), each.weights)
-                for each in document.modules
+                _shapes(each): (_called(file, document, each, part, weights), each.weights)
+                for each, part in zip(document.modules, verified, strict=True)
             }
         except Damaged as error:
             raise damaged(file.text, error) from error
@@ -174,15 +178,14 @@ def _called(
     file: ModelFile,
     document: _Document,
     module: _Module,
-    archive: Archive,
+    verified: bytes,
     weights: Mapping[str, Array],
 ) -> Called:
     """A module that takes what the document says of it."""
     unknown = [name for name in module.weights if name not in weights]
     if unknown or len(module.shapes) != len(document.inputs):
         raise Damaged("modules of the inputs and weights that there are", ascii(unknown)[:200])
-    data = bytes(archive.read(module.file))
-    called = read_module(ModelFile(f"{file.text} {module.file}", data, None, file.beside, False))
+    called = called_in(replace(file, text=f"{file.text} {module.file}"), verified)
     wanted = [
         (tuple(shape), jnp.dtype(each.dtype))
         for each, shape in zip(document.inputs, module.shapes, strict=True)
