@@ -82,12 +82,7 @@ class TensorFlowFrontend:
             expected = "no signature: the file has the one that was imported"
             raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
         try:
-            archive = read_archive(file.data)
-            document = _document(archive)
-            if not file.enable_x64:
-                _require_32_bits(document, file.text)
-            weights = {each.name: _weight(each, archive) for each in document.weights}
-            parts = [bytes(archive.read(each.file)) for each in document.modules]
+            document, weights, parts = described(file)
             verified = rewritten(file, parts, EXPECTED)
             modules = {
                 _shapes(each): (_called(file, document, each, part, weights), each.weights)
@@ -95,10 +90,6 @@ class TensorFlowFrontend:
             }
         except Damaged as error:
             raise damaged(file.text, error) from error
-        used = {name for each in document.modules for name in each.weights}
-        if used != {*weights} or len(modules) != len(document.modules):
-            unlike = Damaged("modules for each size, and the weights that they take", "others")
-            raise damaged(file.text, unlike)
         for called, _ in modules.values():
             weights.update(called.lifted)
         inputs = tuple(
@@ -118,6 +109,34 @@ class TensorFlowFrontend:
                 "converter": f"TensorFlow {document.tensorflow[:100]}, XLA's StableHLO",
             },
         )
+
+
+def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]]:
+    """What a file says of its modules, its weights, and the modules, which are not read. Raises
+    Damaged; AOTC-E844 for 64-bit types that are off.
+    """
+    archive = read_archive(file.data)
+    document = _document(archive)
+    if not file.enable_x64:
+        _require_32_bits(document, file.text)
+    weights = {each.name: _weight(each, archive) for each in document.weights}
+    used = {name for each in document.modules for name in each.weights}
+    if used != {*weights} or len({*map(_shapes, document.modules)}) != len(document.modules):
+        raise Damaged("modules for each size, and the weights that they take", "others")
+    for module in document.modules:
+        _require_alike(module, document)
+    return document, weights, [bytes(archive.read(each.file)) for each in document.modules]
+
+
+def _require_alike(module: _Module, document: _Document) -> None:
+    """Sizes of a module are those of the inputs, where these have sizes."""
+    if len(module.shapes) != len(document.inputs):
+        raise Damaged("modules of the inputs that there are", f"{len(module.shapes)} inputs")
+    for each, shape in zip(document.inputs, module.shapes, strict=True):
+        fixed = [size for size in each.shape if isinstance(size, int)]
+        alike = [n for n, size in zip(shape, each.shape, strict=False) if isinstance(size, int)]
+        if len(shape) != len(each.shape) or fixed != alike:
+            raise Damaged(f"{each.name!a} of {each.shape}"[:200], f"a module for {shape}"[:200])
 
 
 def _document(archive: Archive) -> _Document:
@@ -182,9 +201,6 @@ def _called(
     weights: Mapping[str, Array],
 ) -> Called:
     """A module that takes what the document says of it."""
-    unknown = [name for name in module.weights if name not in weights]
-    if unknown or len(module.shapes) != len(document.inputs):
-        raise Damaged("modules of the inputs and weights that there are", ascii(unknown)[:200])
     called = called_in(replace(file, text=f"{file.text} {module.file}"), verified)
     wanted = [
         (tuple(shape), jnp.dtype(each.dtype))
@@ -195,11 +211,6 @@ def _called(
         raise Damaged(f"a module that takes {wanted}"[:300], f"{called.inputs}"[:300])
     if len(called.outputs) != len(document.outputs):
         raise Damaged(f"{len(document.outputs)} results", str(len(called.outputs)))
-    for each, shape in zip(document.inputs, module.shapes, strict=True):
-        fixed = [size for size in each.shape if isinstance(size, int)]
-        alike = [n for n, size in zip(shape, each.shape, strict=False) if isinstance(size, int)]
-        if len(shape) != len(each.shape) or fixed != alike:
-            raise Damaged(f"{each.name!a} of {each.shape}"[:200], f"a module for {shape}"[:200])
     return called
 
 

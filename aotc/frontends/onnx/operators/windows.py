@@ -89,11 +89,16 @@ def convolved(call: Call, x: Any, w: Any, window: Window, dtype: Any = None) -> 
     numbers = lax.conv_dimension_numbers(
         x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
     )
+    pads = window.pads
+    if not all(map(_plain, pads)):  # which convolutions do not take
+        zero = jnp.zeros((), x.dtype)
+        x = lax.pad(x, zero, [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
+        pads = ((0, 0),) * dims
     return lax.conv_general_dilated(
         x,
         w,
         window.strides,
-        window.pads,
+        pads,
         rhs_dilation=window.dilations,
         dimension_numbers=numbers,
         feature_group_count=call.attribute("group"),
