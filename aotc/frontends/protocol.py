@@ -8,7 +8,7 @@ trust and reports know nothing of frontends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +64,7 @@ class Model:
     weights: by name, as the file has them; arrays that are tied have one name.
     ranges: of axes that vary, by name, inclusive; None for an end that is open.
     producer: the framework and what else wrote the file, with their versions.
+    sizes: by name of an axis that varies, those that the file has the program for; empty if any.
     narrowed: names of weights and inputs that the file has with a 64-bit type and the function
     takes with 32 bits, since their values fit.
     """
@@ -74,6 +75,7 @@ class Model:
     ranges: Mapping[str, tuple[int | None, int | None]]
     producer: Mapping[str, str]
     narrowed: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Frontend(Protocol):

@@ -92,6 +92,7 @@ class TensorFlowFrontend:
             raise damaged(file.text, error) from error
         for called, _ in modules.values():
             weights.update(called.lifted)
+        sizes = _sizes(document)
         inputs = tuple(
             ModelInput(each.name, np.dtype(jnp.dtype(each.dtype)), tuple(each.shape))
             for each in document.inputs
@@ -100,7 +101,8 @@ class TensorFlowFrontend:
             function=_function(file.text, inputs, document.outputs, modules),
             inputs=inputs,
             weights=weights,
-            ranges=_ranges(document),
+            ranges={axis: (min(found), max(found)) for axis, found in sizes.items()},
+            sizes=sizes,
             producer={
                 "framework": "TensorFlow",
                 "tensorflow": document.tensorflow[:100],
@@ -214,15 +216,15 @@ def _called(
     return called
 
 
-def _ranges(document: _Document) -> dict[str, tuple[int | None, int | None]]:
-    """From the smallest to the largest size that was exported."""
-    sizes: dict[str, list[int]] = {}
+def _sizes(document: _Document) -> dict[str, tuple[int, ...]]:
+    """Those that were exported, of each axis that varies."""
+    sizes: dict[str, set[int]] = {}
     for module in document.modules:
         for each, shape in zip(document.inputs, module.shapes, strict=True):
             for axis, size in zip(each.shape, shape, strict=True):
                 if isinstance(axis, str):
-                    sizes.setdefault(axis, []).append(size)
-    return {axis: (min(found), max(found)) for axis, found in sorted(sizes.items())}
+                    sizes.setdefault(axis, set()).add(size)
+    return {axis: tuple(sorted(found)) for axis, found in sorted(sizes.items())}
 
 
 def _function(

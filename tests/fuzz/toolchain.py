@@ -283,6 +283,18 @@ def onnx_model(data: bytes) -> None:
         jax.eval_shape(model.function, dict(model.weights), *arrays)
 
 
+def onnx_document(data: bytes) -> None:
+    """A model as protobuf writes it in JSON, where another value is soon made."""
+    from google.protobuf import json_format
+    from onnx import ModelProto
+
+    try:
+        message = json_format.Parse(data, ModelProto())
+    except (json_format.ParseError, ValueError, RecursionError):
+        return
+    onnx_model(message.SerializeToString())
+
+
 def _keras_file(**members: bytes) -> None:
     from aotc.frontends.keras.frontend import KerasFrontend
 
@@ -343,7 +355,7 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         tfhlo_document,
         tfhlo_archive,
         exported_function,
-        *((onnx_model,) if ONNX else ()),
+        *((onnx_model, onnx_document) if ONNX else ()),
         *((keras_config, keras_weights) if KERAS else ()),
     )
 }

@@ -155,7 +155,10 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "tfhlo_archive": [_tfhlo()],
         "exported_function": [(MANIFESTS / "smooth" / "smooth.jax").read_bytes()],
         **(
-            {"onnx_model": [(MANIFESTS / "bert" / "bert.onnx").read_bytes(), _onnx()]}
+            {
+                "onnx_model": [(MANIFESTS / "bert" / "bert.onnx").read_bytes(), _onnx()],
+                "onnx_document": [_onnx_document()],
+            }
             if ONNX
             else {}
         ),
@@ -242,6 +245,13 @@ def _onnx() -> bytes:
     made = helper.make_graph(nodes, "g", [number("x", 2, 3)], [number("y", 4, 2)], initializers)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     return bytes(model.SerializeToString())
+
+
+def _onnx_document() -> bytes:
+    from google.protobuf import json_format
+    from onnx import ModelProto
+
+    return json_format.MessageToJson(ModelProto.FromString(_onnx()), indent=None).encode()
 
 
 def _json(document: Any) -> bytes:
