@@ -89,7 +89,7 @@ def _directory(data: bytes) -> tuple[int, int, int]:
     if not data.startswith(b"PK\x03\x04"):
         raise Damaged("a zip archive", "another kind of file")
     at = len(data) - _END.size
-    if data[at : at + 4] != b"PK\x05\x06":
+    if at < 0 or data[at : at + 4] != b"PK\x05\x06":
         raise Damaged("the end of a zip archive", "other bytes: the file is truncated")
     _, disk, first, here, count, size, start, comment = _END.unpack_from(data, at)
     locator = at - _LOCATOR.size

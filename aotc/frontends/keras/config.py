@@ -50,6 +50,9 @@ _KINDS = (
     keras.DTypePolicy,
     keras.constraints.Constraint,
     keras.initializers.Initializer,
+    keras.quantizers.Int4QuantizationConfig,
+    keras.quantizers.Int8QuantizationConfig,
+    keras.quantizers.Quantizer,
     keras.random.SeedGenerator,
     keras.regularizers.Regularizer,
 )

@@ -193,6 +193,8 @@ def _while(
 def scan(call: Call, *values: Value) -> tuple[Value, ...]:
     body: Graph = call.attribute("body")
     number = call.attribute("num_scan_inputs")
+    if not 1 <= number <= len(values):
+        call.damaged(f"num_scan_inputs of {number}", expected=f"1 to {len(values)}")
     if call.version < 9:
         return _batched_scan(call, body, number, values)
     split = len(values) - number
