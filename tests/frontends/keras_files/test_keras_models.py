@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ import pytest
 pytest.importorskip("keras", reason="Keras is not installed: `make test-keras` installs it")
 
 import jax
+import keras
+from keras import layers
 
+from aotc.errors import CaptureError
 from aotc.frontends.keras.frontend import KerasFrontend
 from aotc.frontends.protocol import Model, ModelFile
 
@@ -54,6 +58,46 @@ def recorded(name: str) -> tuple[dict[str, Any], list[Any]]:
 def in_order(model: Model, given: dict[str, Any]) -> list[Any]:
     """One whose name Keras chose has the only array."""
     return [given.get(each.name, next(iter(given.values()))) for each in model.inputs]
+
+
+QUANTIZED: dict[str, Callable[[Any], Any]] = {
+    "dense": lambda x: layers.Dense(4)(layers.Dense(32, "relu")(x)),
+    "einsum": lambda x: layers.EinsumDense("abc,cd->abd", (None, 8), bias_axes="d")(x),
+    "embedding": lambda x: layers.Dense(3)(layers.Embedding(20, 8)(x)),
+}
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_weights_of_few_bits_stay_so_and_compute_what_keras_does(
+    name: str, bits: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(bits)
+    x = keras.Input((5, 16))
+    given = rng.normal(size=(3, 5, 16)).astype("float32")
+    if name == "embedding":
+        x, given = keras.Input((5,), dtype="int32"), rng.integers(0, 20, (3, 5)).astype("int32")
+    made = keras.Model(x, QUANTIZED[name](x))
+    made.quantize(f"int{bits}")
+    made.save(tmp_path / "few.keras")
+    data = (tmp_path / "few.keras").read_bytes()
+    model = KerasFrontend().read(ModelFile("few.keras", data, None, lambda _: b"", False))
+    kernels = {array.dtype for path, array in model.weights.items() if "scale" not in path}
+    assert np.dtype("int8") in kernels
+    found = jax.jit(model.function)(dict(model.weights), given)
+    wanted = keras.ops.convert_to_numpy(made(given, training=False))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_other_quantization_is_refused_by_its_name(tmp_path: Path) -> None:
+    x = keras.Input((16,))
+    made = keras.Model(x, layers.Dense(4, name="last")(x))
+    made.quantize("float8")
+    made.save(tmp_path / "few.keras")
+    data = (tmp_path / "few.keras").read_bytes()
+    with pytest.raises(CaptureError, match=r"Float8QuantizationConfig.*last") as refused:
+        KerasFrontend().read(ModelFile("few.keras", data, None, lambda _: b"", False))
+    assert refused.value.code == "AOTC-E844"
 
 
 @needs_recorded

@@ -128,3 +128,17 @@ def test_a_convolution_of_a_size_that_varies_is_padded_to_the_same() -> None:
         x = np.random.default_rng(height).normal(size=(1, 2, height, width)).astype(np.float32)
         found = every.call(dict(got.weights), x)["y"]
         np.testing.assert_allclose(found, run(made, x)["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["asymmetric", "half_pixel"])
+@pytest.mark.parametrize(("old", "new"), [(8, 0.6), (7, 1.7), (10, 0.3), (25, 0.44)])
+def test_the_nearest_element_is_that_of_single_precision(
+    transform: str, old: int, new: float
+) -> None:
+    """As onnxruntime and torch round: 3 / 0.6 is 5, though 0.6 in a file is a little more."""
+    how = {"nearest_mode": "floor", "coordinate_transformation_mode": transform}
+    nodes = [N("Resize", ["x", "", "scales"], ["y"], mode="nearest", **how)]
+    x = np.arange(old, dtype=np.float32)[None, None]
+    made = simple(nodes, x.shape, scales=floats(1, 1, new))
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    assert np.array_equal(run(made, x)["y"], wanted)
