@@ -25,12 +25,11 @@ from keras import layers
 from aotc.errors import CaptureError
 from aotc.frontends.keras.frontend import KerasFrontend
 from aotc.frontends.protocol import Model, ModelFile
+from tests.frontends import walks
 
 RECORDED = Path(os.environ.get("AOTC_KERAS", "out/keras/recorded")).absolute()
 TENSORFLOW = os.environ.get("AOTC_TENSORFLOW_PYTHON", "")
 """A Python that has Keras and TensorFlow."""
-
-PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 
 MODELS = sorted(path.stem for path in RECORDED.glob("*.keras"))
 
@@ -164,16 +163,7 @@ def test_a_file_names_its_inputs_dtypes_and_framework() -> None:
 
 
 def aotc(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return walks.run(folder, sys.executable, "-m", "aotc.cli.main", *arguments)
 
 
 @pytest.mark.skipif(not TENSORFLOW, reason="run make test-keras")
@@ -184,21 +174,11 @@ def test_the_walk_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
     # Of users who have Keras on another backend.
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Keras\n")[2].partition("\n## ")[0]
-    blocks = dict(re.findall(r"```(python|toml|sh)\n(.*?)```", section, re.DOTALL))
+    blocks = walks.blocks_of("Keras")
     there = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([TENSORFLOW, "-c", blocks["python"]], cwd=tmp_path, env=there, check=True)
     (tmp_path / "classifier.toml").write_text(blocks["toml"], encoding="utf-8")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", blocks["sh"]],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    built = walks.shell(tmp_path, blocks["sh"])
     inspected = json.loads(aotc(tmp_path, "inspect", "--json", "classifier.aotb"))
     told = json.dumps(inspected)
     assert "expected.npz" in told
@@ -206,7 +186,7 @@ def test_the_walk_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     building = ["build", "classifier.toml", "--key", "ci.key", "--output"]
     again = aotc(tmp_path, *building, "again.aotb", "--explain")
     root = re.compile(r"^root +(sha256:[0-9a-f]{64})", re.MULTILINE)
-    assert {*root.findall(done.stdout)} == {*root.findall(again)}
+    assert {*root.findall(built)} == {*root.findall(again)}
     assert again.count("  cached ") == 4
     assert "its result is never kept" not in again
     code = (

@@ -80,7 +80,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
 
 
 def _coordinate(
-    call: Call, mode: str, i: int, scale: float, old: int, goal: float, roi: Sequence[float]
+    call: Call, mode: str, i: float, scale: float, old: int, goal: float, roi: Sequence[float]
 ) -> float:
     """Where an element of the result lies in the input."""
     if mode == "align_corners":
