@@ -34,7 +34,7 @@ class JaxExportFrontend:
         dtypes that are no arrays', E845 for a signature.
         """
         (verified,) = rewritten(file, [file.data], EXPECTED, "jax.export")
-        with refused_as_damaged(file, EXPECTED):
+        with refused_as_damaged(file.text, EXPECTED):
             exported, inputs = described(file)
             return _model(exported, inputs, verified)
 

@@ -263,7 +263,7 @@ def exported_function(data: bytes) -> None:
     reads it within limits first.
     """
     file = ModelFile("x.jax", data, None, lambda _: b"", False)
-    with refused_as_damaged(file, "x"):
+    with refused_as_damaged(file.text, "x"):
         jax_export.described(file)
 
 
