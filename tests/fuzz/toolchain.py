@@ -25,12 +25,16 @@ from aotc.backends.xla import elf, objects, records
 from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
+from aotc.capture import npz
 from aotc.compat.host_files import read_hosts
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
+<<<<<<< HEAD
 from aotc.frontends import jax_export, tensorflow
+=======
+>>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
 from aotc.frontends.archive import Damaged
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
@@ -242,6 +246,25 @@ def pt2_program(data: bytes) -> None:
     pt2_archive(made.getvalue())
 
 
+<<<<<<< HEAD
+=======
+def npz_weights(data: bytes) -> None:
+    """Arrays of weights, as far as a file is taken for one that has them."""
+    if data.startswith(npz.BEGINS):
+        with suppress(Damaged):
+            list(npz.arrays(memoryview(data)))
+
+
+TFHLO_MODULE = b"""
+func.func @main(%x: tensor<1x4xf32>, %w: tensor<4xf32>) -> tensor<1x4xf32> {
+  %0 = stablehlo.reshape %w : (tensor<4xf32>) -> tensor<1x4xf32>
+  %1 = stablehlo.add %x, %0 : tensor<1x4xf32>
+  return %1 : tensor<1x4xf32>
+}
+"""
+
+
+>>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
 def tfhlo_document(data: bytes) -> None:
     """What an archive says of its modules and weights, which are good."""
     made = io.BytesIO()
@@ -353,9 +376,13 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         pt2_archive,
         pt2_program,
         tfhlo_document,
+<<<<<<< HEAD
         tfhlo_archive,
         exported_function,
         *((onnx_model, onnx_document) if ONNX else ()),
         *((keras_config, keras_weights) if KERAS else ()),
+=======
+        npz_weights,
+>>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
     )
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 
 from aotc.backends.targets import builtin_folder
@@ -126,6 +127,12 @@ TFHLO = json.dumps(
 ).encode()
 
 
+def _npz() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, one=np.arange(6, dtype=np.float32).reshape(2, 3), other=np.array(True))
+    return file.getvalue()
+
+
 def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
     """By the reader's name."""
     contents, envelopes = read_unverified(open_bundle(bundle))
@@ -171,6 +178,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
             else {}
         ),
         "pt2_archive": [PT2.read_bytes()],
+        "npz_weights": [_npz()],
         "pt2_program": [
             data for name, data in _members().items() if name.endswith("models/model.json")
         ],
