@@ -31,10 +31,7 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
-<<<<<<< HEAD
 from aotc.frontends import jax_export, tensorflow
-=======
->>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
 from aotc.frontends.archive import Damaged
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
@@ -246,8 +243,6 @@ def pt2_program(data: bytes) -> None:
     pt2_archive(made.getvalue())
 
 
-<<<<<<< HEAD
-=======
 def npz_weights(data: bytes) -> None:
     """Arrays of weights, as far as a file is taken for one that has them."""
     if data.startswith(npz.BEGINS):
@@ -255,16 +250,6 @@ def npz_weights(data: bytes) -> None:
             list(npz.arrays(memoryview(data)))
 
 
-TFHLO_MODULE = b"""
-func.func @main(%x: tensor<1x4xf32>, %w: tensor<4xf32>) -> tensor<1x4xf32> {
-  %0 = stablehlo.reshape %w : (tensor<4xf32>) -> tensor<1x4xf32>
-  %1 = stablehlo.add %x, %0 : tensor<1x4xf32>
-  return %1 : tensor<1x4xf32>
-}
-"""
-
-
->>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
 def tfhlo_document(data: bytes) -> None:
     """What an archive says of its modules and weights, which are good."""
     made = io.BytesIO()
@@ -376,13 +361,10 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         pt2_archive,
         pt2_program,
         tfhlo_document,
-<<<<<<< HEAD
         tfhlo_archive,
         exported_function,
         *((onnx_model, onnx_document) if ONNX else ()),
         *((keras_config, keras_weights) if KERAS else ()),
-=======
         npz_weights,
->>>>>>> 5284e2b138fbf1c63170a8a8f25e1b004d646314
     )
 }
