@@ -34,6 +34,8 @@ STABLEHLO ?=
 JOBS ?= 2
 READER ?=
 FUZZ_SECONDS ?= 60
+# Of an environment with extras, readers of their model files are fuzzed, too.
+FUZZ_BIN ?= $(BIN)
 RUNS ?= -1
 
 # An environment with the runtime alone, and so without jax.
@@ -219,7 +221,7 @@ test-stablehlo: $(STAMP) ## StableHLO's own test data (CHECKOUT=a checkout of op
 	AOTC_STABLEHLO='$(CHECKOUT)' STABLEHLO='$(STABLEHLO)' $(BIN)/python -m pytest -m stablehlo tests/programs/test_stablehlo.py
 
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
+	@PATH="$(CURDIR)/$(FUZZ_BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
 mutate: $(STAMP) ## Remove every check that keeps something wrong out in turn; list the survivors
 	$(BIN)/python -m tests.hostile.mutation

@@ -114,8 +114,8 @@ class Models:
         return program.resolve(reference, root, where)
 
 
-def open_models(manifest: BuildManifest) -> Models:
-    """Read the model files of a manifest.
+def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
+    """Read the model files of a manifest. scratch: as of `ModelFile`.
 
     Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
     inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
@@ -129,7 +129,9 @@ def open_models(manifest: BuildManifest) -> Models:
             continue
         try:
             where = manifest.where("entry_points", name, "source")
-            opened[name] = open_file(spec.source, spec.signature, where, manifest.enable_x64)
+            opened[name] = open_file(
+                spec.source, spec.signature, where, manifest.enable_x64, scratch
+            )
             model = opened[name].model
             entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
         except AotcError as error:
@@ -140,8 +142,14 @@ def open_models(manifest: BuildManifest) -> Models:
     return Models(replace(manifest, entry_points=entry_points, weights=sets), opened, weights)
 
 
-def open_file(source: SourceFile, signature: str | None, where: str, enable_x64: bool) -> Opened:
-    """Read a model file. where: for messages.
+def open_file(
+    source: SourceFile,
+    signature: str | None,
+    where: str,
+    enable_x64: bool,
+    scratch: Path | None = None,
+) -> Opened:
+    """Read a model file. where: for messages.  scratch: as of `ModelFile`.
 
     Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
     """
@@ -162,7 +170,7 @@ def open_file(source: SourceFile, signature: str | None, where: str, enable_x64:
             raise refusal("AOTC-E843", where, found, expected=expected) from error
         return read
 
-    file = ModelFile(source.text, data, signature, beside, enable_x64)
+    file = ModelFile(source.text, data, signature, beside, enable_x64, scratch)
     try:
         return Opened(read_model(file, where), files)
     except AotcError as error:

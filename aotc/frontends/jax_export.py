@@ -10,10 +10,12 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
 from aotc.frontends.stablehlo import lift_constants, model_of, refused_as_damaged
 
@@ -31,45 +33,56 @@ class JaxExportFrontend:
         Raises CaptureError: AOTC-E843 for another file, E844 for effects, several devices and
         dtypes that are no arrays', E845 for a signature.
         """
-        with refused_as_damaged(file, EXPECTED):
-            return self._read(file)
+        (verified,) = rewritten(file, [file.data], EXPECTED, "jax.export")
+        with refused_as_damaged(file.text, EXPECTED):
+            exported, inputs = described(file)
+            return _model(exported, inputs, verified)
 
-    def _read(self, file: ModelFile) -> Model:
-        exported = jax.export.deserialize(bytearray(file.data))
-        if file.signature is not None:
-            expected = "no signature: a file of jax.export holds one function"
-            raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
-        if exported.ordered_effects or exported.unordered_effects or exported.nr_devices != 1:
-            effects = [*exported.ordered_effects, *exported.unordered_effects]
-            found = ", ".join(map(str, effects)) or f"{exported.nr_devices} devices"
-            raise refusal("AOTC-E844", file.text, found)
-        paths = jax.tree_util.tree_flatten_with_path(
-            jax.tree.unflatten(exported.in_tree, range(len(exported.in_avals)))
-        )[0]
-        names = [_name(steps) for steps, _ in paths]
-        unknown = [
-            f"{name}: {aval.dtype}"
-            for name, aval in zip(names, exported.in_avals, strict=True)
-            if jnp.issubdtype(aval.dtype, jax.dtypes.extended)
-        ]
-        if unknown:
-            raise refusal("AOTC-E844", file.text, ", ".join(unknown), expected="arrays of numbers")
-        inputs = [
-            ModelInput(name, np.dtype(aval.dtype), tuple(map(_axis, aval.shape)))
-            for name, aval in zip(names, exported.in_avals, strict=True)
-        ]
-        with mlir.make_ir_context():
-            module = exported.mlir_module(serialized=False)
-            lifted = lift_constants(module)
-            serialized = private.serialize_portable(module, stablehlo.get_current_version())
-        more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]
-        return model_of(
-            private.with_module(exported, serialized, more),
-            inputs,
-            lifted,
-            {"jax.export": f"calling convention {exported.calling_convention_version}"},
-            partial(jax.tree.unflatten, exported.out_tree),
-        )
+
+def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
+    """What the file says around its module, which is not read. Raises CaptureError as
+    `JaxExportFrontend.read`, and whatever jax does for a damaged file.
+    """
+    exported = jax.export.deserialize(bytearray(file.data))
+    if file.signature is not None:
+        expected = "no signature: a file of jax.export holds one function"
+        raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
+    if exported.ordered_effects or exported.unordered_effects or exported.nr_devices != 1:
+        effects = [*exported.ordered_effects, *exported.unordered_effects]
+        found = ", ".join(map(str, effects)) or f"{exported.nr_devices} devices"
+        raise refusal("AOTC-E844", file.text, found)
+    paths = jax.tree_util.tree_flatten_with_path(
+        jax.tree.unflatten(exported.in_tree, range(len(exported.in_avals)))
+    )[0]
+    names = [_name(steps) for steps, _ in paths]
+    unknown = [
+        f"{name}: {aval.dtype}"
+        for name, aval in zip(names, exported.in_avals, strict=True)
+        if jnp.issubdtype(aval.dtype, jax.dtypes.extended)
+    ]
+    if unknown:
+        raise refusal("AOTC-E844", file.text, ", ".join(unknown), expected="arrays of numbers")
+    inputs = [
+        ModelInput(name, np.dtype(aval.dtype), tuple(map(_axis, aval.shape)))
+        for name, aval in zip(names, exported.in_avals, strict=True)
+    ]
+    return exported, inputs
+
+
+def _model(exported: Any, inputs: list[ModelInput], verified: bytes) -> Model:
+    """verified: the module as `rewritten` returns it."""
+    with mlir.make_ir_context():
+        module = ir.Module.parse(verified, context=ir.Context.current)
+        lifted = lift_constants(module)
+        serialized = private.serialize_portable(module, stablehlo.get_current_version())
+    more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]
+    return model_of(
+        private.with_module(exported, serialized, more),
+        inputs,
+        lifted,
+        {"jax.export": f"calling convention {exported.calling_convention_version}"},
+        partial(jax.tree.unflatten, exported.out_tree),
+    )
 
 
 def _name(steps: Any) -> str:

@@ -8,7 +8,8 @@ trust and reports know nothing of frontends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +26,8 @@ class ModelFile:
     signature: which of the functions in it, None if the manifest does not say.  beside: reads a
     file that the model file refers to, by its path relative to the model file's folder; raises
     CaptureError for one that lies outside of that folder or is not there.  enable_x64: whether jax
-    computes with 64-bit types.
+    computes with 64-bit types.  scratch: where a frontend may put what it passes to a process of
+    its own; None for the system's temporary folder.
     """
 
     text: str
@@ -33,6 +35,7 @@ class ModelFile:
     signature: str | None
     beside: Callable[[str], bytes]
     enable_x64: bool
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Model:
     weights: by name, as the file has them; arrays that are tied have one name.
     ranges: of axes that vary, by name, inclusive; None for an end that is open.
     producer: the framework and what else wrote the file, with their versions.
+    sizes: by name of an axis that varies, those that the file has the program for; empty if any.
     narrowed: names of weights and inputs that the file has with a 64-bit type and the function
     takes with 32 bits, since their values fit.
     """
@@ -71,6 +75,7 @@ class Model:
     ranges: Mapping[str, tuple[int | None, int | None]]
     producer: Mapping[str, str]
     narrowed: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Frontend(Protocol):

@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import func, stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
@@ -50,7 +51,8 @@ class StablehloFrontend:
         Raises CaptureError: AOTC-E843 for what is no module of a known version, E844 for sizes that
         vary and types that are no arrays, E845 without such a function.
         """
-        called = read_module(file)
+        (verified,) = rewritten(file, [file.data], EXPECTED)
+        called = called_in(file, verified)
         return model_of(
             called.exported,
             [
@@ -75,12 +77,12 @@ class Called:
     lifted: Mapping[str, Array]
 
 
-def read_module(file: ModelFile) -> Called:
-    """A module's function, `main` unless the signature names another. Raises CaptureError as
-    `StablehloFrontend.read`.
+def called_in(file: ModelFile, verified: bytes) -> Called:
+    """A module's function, `main` unless the signature names another. verified: the module as
+    `rewritten` returns it.  Raises CaptureError as `StablehloFrontend.read`.
     """
-    with mlir.make_ir_context(), refused_as_damaged(file, EXPECTED):
-        module = parse(file)
+    with mlir.make_ir_context(), refused_as_damaged(file.text, EXPECTED):
+        module = ir.Module.parse(verified, context=_context())
         main = _entry(module, file)
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
@@ -118,7 +120,7 @@ def model_of(
 
 
 @contextmanager
-def refused_as_damaged(file: ModelFile, expected: str) -> Iterator[None]:
+def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
     """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
     nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
     """
@@ -129,19 +131,21 @@ def refused_as_damaged(file: ModelFile, expected: str) -> Iterator[None]:
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         found = "; ".join([type(error).__name__, *lines[:2]])
-        raise refusal("AOTC-E843", file.text, found, expected=expected) from error
+        raise refusal("AOTC-E843", where, found, expected=expected) from error
 
 
-def parse(file: ModelFile) -> Any:
-    """The MLIR module in a file, verified. Raises CaptureError (AOTC-E843)."""
-    is_portable = file.data.startswith(BYTECODE) and PORTABLE in file.data[:64]
-    with refused_as_damaged(file, EXPECTED):
+def parse(data: bytes, where: str, expected: str) -> Any:
+    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
+    (AOTC-E843).
+    """
+    is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
+    with refused_as_damaged(where, expected):
         if is_portable:
-            module = stablehlo.deserialize_portable_artifact(_context(), file.data)
+            module = stablehlo.deserialize_portable_artifact(_context(), data)
         else:
-            if not file.data.startswith(BYTECODE):
-                file.data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
-            module = ir.Module.parse(file.data, context=_context())
+            if not data.startswith(BYTECODE):
+                data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
+            module = ir.Module.parse(data, context=_context())
         module.operation.verify()
     return module
 

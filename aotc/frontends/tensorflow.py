@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,8 +16,9 @@ from msgspec import Struct, json
 
 from aotc.errors import finding, raise_if, refusal
 from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
-from aotc.frontends.stablehlo import Called, read_module
+from aotc.frontends.stablehlo import EXPECTED, Called, called_in
 from aotc_runtime.errors import AotcError
 
 FORMAT = 1
@@ -80,23 +82,17 @@ class TensorFlowFrontend:
             expected = "no signature: the file has the one that was imported"
             raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
         try:
-            archive = read_archive(file.data)
-            document = _document(archive)
-            if not file.enable_x64:
-                _require_32_bits(document, file.text)
-            weights = {each.name: _weight(each, archive) for each in document.weights}
+            document, weights, parts = described(file)
+            verified = rewritten(file, parts, EXPECTED)
             modules = {
-                _shapes(each): (_called(file, document, each, archive, weights), each.weights)
-                for each in document.modules
+                _shapes(each): (_called(file, document, each, part, weights), each.weights)
+                for each, part in zip(document.modules, verified, strict=True)
             }
         except Damaged as error:
             raise damaged(file.text, error) from error
-        used = {name for each in document.modules for name in each.weights}
-        if used != {*weights} or len(modules) != len(document.modules):
-            unlike = Damaged("modules for each size, and the weights that they take", "others")
-            raise damaged(file.text, unlike)
         for called, _ in modules.values():
             weights.update(called.lifted)
+        sizes = _sizes(document)
         inputs = tuple(
             ModelInput(each.name, np.dtype(jnp.dtype(each.dtype)), tuple(each.shape))
             for each in document.inputs
@@ -105,7 +101,8 @@ class TensorFlowFrontend:
             function=_function(file.text, inputs, document.outputs, modules),
             inputs=inputs,
             weights=weights,
-            ranges=_ranges(document),
+            ranges={axis: (min(found), max(found)) for axis, found in sizes.items()},
+            sizes=sizes,
             producer={
                 "framework": "TensorFlow",
                 "tensorflow": document.tensorflow[:100],
@@ -114,6 +111,34 @@ class TensorFlowFrontend:
                 "converter": f"TensorFlow {document.tensorflow[:100]}, XLA's StableHLO",
             },
         )
+
+
+def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]]:
+    """What a file says of its modules, its weights, and the modules, which are not read. Raises
+    Damaged; AOTC-E844 for 64-bit types that are off.
+    """
+    archive = read_archive(file.data)
+    document = _document(archive)
+    if not file.enable_x64:
+        _require_32_bits(document, file.text)
+    weights = {each.name: _weight(each, archive) for each in document.weights}
+    used = {name for each in document.modules for name in each.weights}
+    if used != {*weights} or len({*map(_shapes, document.modules)}) != len(document.modules):
+        raise Damaged("modules for each size, and the weights that they take", "others")
+    for module in document.modules:
+        _require_alike(module, document)
+    return document, weights, [bytes(archive.read(each.file)) for each in document.modules]
+
+
+def _require_alike(module: _Module, document: _Document) -> None:
+    """Sizes of a module are those of the inputs, where these have sizes."""
+    if len(module.shapes) != len(document.inputs):
+        raise Damaged("modules of the inputs that there are", f"{len(module.shapes)} inputs")
+    for each, shape in zip(document.inputs, module.shapes, strict=True):
+        fixed = [size for size in each.shape if isinstance(size, int)]
+        alike = [n for n, size in zip(shape, each.shape, strict=False) if isinstance(size, int)]
+        if len(shape) != len(each.shape) or fixed != alike:
+            raise Damaged(f"{each.name!a} of {each.shape}"[:200], f"a module for {shape}"[:200])
 
 
 def _document(archive: Archive) -> _Document:
@@ -174,15 +199,11 @@ def _called(
     file: ModelFile,
     document: _Document,
     module: _Module,
-    archive: Archive,
+    verified: bytes,
     weights: Mapping[str, Array],
 ) -> Called:
     """A module that takes what the document says of it."""
-    unknown = [name for name in module.weights if name not in weights]
-    if unknown or len(module.shapes) != len(document.inputs):
-        raise Damaged("modules of the inputs and weights that there are", ascii(unknown)[:200])
-    data = bytes(archive.read(module.file))
-    called = read_module(ModelFile(f"{file.text} {module.file}", data, None, file.beside, False))
+    called = called_in(replace(file, text=f"{file.text} {module.file}"), verified)
     wanted = [
         (tuple(shape), jnp.dtype(each.dtype))
         for each, shape in zip(document.inputs, module.shapes, strict=True)
@@ -192,23 +213,18 @@ def _called(
         raise Damaged(f"a module that takes {wanted}"[:300], f"{called.inputs}"[:300])
     if len(called.outputs) != len(document.outputs):
         raise Damaged(f"{len(document.outputs)} results", str(len(called.outputs)))
-    for each, shape in zip(document.inputs, module.shapes, strict=True):
-        fixed = [size for size in each.shape if isinstance(size, int)]
-        alike = [n for n, size in zip(shape, each.shape, strict=False) if isinstance(size, int)]
-        if len(shape) != len(each.shape) or fixed != alike:
-            raise Damaged(f"{each.name!a} of {each.shape}"[:200], f"a module for {shape}"[:200])
     return called
 
 
-def _ranges(document: _Document) -> dict[str, tuple[int | None, int | None]]:
-    """From the smallest to the largest size that was exported."""
-    sizes: dict[str, list[int]] = {}
+def _sizes(document: _Document) -> dict[str, tuple[int, ...]]:
+    """Those that were exported, of each axis that varies."""
+    sizes: dict[str, set[int]] = {}
     for module in document.modules:
         for each, shape in zip(document.inputs, module.shapes, strict=True):
             for axis, size in zip(each.shape, shape, strict=True):
                 if isinstance(axis, str):
-                    sizes.setdefault(axis, []).append(size)
-    return {axis: (min(found), max(found)) for axis, found in sorted(sizes.items())}
+                    sizes.setdefault(axis, set()).add(size)
+    return {axis: tuple(sorted(found)) for axis, found in sorted(sizes.items())}
 
 
 def _function(

@@ -17,6 +17,7 @@ with atheris.instrument_imports(include=["aotc", "aotc_runtime", "tomllib"]):
 def main() -> None:
     name = sys.argv.pop(1)
     assert name in READERS, f"one of {', '.join(READERS)}"
+    read(name, b"")  # imports libraries, which takes longer than an input may
     atheris.Setup(sys.argv, lambda data: read(name, data) and None)
     atheris.Fuzz()
 

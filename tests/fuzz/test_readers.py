@@ -16,6 +16,7 @@ from aotc_runtime.schema.policy import TrustPolicy
 
 from .readers import READERS, read
 from .seeds import seeds
+from .toolchain import KERAS, ONNX
 
 BOUNDED = settings(
     max_examples=120,
@@ -36,6 +37,8 @@ JSON_READERS = (
     "registry_manifest",
     "pt2_program",
     "tfhlo_document",
+    *(("onnx_document",) if ONNX else ()),
+    *(("keras_config",) if KERAS else ()),
     "recipe",
     "claim",
     "evidence",

@@ -5,14 +5,18 @@ bundles say that nobody has verified yet, and of files that people hand on.
 from __future__ import annotations
 
 import io
+import math
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
+import jax
 import msgspec
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from aotc.backends.cuda.disassembly import cubins
@@ -27,10 +31,11 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
+from aotc.frontends import jax_export, tensorflow
 from aotc.frontends.archive import Damaged
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
-from aotc.frontends.tensorflow import TensorFlowFrontend
+from aotc.frontends.stablehlo import refused_as_damaged
 from aotc.locations import read_locations
 from aotc.processes import StoppedError
 from aotc.review.reading import Claim
@@ -53,6 +58,9 @@ from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.verification.keys import PublicKey, load_public_key
+
+ONNX, KERAS = (find_spec(name) is not None for name in ("onnx", "keras"))
+"""Libraries of extras: `make fuzz FUZZ_BIN=…` takes an environment that has them."""
 
 KEY, DATA = sha256(b"key"), b"data\nof an entry"
 SIGNER = LocalSigner(ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32)))
@@ -242,23 +250,92 @@ def npz_weights(data: bytes) -> None:
             list(npz.arrays(memoryview(data)))
 
 
-TFHLO_MODULE = b"""
-func.func @main(%x: tensor<1x4xf32>, %w: tensor<4xf32>) -> tensor<1x4xf32> {
-  %0 = stablehlo.reshape %w : (tensor<4xf32>) -> tensor<1x4xf32>
-  %1 = stablehlo.add %x, %0 : tensor<1x4xf32>
-  return %1 : tensor<1x4xf32>
-}
-"""
-
-
 def tfhlo_document(data: bytes) -> None:
     """What an archive says of its modules and weights, which are good."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
         file.writestr("model.json", data)
-        file.writestr("modules/0.mlirbc", TFHLO_MODULE)
+        file.writestr("modules/0.mlirbc", b"a module")
         file.writestr("weights/0", bytes(16))
-    TensorFlowFrontend().read(ModelFile("x.tfhlo", made.getvalue(), None, lambda _: b"", False))
+    tfhlo_archive(made.getvalue())
+
+
+def tfhlo_archive(data: bytes) -> None:
+    """Modules are read in a process of their own, which takes too long here."""
+    with suppress(Damaged):
+        tensorflow.described(ModelFile("x.tfhlo", data, None, lambda _: b"", False))
+
+
+def exported_function(data: bytes) -> None:
+    """What jax.export has serialized around a module. jax promises nothing of what it raises, and
+    reads it within limits first.
+    """
+    file = ModelFile("x.jax", data, None, lambda _: b"", False)
+    with refused_as_damaged(file.text, "x"):
+        jax_export.described(file)
+
+
+def onnx_model(data: bytes) -> None:
+    """Read, and traced with what it says of its inputs."""
+    from aotc.frontends.onnx.frontend import OnnxFrontend
+
+    model = OnnxFrontend().read(ModelFile("x.onnx", data, None, lambda _: b"", False))
+    arrays = [
+        jax.ShapeDtypeStruct(
+            tuple(size if isinstance(size, int) else 2 for size in each.shape),
+            np.dtype(np.int32) if each.dtype == np.int64 else each.dtype,
+        )
+        for each in model.inputs
+    ]
+    if sum(math.prod(each.shape) for each in arrays) < 2**31:
+        jax.eval_shape(model.function, dict(model.weights), *arrays)
+
+
+def onnx_document(data: bytes) -> None:
+    """A model as protobuf writes it in JSON, where another value is soon made."""
+    from google.protobuf import json_format
+    from onnx import ModelProto
+
+    try:
+        message = json_format.Parse(data, ModelProto())
+    except (json_format.ParseError, ValueError, RecursionError):
+        return
+    onnx_model(message.SerializeToString())
+
+
+def _keras_file(**members: bytes) -> None:
+    from aotc.frontends.keras.frontend import KerasFrontend
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, member in {**keras_members(), **members}.items():
+            file.writestr(name, member)
+    KerasFrontend().read(ModelFile("x.keras", made.getvalue(), None, lambda _: b"", False))
+
+
+@cache
+def keras_members() -> Mapping[str, bytes]:
+    """Of a file that is good."""
+    from aotc.frontends.keras.loading import imported
+
+    keras = imported()
+    x = keras.Input((6,), name="x")
+    y = keras.layers.Dense(4, "relu", name="first")(x)
+    model = keras.Model(x, keras.layers.Dense(2, name="second")(y))
+    path = Path(_folder().name, "good.keras")
+    model.save(path)
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def keras_config(data: bytes) -> None:
+    """The configuration of a file that is good otherwise."""
+    _keras_file(**{"config.json": data})
+
+
+def keras_weights(data: bytes) -> None:
+    """The weights of a file that is good otherwise."""
+    _keras_file(**{"model.weights.h5": data})
 
 
 READERS: Mapping[str, Callable[[bytes], object]] = {
@@ -284,6 +361,10 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         pt2_archive,
         pt2_program,
         tfhlo_document,
+        tfhlo_archive,
+        exported_function,
+        *((onnx_model, onnx_document) if ONNX else ()),
+        *((keras_config, keras_weights) if KERAS else ()),
         npz_weights,
     )
 }

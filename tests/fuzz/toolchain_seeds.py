@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,18 @@ from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
-from .toolchain import DATA, ECDSA, KEY, NAME, PT2, TRUSTING, _members
+from .toolchain import (
+    DATA,
+    ECDSA,
+    KERAS,
+    KEY,
+    NAME,
+    ONNX,
+    PT2,
+    TRUSTING,
+    _members,
+    keras_members,
+)
 
 CODE = b"machine code"
 EXECUTABLE = Executable(
@@ -147,6 +159,24 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "host": [_json(host_document(detect_all()))],
         "build_manifest": [MANIFEST],
         "tfhlo_document": [TFHLO],
+        "tfhlo_archive": [_tfhlo()],
+        "exported_function": [(MANIFESTS / "smooth" / "smooth.jax").read_bytes()],
+        **(
+            {
+                "onnx_model": [(MANIFESTS / "bert" / "bert.onnx").read_bytes(), _onnx()],
+                "onnx_document": [_onnx_document()],
+            }
+            if ONNX
+            else {}
+        ),
+        **(
+            {
+                "keras_config": [keras_members()["config.json"]],
+                "keras_weights": [keras_members()["model.weights.h5"]],
+            }
+            if KERAS
+            else {}
+        ),
         "pt2_archive": [PT2.read_bytes()],
         "npz_weights": [_npz()],
         "pt2_program": [
@@ -173,6 +203,63 @@ _BILL = {
         ],
     },
 }
+
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+
+
+def _tfhlo() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, data in {
+            "model.json": TFHLO,
+            "modules/0.mlirbc": b"",
+            "weights/0": bytes(16),
+        }.items():
+            file.writestr(name, data)
+    return made.getvalue()
+
+
+def _onnx() -> bytes:
+    """A model with a loop, shapes that are computed and a table."""
+    from onnx import TensorProto, helper
+
+    def number(name: str, *shape: int, kind: int = TensorProto.FLOAT) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["goes"], ["on"]),
+            helper.make_node("Add", ["sum", "x"], ["added"]),
+        ],
+        "body",
+        [
+            number("i", kind=TensorProto.INT64),
+            number("goes", kind=TensorProto.BOOL),
+            number("sum", 2, 3),
+        ],
+        [number("on", kind=TensorProto.BOOL), number("added", 2, 3)],
+    )
+    nodes = [
+        helper.make_node("Loop", ["trips", "", "x"], ["last"], body=body),
+        helper.make_node("Gemm", ["last", "w"], ["product"], transB=1, alpha=0.5),
+        helper.make_node("Reshape", ["product", "shape"], ["y"]),
+    ]
+    initializers = [
+        helper.make_tensor("trips", TensorProto.INT64, (), [3]),
+        helper.make_tensor("shape", TensorProto.INT64, (2,), [-1, 2]),
+        helper.make_tensor("w", TensorProto.FLOAT, (4, 3), [0.5] * 12),
+    ]
+    made = helper.make_graph(nodes, "g", [number("x", 2, 3)], [number("y", 4, 2)], initializers)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def _onnx_document() -> bytes:
+    from google.protobuf import json_format
+    from onnx import ModelProto
+
+    return json_format.MessageToJson(ModelProto.FromString(_onnx()), indent=None).encode()
 
 
 def _json(document: Any) -> bytes:

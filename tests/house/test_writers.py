@@ -57,6 +57,8 @@ SCRATCH = {
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
     "aotc/report/arrays.py": "an archive in memory, for write_atomically",
     "aotc/workshops/bench/bench.py": "a temporary folder of its own",
+    "aotc/frontends/probe.py": "a temporary folder of its own: modules of a model file",
+    "aotc/frontends/probe_worker.py": "that folder: what it read, written anew",
     "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
     "aotc/workshops/tensorflow/importing.py": "that folder: the job",
     "aotc/backends/openvino/worker.py": "a temporary folder of its own: a graph in its two files",

@@ -50,6 +50,9 @@ _KINDS = (
     keras.DTypePolicy,
     keras.constraints.Constraint,
     keras.initializers.Initializer,
+    keras.quantizers.Int4QuantizationConfig,
+    keras.quantizers.Int8QuantizationConfig,
+    keras.quantizers.Quantizer,
     keras.random.SeedGenerator,
     keras.regularizers.Regularizer,
 )
@@ -136,7 +139,10 @@ class Checking:
                 yield f"the function {ascii(inner)[:100]} of {custom}", make
             return
         if value.get("registered_name") not in (None, name) or not _is_class(module, name):
-            yield custom, make
+            if module == "keras.quantizers":
+                yield f"the quantization {ascii(name)[:100]} in {inside}", "use int8 or int4"
+            else:
+                yield custom, make
         if name == "DTypePolicy" and isinstance(inner, dict) and inner.get("name") in _WIDE:
             yield from self._wide(inside)
 

@@ -7,13 +7,13 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import IR_VERSION, ModelProto
+from onnx import IR_VERSION, ModelProto, defs
 
 from aotc.errors import raise_if
 from aotc.frontends.onnx import operators, wire
@@ -53,6 +53,9 @@ RANDOM = frozenset(
 )
 DEPENDING = frozenset({"NonMaxSuppression"})
 """Operators whose results have a size that depends on values, whatever their inputs."""
+
+IDENTITY = 13
+"""The version of Identity that stands for operators without a computation."""
 
 _SHAPES_ONLY = frozenset({"Shape", "Size"})
 """Operators whose results do not depend on the values of their inputs."""
@@ -183,37 +186,24 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
 def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
     """The model without ZipMap at its outputs: it only gives names to the columns of an array."""
     graph = parsed.graph
-    cut = {
-        node.outputs[0]: node.inputs[0]
+    maps = [
+        node
         for node in graph.nodes
-        if (node.domain, node.op) == (ML, "ZipMap") and node.outputs[0] in graph.outputs
-    }
-    if not cut:
+        if (node.domain, node.op) == (ML, "ZipMap") and {*node.outputs} & {*graph.outputs}
+    ]
+    if not maps:
         return parsed, {}
-    nodes = tuple(node for node in graph.nodes if node.outputs[:1] not in {(k,) for k in cut})
-    identity = Graph(graph.inputs, graph.outputs, graph.initializers, nodes, graph.messages)
-    renamed = {old: new for new, old in cut.items()}
-    nodes = tuple(_renamed(node, renamed) for node in identity.nodes)
-    new = Graph(graph.inputs, graph.outputs, graph.initializers, nodes, graph.messages)
-    said = {"cut": f"ZipMap of {', '.join(sorted(cut))}: an array, a column for each class label"}
-    return _Parsed(parsed.reader, new, parsed.functions, parsed.producer), said
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    return Node(
-        node.label,
-        node.op,
-        node.domain,
-        node.version,
-        tuple(map(new, node.inputs)),
-        tuple(map(new, node.outputs)),
-        node.attributes,
-        node.schema,
-        node.message,
+    same = defs.get_schema("Identity", IDENTITY)
+    nodes = tuple(
+        replace(node, op="Identity", domain=ONNX, version=IDENTITY, attributes={}, schema=same)
+        if node in maps
+        else node
+        for node in graph.nodes
     )
+    new = Graph(graph.inputs, graph.outputs, graph.initializers, nodes, graph.messages)
+    named = ", ".join(sorted(name for node in maps for name in node.outputs))
+    said = {"cut": f"ZipMap of {named}: an array, a column for each class label"}
+    return _Parsed(parsed.reader, new, parsed.functions, parsed.producer), said
 
 
 def _reached(parsed: _Parsed) -> list[Node]:

@@ -22,6 +22,10 @@ DECOMPOSED = "export the model with operators of core ATen alone: `program.run_d
 LISTED = (
     "docs/frontends.md lists the operators; write the model with others, or report the missing one"
 )
+COMPOSED = (
+    "save `program.run_decompositions()`, which may have simpler operators for it; or write the "
+    "model with others, which docs/frontends.md lists"
+)
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
 WIDE = {8: "float64", 11: "complex128"}
@@ -94,7 +98,8 @@ def _unknown(step: Step) -> Refused:
         return Refused(step, reason, FIXED if reason == "random numbers" else PAD)
     if step.target == "higher_order.wrap_with_autocast":
         return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
-    return Refused(step, "no operator of this frontend", LISTED)
+    hint = COMPOSED if packet[0] == "aten" else LISTED
+    return Refused(step, "no operator of this frontend", hint)
 
 
 def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:

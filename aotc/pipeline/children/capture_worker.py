@@ -68,7 +68,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
-    models = open_models(job.manifest)
+    models = open_models(job.manifest, scratch.folder)
     if models.opened and all(map(_is_xlas, _engines(job))):
         first = {key.entry_point: dict(key.sizes) for key in reversed(job.executables)}
         models = laid_out(models, first)

@@ -52,7 +52,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
-    models, compiling = open_models(job.manifest), ThreadPoolExecutor(job.threads)
+    models, compiling = open_models(job.manifest, scratch.folder), ThreadPoolExecutor(job.threads)
     manifest = models.manifest
 
     def resolved(function: str) -> Callable[..., Any]:

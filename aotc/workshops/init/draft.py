@@ -56,7 +56,7 @@ def draft(
         targets=targets,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
-        dimensions=_dimensions(request, leaves, reader.sizes, answer.ranges),
+        dimensions=_dimensions(request, leaves, reader.sizes, answer),
         inputs=inputs,
         static=static,
         notes=(*reader.notes, *notes),
@@ -107,17 +107,21 @@ def _dimensions(
     request: Request,
     leaves: list[ArrayInput],
     sizes: Mapping[str, tuple[int, str]],
-    ranges: Mapping[str, tuple[int | None, int | None]],
+    answer: Answer,
 ) -> dict[str, DimensionDraft]:
     names = {axis for leaf in leaves for axis in leaf.shape if isinstance(axis, str)}
     found: dict[str, DimensionDraft] = {}
     for name in sorted(names):
+        low, high = request.dimensions.get(name, (0, math.inf))
+        if own := tuple(size for size in answer.sizes.get(name, ()) if low <= size <= high):
+            found[name] = DimensionDraft(own[0], own[-1], own)
+            continue
         if name in request.dimensions:
             low, high = request.dimensions[name]
             found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
             continue
         size = sizes[name][0] if name in sizes else 1
-        least, most = ranges.get(name, (None, None))
+        least, most = answer.ranges.get(name, (None, None))
         low, high = max(DEFAULT_RANGE[0], least or 0), DEFAULT_RANGE[1]
         high = max(high, 2 ** math.ceil(math.log2(size))) if size > 0 else high
         high = max(low, high if most is None else min(high, most))

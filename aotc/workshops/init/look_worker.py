@@ -201,7 +201,9 @@ def _of_file(source: SourceFile) -> Answer:
         stated = None if below else f"{dtype}[{','.join(axes)}]"
         if first not in {parameter.name for parameter in parameters}:
             parameters.append(Parameter(first, has_default=False, annotation=stated))
-    return Answer(parameters, enable_x64=False, ranges=ranges, donate=donate)
+    return Answer(
+        parameters, enable_x64=False, ranges=ranges, sizes=dict(model.sizes), donate=donate
+    )
 
 
 def _annotation(annotation: Any) -> str | None:

@@ -83,7 +83,8 @@ class Answer(Struct, frozen=True):
     the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
     the function, to which a manifest passes nothing.  needed: the names that each function of
     `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
-    for an open end.  donate: parameters that a model changes.
+    for an open end.  sizes: of these, those that alone a model file has the program for.  donate:
+    parameters that a model changes.
     """
 
     parameters: list[Parameter]
@@ -92,4 +93,5 @@ class Answer(Struct, frozen=True):
     needed: dict[str, list[str]] = {}
     wrapper: Module | None = None
     ranges: dict[str, tuple[int | None, int | None]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
     donate: list[str] = []

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ import pytest
 pytest.importorskip("keras", reason="Keras is not installed: `make test-keras` installs it")
 
 import jax
+import keras
+from keras import layers
 
+from aotc.errors import CaptureError
 from aotc.frontends.keras.frontend import KerasFrontend
 from aotc.frontends.protocol import Model, ModelFile
+from tests.frontends import walks
 
 RECORDED = Path(os.environ.get("AOTC_KERAS", "out/keras/recorded")).absolute()
 TENSORFLOW = os.environ.get("AOTC_TENSORFLOW_PYTHON", "")
 """A Python that has Keras and TensorFlow."""
-
-PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 
 MODELS = sorted(path.stem for path in RECORDED.glob("*.keras"))
 
@@ -54,6 +57,46 @@ def recorded(name: str) -> tuple[dict[str, Any], list[Any]]:
 def in_order(model: Model, given: dict[str, Any]) -> list[Any]:
     """One whose name Keras chose has the only array."""
     return [given.get(each.name, next(iter(given.values()))) for each in model.inputs]
+
+
+QUANTIZED: dict[str, Callable[[Any], Any]] = {
+    "dense": lambda x: layers.Dense(4)(layers.Dense(32, "relu")(x)),
+    "einsum": lambda x: layers.EinsumDense("abc,cd->abd", (None, 8), bias_axes="d")(x),
+    "embedding": lambda x: layers.Dense(3)(layers.Embedding(20, 8)(x)),
+}
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_weights_of_few_bits_stay_so_and_compute_what_keras_does(
+    name: str, bits: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(bits)
+    x = keras.Input((5, 16))
+    given = rng.normal(size=(3, 5, 16)).astype("float32")
+    if name == "embedding":
+        x, given = keras.Input((5,), dtype="int32"), rng.integers(0, 20, (3, 5)).astype("int32")
+    made = keras.Model(x, QUANTIZED[name](x))
+    made.quantize(f"int{bits}")
+    made.save(tmp_path / "few.keras")
+    data = (tmp_path / "few.keras").read_bytes()
+    model = KerasFrontend().read(ModelFile("few.keras", data, None, lambda _: b"", False))
+    kernels = {array.dtype for path, array in model.weights.items() if "scale" not in path}
+    assert np.dtype("int8") in kernels
+    found = jax.jit(model.function)(dict(model.weights), given)
+    wanted = keras.ops.convert_to_numpy(made(given, training=False))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_other_quantization_is_refused_by_its_name(tmp_path: Path) -> None:
+    x = keras.Input((16,))
+    made = keras.Model(x, layers.Dense(4, name="last")(x))
+    made.quantize("float8")
+    made.save(tmp_path / "few.keras")
+    data = (tmp_path / "few.keras").read_bytes()
+    with pytest.raises(CaptureError, match=r"Float8QuantizationConfig.*last") as refused:
+        KerasFrontend().read(ModelFile("few.keras", data, None, lambda _: b"", False))
+    assert refused.value.code == "AOTC-E844"
 
 
 @needs_recorded
@@ -120,16 +163,7 @@ def test_a_file_names_its_inputs_dtypes_and_framework() -> None:
 
 
 def aotc(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return walks.run(folder, sys.executable, "-m", "aotc.cli.main", *arguments)
 
 
 @pytest.mark.skipif(not TENSORFLOW, reason="run make test-keras")
@@ -140,21 +174,11 @@ def test_the_walk_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
     # Of users who have Keras on another backend.
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Keras\n")[2].partition("\n## ")[0]
-    blocks = dict(re.findall(r"```(python|toml|sh)\n(.*?)```", section, re.DOTALL))
+    blocks = walks.blocks_of("Keras")
     there = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([TENSORFLOW, "-c", blocks["python"]], cwd=tmp_path, env=there, check=True)
     (tmp_path / "classifier.toml").write_text(blocks["toml"], encoding="utf-8")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", blocks["sh"]],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    built = walks.shell(tmp_path, blocks["sh"])
     inspected = json.loads(aotc(tmp_path, "inspect", "--json", "classifier.aotb"))
     told = json.dumps(inspected)
     assert "expected.npz" in told
@@ -162,7 +186,7 @@ def test_the_walk_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     building = ["build", "classifier.toml", "--key", "ci.key", "--output"]
     again = aotc(tmp_path, *building, "again.aotb", "--explain")
     root = re.compile(r"^root +(sha256:[0-9a-f]{64})", re.MULTILINE)
-    assert {*root.findall(done.stdout)} == {*root.findall(again)}
+    assert {*root.findall(built)} == {*root.findall(again)}
     assert again.count("  cached ") == 4
     assert "its result is never kept" not in again
     code = (

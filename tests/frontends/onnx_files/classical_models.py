@@ -43,6 +43,8 @@ def _classifiers() -> dict[str, Any]:
             scaled(), neural_network.MLPClassifier((16, 8), max_iter=300, random_state=0)
         ),
         "support vectors": pipeline.make_pipeline(scaled(), svm.SVC(random_state=0)),
+        # Labels are what pairs vote for, and not the most probable ones.
+        "probable support vectors": svm.SVC(kernel="sigmoid", probability=True, random_state=0),
         "voting": ensemble.VotingClassifier(
             [
                 ("a", linear_model.LogisticRegression(max_iter=500)),

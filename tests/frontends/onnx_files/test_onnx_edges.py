@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-frontend` installs it")
 
-from onnx import helper
+import onnxruntime
+from onnx import TensorProto, helper
 
-from tests.frontends.onnx_files.making import run, simple
+from tests.frontends.onnx_files.making import INT64, read, run, simple, value
 
 N = helper.make_node
 
@@ -40,3 +42,103 @@ def test_sizes_are_those_of_shape_inference(size: int, scale: float, wanted: int
     x = np.zeros((1, 1, size), np.float32)
     found = run(simple(nodes, x.shape, scales=floats(1, 1, scale)), x)["y"]
     assert found.shape == (1, 1, wanted)
+
+
+FLAG = TensorProto.BOOL
+
+
+def stacking(trips: Any, condition: Any = None) -> Any:
+    """A loop that stacks the square of what it has added up."""
+    body = helper.make_graph(
+        [
+            N("Identity", ["goes"], ["on"]),
+            N("Add", ["sum", "x"], ["added"]),
+            N("Mul", ["added", "added"], ["row"]),
+        ],
+        "body",
+        [value("i", [], INT64), value("goes", [], FLAG), value("sum")],
+        [value("on", [], FLAG), value("added"), value("row")],
+    )
+    given = {"zero": np.zeros((2, 3), np.float32)}
+    given |= {} if trips is None else {"trips": np.array(trips)}
+    given |= {} if condition is None else {"condition": np.array(condition)}
+    names = ["" if trips is None else "trips", "" if condition is None else "condition", "zero"]
+    return simple([N("Loop", names, ["last", "y"], body=body)], **given)
+
+
+@pytest.mark.parametrize(("trips", "condition"), [(0, None), (0, True), (None, False), (5, False)])
+def test_a_loop_without_a_step_stacks_no_results(trips: int | None, condition: bool | None) -> None:
+    x = np.ones((2, 3), np.float32)
+    assert run(stacking(trips, condition), x)["y"].shape == (0, 2, 3)
+    found = run(stacking(2), x)["y"]
+    assert found.shape == (2, 2, 3) and found[1, 0, 0] == 4
+
+
+@pytest.mark.parametrize(("name", "least"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+def test_the_extreme_of_an_empty_constant_is_the_other_end_of_its_type(
+    name: str, least: float
+) -> None:
+    nodes = [N(name, ["empty", "axes"], ["z"], keepdims=0), N("Add", ["x", "z"], ["y"])]
+    made = simple(nodes, axes=np.array([0]), empty=np.zeros((0, 3), np.float32))
+    assert (run(made, np.ones((2, 3), np.float32))["y"] == least).all()
+    whole = simple(nodes, kind=INT64, axes=np.array([0]), empty=np.zeros((0, 3), np.int64))
+    found = run(whole, np.zeros((2, 3), np.int32))["y"]
+    ends = np.iinfo(np.int32)
+    assert (found == (ends.min if name == "ReduceMax" else ends.max)).all()
+
+
+POOLING: tuple[dict[str, Any], ...] = (
+    {"ceil_mode": 1, "strides": [2, 3]},
+    {"ceil_mode": 1, "strides": [3, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+    {"auto_pad": "SAME_UPPER", "strides": [2, 1]},
+    {"auto_pad": "SAME_LOWER", "strides": [3, 2]},
+)
+
+
+@pytest.mark.parametrize("more", POOLING)
+@pytest.mark.parametrize("name", ["MaxPool", "AveragePool"])
+def test_windows_over_sizes_that_vary_are_those_of_each_size(
+    name: str, more: dict[str, Any]
+) -> None:
+    if name == "MaxPool":
+        more = {key: each for key, each in more.items() if key != "count_include_pad"}
+    made = simple([N(name, ["x"], ["y"], kernel_shape=[3, 2], **more)], (1, 2, "h", "w"))
+    got = read(made)
+    shape = jax.export.symbolic_shape("1,2,h,w", constraints=["h >= 3", "w >= 3"])
+    every = jax.export.export(jax.jit(got.function))({}, jax.ShapeDtypeStruct(shape, np.float32))
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    for height, width in ((3, 3), (4, 8), (7, 5), (9, 12)):
+        x = np.random.default_rng(height).normal(size=(1, 2, height, width)).astype(np.float32)
+        (wanted,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(every.call({}, x)["y"], wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(run(made, x)["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_convolution_of_a_size_that_varies_is_padded_to_the_same() -> None:
+    """Never by less than nothing, where a step is longer than the kernel."""
+    kernel = np.random.default_rng(0).normal(size=(4, 2, 3, 2)).astype(np.float32)
+    nodes = [N("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", strides=[2, 3])]
+    made = simple(nodes, (1, 2, "h", "w"), w=kernel)
+    got = read(made)
+    shape = jax.export.symbolic_shape("1,2,h,w")
+    every = jax.export.export(jax.jit(got.function))(
+        dict(got.weights), jax.ShapeDtypeStruct(shape, np.float32)
+    )
+    for height, width in ((1, 1), (4, 6), (5, 9)):
+        x = np.random.default_rng(height).normal(size=(1, 2, height, width)).astype(np.float32)
+        found = every.call(dict(got.weights), x)["y"]
+        np.testing.assert_allclose(found, run(made, x)["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["asymmetric", "half_pixel"])
+@pytest.mark.parametrize(("old", "new"), [(8, 0.6), (7, 1.7), (10, 0.3), (25, 0.44)])
+def test_the_nearest_element_is_that_of_single_precision(
+    transform: str, old: int, new: float
+) -> None:
+    """As onnxruntime and torch round: 3 / 0.6 is 5, though 0.6 in a file is a little more."""
+    how = {"nearest_mode": "floor", "coordinate_transformation_mode": transform}
+    nodes = [N("Resize", ["x", "", "scales"], ["y"], mode="nearest", **how)]
+    x = np.arange(old, dtype=np.float32)[None, None]
+    made = simple(nodes, x.shape, scales=floats(1, 1, new))
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    assert np.array_equal(run(made, x)["y"], wanted)

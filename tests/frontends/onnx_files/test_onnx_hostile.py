@@ -513,3 +513,15 @@ def test_limits_are_those_of_the_format() -> None:
     assert wire.DEPTH == 100, "what protobuf accepts"
     assert graphs.OPSETS[""][0] == 7
     assert ModelProto.DESCRIPTOR.full_name == "onnx.ModelProto"
+
+
+@pytest.mark.parametrize("number", [-1, 0, 3, 2**31, 2**62])
+def test_a_scan_over_another_number_of_inputs_is_refused_and_takes_no_memory(number: int) -> None:
+    body = graph(
+        [helper.make_node("Identity", ["r"], ["o"])], [value("r", (3,))], [value("o", None)]
+    )
+    nodes = [helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=number)]
+    tracemalloc.start()
+    assert codes(refused(simple(nodes), X)) == ["AOTC-E843"]
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()

@@ -19,7 +19,7 @@ from tests.frontends.onnx_files.making import read, run
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 TORCH = sorted(Path(os.environ.get("AOTC_ONNX_TORCH") or "/nowhere").glob("*.onnx"))
 
-CLASSICAL = 39
+CLASSICAL = 40
 """How many models of scikit-learn, XGBoost and LightGBM there are."""
 
 

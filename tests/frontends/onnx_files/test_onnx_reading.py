@@ -301,3 +301,17 @@ def test_inputs_that_are_no_arrays_are_refused() -> None:
     shapeless = simple([N("Relu", ["x"], ["y"])])
     shapeless.graph.input[0].type.tensor_type.ClearField("shape")
     assert codes(refused(shapeless)) == ["AOTC-E844"]
+
+
+def test_what_two_maps_and_an_output_take_is_each_of_them() -> None:
+    """Also where no node computes it."""
+    maps = [
+        N("ZipMap", [of], [name], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+        for of, name in (("x", "one"), ("x", "two"), ("w", "three"))
+    ]
+    outputs = [value(name, None) for name in ("one", "two", "three")]
+    w = np.ones((2, 3), np.float32)
+    made = model(graph(maps, [value("x")], outputs, w=w), opsets={"": 20, "ai.onnx.ml": 1})
+    found = run(made, X)
+    assert np.array_equal(found["one"], X) and np.array_equal(found["two"], X)
+    assert np.array_equal(found["three"], w)

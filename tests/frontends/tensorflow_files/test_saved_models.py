@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +19,10 @@ from aotc.errors import CaptureError
 from aotc.frontends.protocol import Model, ModelFile
 from aotc.frontends.tensorflow import TensorFlowFrontend
 from aotc.workshops.tensorflow.importing import Imported, import_signature, write
+from tests.frontends import walks
 
 FOLDER = Path(os.environ.get("AOTC_TENSORFLOW", "out/tensorflow/recorded")).absolute()
 PYTHON = Path(os.environ.get("AOTC_TENSORFLOW_PYTHON", "out/tensorflow/venv/bin/python")).absolute()
-PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
-
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir() or not PYTHON.exists(), reason="run make test-tensorflow"
 )
@@ -131,21 +129,11 @@ def test_results_are_written_with_the_model(tmp_path: Path) -> None:
 
 
 def test_the_walk_of_the_documentation(tmp_path: Path) -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("\n## TensorFlow\n")[2]
-    blocks = dict(re.findall(r"```(python|toml|sh)\n(.*?)```", section, re.DOTALL))
+    blocks = walks.blocks_of("TensorFlow")
     subprocess.run([PYTHON, "-c", blocks["python"]], cwd=tmp_path, check=True)
     (tmp_path / "scale.toml").write_text(blocks["toml"], encoding="utf-8")
     (tmp_path / "tensorflow").symlink_to(PYTHON.parents[1], target_is_directory=True)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", blocks["sh"]],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    walks.shell(tmp_path, blocks["sh"])
     code = (
         "import aotc_runtime, numpy as np, sys;"
         "bundle = aotc_runtime.load('scale.aotb', trust='trust.toml');"

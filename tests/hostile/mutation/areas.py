@@ -110,6 +110,12 @@ AREAS = (
         ("frontends/tensorflow.py",),
         ("tests/unit/frontends/test_tensorflow_files.py",),
     ),
+    Area(
+        TOOLCHAIN,
+        ("frontends/probe.py", "frontends/probe_worker.py"),
+        ("tests/unit/frontends/test_stablehlo_modules.py",),
+        in_file=True,
+    ),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
         TOOLCHAIN,

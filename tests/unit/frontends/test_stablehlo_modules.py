@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +14,9 @@ import pytest
 from jax import export
 
 from aotc.errors import CaptureError
+from aotc.frontends import probe
 from aotc.frontends.jax_export import JaxExportFrontend
+from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile
 from aotc.frontends.stablehlo import StablehloFrontend
 
@@ -187,10 +191,65 @@ def test_what_is_no_module_or_not_taken_is_refused_with_a_code(
 
 def test_a_portable_artifact_cut_anywhere_is_refused(exported: Any) -> None:
     data = FORMS["portable.mlirbc"](exported)
-    for length in range(0, len(data) - 1, max(1, len(data) // 40)):
+    for length in range(0, len(data) - 1, len(data) // 5):
         with pytest.raises(CaptureError) as refused:
             StablehloFrontend().read(file(data[:length], "x.mlirbc"))
         assert refused.value.code in ("AOTC-E843", "AOTC-E845")
+
+
+FILES = Path(__file__).parent / "files"
+DEEP = 100_000
+NESTED = {
+    "attributes": "module attributes {a = " + "[" * DEEP + "]" * DEEP + "} { }",
+    "types": f"func.func @main(%x: {'tuple<' * DEEP}tensor<2xf32>{'>' * DEEP}) {{ return }}",
+}
+
+
+@pytest.mark.parametrize("name", ["crashes.mlirbc", "spins.mlirbc"])
+def test_bytecode_that_crashes_its_reader_or_keeps_it_busy_is_refused_and_the_process_lives(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (FILES / name).read_bytes()
+    monkeypatch.setattr(probe, "SECONDS", 2)
+    with pytest.raises(CaptureError) as refused:
+        StablehloFrontend().read(file(data, name))
+    (finding,) = refused.value.findings
+    assert finding.code == "AOTC-E843" and finding.where == name
+
+
+@pytest.mark.parametrize("what", NESTED)
+def test_a_text_that_nests_without_end_is_refused_and_the_process_lives(what: str) -> None:
+    with pytest.raises(CaptureError) as refused:
+        StablehloFrontend().read(file(NESTED[what].encode(), "deep.mlir"))
+    assert refused.value.code == "AOTC-E843"
+
+
+def test_an_exported_function_with_a_module_that_crashes_its_reader_is_refused(
+    exported: Any,
+) -> None:
+    serialized = dataclasses.replace(
+        exported, mlir_module_serialized=(FILES / "crashes.mlirbc").read_bytes()
+    ).serialize()
+    with pytest.raises(CaptureError) as refused:
+        JaxExportFrontend().read(file(bytes(serialized), "model.jax"))
+    assert refused.value.code == "AOTC-E843"
+
+
+def test_a_module_that_takes_more_memory_than_it_may_is_refused(
+    exported: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits count from what the reader had when it began."""
+    data = FORMS["text.mlir"](exported)
+    wide = b"module attributes {jax.a = [" + b"1," * 1_000_000 + b"1]} { }"
+    first, second = rewritten(file(data, "x.mlir"), [data, wide], "a module")
+    assert first != second and len(second) > 1_000
+    monkeypatch.setattr(probe, "TIMES", 0)
+    monkeypatch.setattr(probe, "MEMORY_MIB", 64)
+    rewritten(file(data, "x.mlir"), [data], "a module")
+    monkeypatch.setattr(probe, "MEMORY_MIB", 0)
+    with pytest.raises(CaptureError) as refused:
+        rewritten(file(wide, "x.mlir"), [wide], "a module")
+    assert refused.value.code == "AOTC-E843"
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(64), b"\xff" * 100])

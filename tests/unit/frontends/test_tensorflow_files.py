@@ -194,3 +194,8 @@ def test_truncated_files_are_refused() -> None:
 
 def test_weights_without_their_bytes_are_refused() -> None:
     assert code(packed(document(), **{"weights/0": MATRIX.tobytes()[:-1]})) == "AOTC-E843"
+
+
+def test_the_end_of_an_archive_that_is_shorter_than_itself_is_refused() -> None:
+    """Counted from the end of the file, it would begin before the file."""
+    assert code(b"PK\x03\x04PK\x05\x06" + bytes(5)) == "AOTC-E843"

@@ -227,7 +227,9 @@ def svm_regressor(call: Call, x: Value) -> Value:
 
 @operator("SVMClassifier", domain=ML)
 def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
-    """One against one: each pair of classes votes; with Platt's probabilities where they are."""
+    """One against one: each pair of classes votes for the label, also where Platt's probabilities
+    are, as in libsvm.
+    """
     x = floats(call, x)
     labels = labels_of(call, "classlabels_ints", "classlabels_strings")
     sizes = call.attribute("vectors_per_class")
@@ -252,11 +254,11 @@ def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
         votes[i] = votes[i] + won
         votes[j] = votes[j] + ~won
     stacked = jnp.stack(scores, 1)
+    chosen = picked(call, labels, jnp.argmax(jnp.stack(votes, 1), 1))
     first, second = call.attribute("prob_a"), call.attribute("prob_b")
     if first:
         shares = _coupled(stacked, first, second, pairs, classes)
-        return picked(call, labels, jnp.argmax(shares, 1)), shares.astype(jnp.float32)
-    chosen = picked(call, labels, jnp.argmax(jnp.stack(votes, 1), 1))
+        return chosen, shares.astype(jnp.float32)
     if classes == 2:
         if call.attribute("post_transform", "NONE") != "NONE" or min(*weights.flat) >= 0:
             call.lacks("SVMClassifier of two classes with a post_transform, or of positive weights")

@@ -57,9 +57,11 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
     if len(body.inputs) != count + 2 or len(body.outputs) < count + 1:
         call.damaged("a body whose inputs or outputs are not those of the loop")
     known = [value is None or is_known(value) for value in (trips, condition)]
-    if all(known) and (condition is None or condition.reshape(())):
+    stacks = len(body.outputs) - 1 - count
+    if is_known(condition) and not condition.reshape(()):
+        return _finished(call, body, states, [])
+    if all(known):
         limit = None if trips is None else int(trips.reshape(()))
-        stacks = len(body.outputs) - 1 - count
         if limit is not None and limit > UNROLLED:
             scanned = _scanned(call, body, limit, states)
             if scanned is not None:
@@ -67,9 +69,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
         unrolled = _unrolled(call, body, limit, states, stacks)
         if unrolled is not None:
             return unrolled
-    elif all(known):
-        return _finished(call, body, states, [])
-    if len(body.outputs) > count + 1:
+    if stacks:
         call.lacks("a loop that stacks a number of results which is not known")
     return _while(call, body, trips, condition, states)
 
@@ -79,9 +79,23 @@ def _finished(
 ) -> tuple[Value, ...]:
     stacks = len(body.outputs) - 1 - len(states)
     if not rows and stacks:
-        call.lacks("a loop without a step, whose stacked results have no shape")
+        return (*states, *_none_stacked(call, body, states))
     columns = [jnp.stack([call.traced(row[i]) for row in rows]) for i in range(stacks)]
     return (*states, *columns)
+
+
+def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]:
+    """Of a loop without a step: as many results as there are, of the shapes that a first step would
+    give them.
+    """
+
+    def step(*carried: Any) -> Any:
+        _, *results = call.run(body, [np.asarray(0, np.int64), np.asarray(True), *carried])
+        return _arrays(call, results[len(states) :])
+
+    # What is known decides shapes in the body, as it does where the loop is unrolled.
+    rows = jax.eval_shape(lambda: step(*states))
+    return [jnp.zeros((0, *row.shape), row.dtype) for row in rows]
 
 
 def _unrolled(
@@ -179,6 +193,8 @@ def _while(
 def scan(call: Call, *values: Value) -> tuple[Value, ...]:
     body: Graph = call.attribute("body")
     number = call.attribute("num_scan_inputs")
+    if not 1 <= number <= len(values):
+        call.damaged(f"num_scan_inputs of {number}", expected=f"1 to {len(values)}")
     if call.version < 9:
         return _batched_scan(call, body, number, values)
     split = len(values) - number

@@ -37,7 +37,9 @@ def _reduction(
             return after(before(xp, x)) if name not in ("mean", "logsumexp") else x
         if xp is np:
             kept = object if x.dtype == object else x.dtype
-            return np.asarray(getattr(np, name)(x, axis=chosen, keepdims=keep), kept)
+            none = name in ("max", "min") and not x.size
+            given = {"initial": _limit(call, name, x.dtype)} if none else {}
+            return np.asarray(getattr(np, name)(x, axis=chosen, keepdims=keep, **given), kept)
         dtype = x.dtype
         if name in ("max", "min"):
             return _extreme(name, x, chosen, keep)
@@ -51,6 +53,16 @@ def _reduction(
         return after(result).astype(dtype)
 
     return reduce
+
+
+def _limit(call: Call, name: str, dtype: Any) -> Any:
+    """The largest or least number of no elements: the least, or the largest, of the type."""
+    if dtype == np.bool_:
+        return name == "min"
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(call.computed(dtype))
+        return info.min if name == "max" else info.max
+    return -np.inf if name == "max" else np.inf
 
 
 def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:

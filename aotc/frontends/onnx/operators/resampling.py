@@ -80,7 +80,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
 
 
 def _coordinate(
-    call: Call, mode: str, i: int, scale: float, old: int, goal: float, roi: Sequence[float]
+    call: Call, mode: str, i: float, scale: float, old: int, goal: float, roi: Sequence[float]
 ) -> float:
     """Where an element of the result lies in the input."""
     if mode == "align_corners":
@@ -116,12 +116,15 @@ def _taps(
     exclude: bool,
 ) -> tuple[Taps, np.ndarray[Any, Any]]:
     """The taps of an axis, and which elements of the result lie outside of the input."""
+    if call.attribute("mode") == "nearest":
+        # Which element is the nearest one hangs on how this is rounded; runtimes do so.
+        scale = np.float32(scale)  # type: ignore[assignment]
     goal = new if transform == "tf_crop_and_resize" else scale * old
     if transform == "align_corners":
         goal = new if scale * old < 1 else scale * old
     indices, shares, outside = [], [], []
     for i in range(new):
-        at = _coordinate(call, transform, i, scale, old, goal, roi)
+        at = _coordinate(call, transform, type(scale)(i), scale, old, goal, roi)
         outside.append(transform == "tf_crop_and_resize" and not 0 <= at <= old - 1)
         ratio = 1.0 if at == int(at) else at - math.floor(at)
         coefficients = weights(ratio)

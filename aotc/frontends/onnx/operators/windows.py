@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -26,12 +27,23 @@ class Window:
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[tuple[Any, Any], ...]
-    extra: tuple[int, ...]
+    extra: tuple[Any, ...]
 
     @property
     def reach(self) -> tuple[int, ...]:
         """The elements from the first to the last of a window."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.size, self.dilations, strict=True))
+
+
+def _above(size: Any, least: int) -> Any:
+    """The larger one of a size, which may be symbolic, and a number."""
+    return max(size, least) if isinstance(size, int) else jax.core.max_dim(size, least)
+
+
+def _below(size: Any, most: Any) -> Any:
+    """The smaller one of two sizes, which may be symbolic."""
+    known = isinstance(size, int) and isinstance(most, int)
+    return min(size, most) if known else jax.core.min_dim(size, most)
 
 
 def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
@@ -51,23 +63,22 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
         pads = []
         for length, wide, step in zip(space, reach, strides, strict=True):
             count = -(-length // step)
-            missing = (count - 1) * step + wide - length
-            total = max(missing, 0) if isinstance(missing, int) else missing
+            total = _above((count - 1) * step + wide - length, 0)
             less = total // 2
             pads.append((less, total - less) if auto == "SAME_UPPER" else (total - less, less))
         return Window(size, strides, dilations, tuple(pads), (0,) * dims)
     if auto == "VALID":
         stated = (0,) * (2 * dims)
     both = tuple(zip(stated[:dims], stated[dims:], strict=True))
-    extra = [0] * dims
+    extra: list[Any] = [0] * dims
     if call.attribute("ceil_mode", 0):
         for axis, (length, wide, step) in enumerate(zip(space, reach, strides, strict=True)):
             low, high = both[axis]
             room = length + low + high - wide
             count = -(-room // step) + 1
-            if (count - 1) * step >= length + low:
-                count -= 1
-            extra[axis] = max((count - 1) * step - room, 0)
+            # A window begins in the array, or in the padding before it.
+            count = _below(count, -(-(length + low) // step))
+            extra[axis] = _above((count - 1) * step - room, 0)
     return Window(size, strides, dilations, both, tuple(extra))
 
 
@@ -78,11 +89,16 @@ def convolved(call: Call, x: Any, w: Any, window: Window, dtype: Any = None) -> 
     numbers = lax.conv_dimension_numbers(
         x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
     )
+    pads = window.pads
+    if not all(map(_plain, pads)):  # which convolutions do not take
+        zero = jnp.zeros((), x.dtype)
+        x = lax.pad(x, zero, [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
+        pads = ((0, 0),) * dims
     return lax.conv_general_dilated(
         x,
         w,
         window.strides,
-        window.pads,
+        pads,
         rhs_dilation=window.dilations,
         dimension_numbers=numbers,
         feature_group_count=call.attribute("group"),
@@ -216,7 +232,7 @@ def average_pool(call: Call, x: Value) -> Value:
     zero = np.zeros((), x.dtype)
     total = reduced(x, zero, lax.add, window)
     inside = [size for size in window.pads if size != (0, 0)]
-    if not inside and not any(window.extra):
+    if not inside and all(isinstance(size, int) and size == 0 for size in window.extra):
         return total / jnp.asarray(math.prod(window.size), x.dtype)
     counted = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
     pads = [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in window.pads)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,16 +22,17 @@ op = FAMILY
 
 def _ends(
     size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool
-) -> tuple[int, int]:
+) -> tuple[int, Any]:
     """Padding on both sides. With `ceil` a last window may reach beyond, but has to begin in the
     input or in the padding before it.
     """
     reach = dilation * (kernel - 1) + 1
     if not ceil:
         return pad, pad
-    if not isinstance(size, int):
-        raise Unsupported("ceil_mode along an axis whose size varies")
     count = -(-(size + 2 * pad - reach) // stride) + 1
+    if not isinstance(size, int):
+        count = jax.core.min_dim(count, -(-(size + pad) // stride))
+        return pad, jax.core.max_dim((count - 1) * stride + reach - size - pad, 0)
     if (count - 1) * stride >= size + pad:
         count -= 1
     return pad, max((count - 1) * stride + reach - size - pad, 0)

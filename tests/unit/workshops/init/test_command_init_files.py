@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
+from tests.unit.frontends.test_tensorflow_files import document, module, packed
+
 Run = Callable[..., Any]
 
 
@@ -60,3 +62,17 @@ def test_what_a_model_changes_is_donated_and_needs_no_input(aotc: Run, tmp_path:
     (entry,) = tomllib.loads((tmp_path / "x.toml").read_text())["entry_points"].values()
     assert entry["donate"] == ["state"]
     assert entry["inputs"].keys() == {"x", "position"}
+
+
+def test_sizes_that_a_file_alone_has_are_the_profiles(aotc: Run, tmp_path: Path) -> None:
+    told = document()
+    told["modules"] = [
+        {"shapes": [[n, 4]], "weights": ["dense/kernel"], "file": f"modules/{n}.mlirbc"}
+        for n in (3, 8)
+    ]
+    data = packed(told, **{"modules/3.mlirbc": module(3)})
+    (tmp_path / "scale.tfhlo").write_bytes(data)
+    done = aotc("init", str(tmp_path / "scale.tfhlo"), "-o", str(tmp_path / "scale.toml"))
+    assert done.exit_code == 0, done.stderr
+    manifest = tomllib.loads((tmp_path / "scale.toml").read_text())
+    assert manifest["dimensions"]["batch"] == {"range": [3, 8], "profiles": [3, 8]}

@@ -1,0 +1,30 @@
+"""Pooling over axes whose size varies; sizes that are known are compared with PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from aotc.frontends.pytorch.operators import pooling
+
+POOLS: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: pooling._max_pool(x, [3], [2], [1], [1], True, 1),
+    "max of few": lambda x: pooling._max_pool(x, [2], [3], [0], [1], True, 1),
+    "mean": lambda x: pooling._avg_pool(x, [3], [2], [1], True, False, None, 1),
+    "mean of padding too": lambda x: pooling._avg_pool(x, [3], [2], [1], True, True, None, 1),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_last_window_that_reaches_beyond_is_that_of_each_size(name: str) -> None:
+    shape = export.symbolic_shape("1,2,n", constraints=["n >= 3"])
+    every = export.export(jax.jit(POOLS[name]))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    for size in range(3, 12):
+        x = np.random.default_rng(size).normal(size=(1, 2, size)).astype(np.float32)
+        np.testing.assert_allclose(every.call(x), POOLS[name](x), rtol=1e-6)
