@@ -18,9 +18,9 @@ from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.verification.compatibility import (
     CHECKS,
-    READS_STABLEHLO,
     check_host,
 )
+from aotc_runtime.verification.newer_modules import READS_STABLEHLO
 
 from ..samples import REF, host, manifest
 
