@@ -5,7 +5,7 @@ values of what is known, which it forgets to take; and sizes that it does not fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,13 +108,18 @@ def keep_what_is_none(openvino: Any, model: Any) -> None:
             continue
         values = node.input_values()
         of = [each for each in (values if name in OF_TWO else values[:1]) if not _is_number(each)]
+        users = node.output(0).get_target_inputs()
         if name in TURNED:
-            _put(node, lambda v=values, n=TURNED[name]: getattr(ops, n)(v[1], v[0]))
+            _put(node, users, getattr(ops, TURNED[name])(values[1], values[0]))
         elif name == "Gelu":
             above = ops.less(np.float32(_GELU_MAX), values[0])
-            _put(node, lambda n=node, x=values[0], above=above: ops.select(above, x, n.output(0)))
-        for value in of if name in (*OF_ONE, *OF_TWO) else ():
-            _put(node, lambda n=node, x=value: ops.select(ops.not_equal(x, x), x, n.output(0)))
+            _put(node, users, ops.select(above, values[0], node.output(0)))
+        else:
+            made = node
+            for value in of:
+                made = ops.select(ops.not_equal(value, value), value, made.output(0))
+            if of:
+                _put(node, users, made)
     model.validate_nodes_and_infer_types()
 
 
@@ -138,19 +143,19 @@ def take_absolute_values(openvino: Any, model: Any, within: bool) -> None:
         fixed.add(node.get_name())
         if name == "Abs":
             value = node.input_value(0)
-            _put(node, lambda x=value: ops.multiply(x, ops.sign(x)))
+            users = node.output(0).get_target_inputs()
+            _put(node, users, ops.multiply(value, ops.sign(value)))
     model.validate_nodes_and_infer_types()
 
 
-def _put(node: Any, make: Callable[[], Any]) -> None:
-    """Have a new node used in the place of another one, of which it may be made."""
-    output = node.output(0)
-    consumers, names = output.get_target_inputs(), output.get_names()
-    made = make().output(0)
-    for consumer in consumers:
-        consumer.replace_source_output(made)
-    output.get_tensor().set_names(set())
-    made.get_tensor().set_names(names)
+def _put(node: Any, users: Any, made: Any) -> None:
+    """Have a new node used by those who used another one, of which it may be made."""
+    old, new = node.output(0), made.output(0)
+    for user in users:
+        user.replace_source_output(new)
+    names = old.get_names()
+    old.get_tensor().set_names(set())
+    new.get_tensor().set_names(names)
 
 
 def repair(openvino: Any, model: Any, within: bool = False) -> None:
