@@ -429,5 +429,6 @@ def test_every_code_of_the_verification_has_its_check_here() -> None:
         compatibility,
         custom_calls,
         consistency,
+        newer_modules,
     )
     assert codes_in(*modules) == {check.code for check in CHECKS} - {ACCEPTED}
