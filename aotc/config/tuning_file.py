@@ -144,7 +144,7 @@ def engines_of(
     known = recorded.file.targets.get(target)
     every = (e.engine for e in recorded.file.executables if e.target == target)
     beside = tuple(sorted({each for each in every if each is not UNSET}))
-    found, fits = XLA, list(engines) == [XLA]
+    found, fits = XLA, list(engines) == [XLA] and not beside
     if known is not None:
         found, fits = known.engine, {known.engine, *beside} <= {*engines}
         # Of several engines XLA's target is the one that can say which jaxlib may run it.

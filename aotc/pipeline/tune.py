@@ -174,10 +174,12 @@ def as_recorded(
     program: CapturedProgram,
     beside: Mapping[str, Target],
 ) -> dict[ExecutableKey, CompileJob]:
-    """The jobs of a target, those of single executables for the engines that the file names."""
+    """The jobs of a target, those of single executables for the engines that the file names.
+    beside: those, by name; none for a target that the file says was not tuned.
+    """
     positions = _positions(program)
     return {
-        key: job if engine is None else replace(job, target=beside[engine])
+        key: job if engine not in beside else replace(job, target=beside[engine])
         for key, job in jobs.items()
         for engine in [tuning_file.engine_beside(recorded, job.target.name, key, positions[key])]
     }

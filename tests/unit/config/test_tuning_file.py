@@ -198,6 +198,11 @@ def test_engines_of_single_executables_have_to_be_listed(of_iree: Recorded) -> N
         assert caught.value.findings[0].found == f"a choice of iree and {engine}"
     with pytest.raises(UsageError):
         tuning_file.engines_of(beside("xla"), "native", ["iree", "xla"])
+    nobodys = beside("iree")
+    nobodys = replace(nobodys, file=msgspec.structs.replace(nobodys.file, targets={}))
+    with pytest.raises(UsageError) as caught:
+        tuning_file.engines_of(nobodys, "native", ["xla"])
+    assert caught.value.findings[0].found == "choices for xla alone"
 
 
 def test_a_choice_of_another_release_of_the_engine_is_refused(of_iree: Recorded) -> None:
