@@ -179,9 +179,10 @@ def as_recorded(
     """
     positions = _positions(program)
     return {
-        key: job if engine not in beside else replace(job, target=beside[engine])
+        key: job if other is None else replace(job, target=other)
         for key, job in jobs.items()
         for engine in [tuning_file.engine_beside(recorded, job.target.name, key, positions[key])]
+        for other in [beside.get(engine or "")]
     }
 
 
