@@ -49,10 +49,16 @@ def _parser() -> _Parser:
         help="say whether a bundle may be loaded here, and if not, every reason why",
         allow_abbrev=False,
     )
-    verify.add_argument("bundle", type=Path, metavar="BUNDLE")
+    verify.add_argument("bundle", type=_place, metavar="BUNDLE")
     verify.add_argument("--trust", type=Path, required=True, help="the trust policy")
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
+    )
+    verify.add_argument(
+        "--full", action="store_true", help="of a registry: fetch and hash the weights too"
+    )
+    verify.add_argument(
+        "--ca", type=Path, help="PEM certificates that the registry's has to be signed with"
     )
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
@@ -94,11 +100,17 @@ def _report(arguments: list[str]) -> Report:
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
-        return verify_report(options.bundle, options.trust, options.target)
+        more = {"full": options.full, "ca": options.ca}
+        return verify_report(options.bundle, options.trust, options.target, **more)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
     except AotcError as error:
         return Report(error.findings, error.exit_code, {}, ())
+
+
+def _place(text: str) -> Path | str:
+    """A path, which has no two slashes in a row, or a reference to a registry."""
+    return text if text.startswith("oci://") else Path(text)
 
 
 def _print(report: Report, *, as_json: bool) -> None:
@@ -116,7 +128,8 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json], or host-info [--json]",
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--full] "
+        "[--ca FILE] [--json], or host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )
