@@ -287,9 +287,15 @@ class LeftOutEngine(_Part, frozen=True, tag="left-out", tag_field="status"):
     reason: str
 
 
+MIXED = "mixed"
+"""Stands for several engines, each for some executables of a target."""
+
+
 class EngineChoice(_Part, frozen=True):
     """Which engine `aotc build --tune` took for the target, and why.
 
+    engine: `MIXED` where every executable has the one that calls it fastest, which is then among
+    the engines as well, with the figures of the whole.
     engines: those of the list that were tried, in its order.  rounds: of calls; starts: of
     processes.  margin: what part of the first one's figure another had to save.
     """

@@ -216,7 +216,8 @@ class Executable:
     diagnostics: lines the compiler printed, for people.  captured: the module's parameters that are
     constants in it.  tuned: how its compile options were chosen, if they were.  compilation: for an
     accelerator, the same for all executables of a target.  evidence: what its backend can tell of
-    it, if it can.
+    it, if it can.  platform: that it is for, where it stands beside those of other engines; "" for
+    the target's.
     """
 
     serialized: bytes
@@ -233,6 +234,7 @@ class Executable:
     tuned: Tuned | None = None
     compilation: Compilation | None = None
     evidence: ExecutableEvidence | None = None
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from aotc_runtime.schema.manifest import (
     ParityRan,
     Target,
     engine_name,
+    engine_of,
 )
 from aotc_runtime.system import processor
 from aotc_runtime.verification.compatibility import AskCertificates, Candidate, choose_target
@@ -179,7 +180,7 @@ def _row(
     word: Word,
 ) -> Row:
     choice = choose_target(manifests, facts, None, (), word.certificates)
-    engines = {engine_name(manifest.target) for manifest in manifests.values()}
+    engines = {engine_of(p) for manifest in manifests.values() for p in manifest.platforms}
     jaxlib = _check_jaxlib_itself(host, facts) if XLA in engines else ()
     below = (*jaxlib, *word.refuse(facts, engines))
     cells = tuple(
@@ -242,7 +243,7 @@ def _cell(
         level = Level.NO
     required = frozenset(manifest.requires.isa)
     evidence = Evidence(
-        engine=engine_name(manifest.target),
+        engine=" and ".join(map(engine_of, manifest.platforms)),
         compiled_by=_compiled_by(manifest),
         built_with=manifest.built_with.jaxlib,
         accepts_jaxlib=manifest.accepts_jaxlib,
@@ -262,7 +263,11 @@ def _cell(
 
 def _compiled_by(manifest: BundleManifest) -> str:
     made = manifest.built_with
-    by = {"jaxlib": made.jaxlib} if engine_name(manifest.target) == XLA else made.tools
+    if engine_name(manifest.target) != XLA:
+        by = made.tools
+    else:
+        beside = made.tools if manifest.requires.engines else {}
+        by = {"jaxlib": made.jaxlib, **beside}
     return ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
 
 

@@ -242,17 +242,27 @@ def check_use(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
 
 
 def check_tune(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """An objective has engines to choose among."""
+    """An objective has engines to choose among, and that of single executables is their calls."""
     lists = (manifest.engines, *(each.engines for each in manifest.overrides.values()))
     if any(refused.within(section) for section in ("engines", "target", "tune")):
         return
-    if manifest.tune.objective and all(len(engines) < 2 for engines in lists):
+    objective, mixed = manifest.tune.objective, manifest.tune.mixed
+    if (objective or mixed) and all(len(engines) < 2 for engines in lists):
+        key = "objective" if objective else "mixed"
         yield Problem(
             code="AOTC-E809",
-            path=("tune", "objective"),
+            path=("tune", key),
             expected="several engines to choose among",
             found="one for each target",
-            hint='list them: engines = ["iree", "xla"], or remove the objective',
+            hint=f'list them: engines = ["iree", "xla"], or remove {key}',
+        )
+    if mixed and objective not in (None, "latency"):
+        yield Problem(
+            code="AOTC-E809",
+            path=("tune", "mixed"),
+            expected="mixed with the objective latency: each engine takes its start and memory",
+            found=f"objective = {objective}",
+            hint="remove mixed or the objective",
         )
 
 

@@ -408,10 +408,12 @@ class Tune(Section):
     """`[tune]`: how `aotc build --tune` chooses among the engines of a target.
 
     objective: what the chosen one is best in: calls, the start of a process, or its memory; None if
-    the manifest does not say.
+    the manifest does not say.  mixed: whether each executable has the engine that calls it fastest,
+    instead of one for the whole target.
     """
 
     objective: Literal["latency", "start", "memory"] | None = None
+    mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ BYTES_MAX = 64 * 2**20
 
 
 class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
-    """module: digest of what was compiled, so that choices are not taken for another program."""
+    """module: digest of what was compiled, so that choices are not taken for another program.
+    engine: where another one than the target's made it.
+    """
 
     target: str
     entry_point: str
@@ -39,6 +41,7 @@ class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
     label: str
     module: str
     tuned: Tuned
+    engine: str | UnsetType = UNSET
 
 
 class TunedTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -90,16 +93,24 @@ def of_build(
     targets: Mapping[str, TunedTarget],
 ) -> TuningFile:
     """What a build chose, as a file."""
+    own = {name: each.engine for name, each in targets.items()}
     return TuningFile(
         aotc_tuning=1,
         jaxlib=jaxlib,
         executables=tuple(
             TunedExecutable(
-                target, key.entry_point, positions[key], job.label, job.module.digest, choice
+                target,
+                key.entry_point,
+                positions[key],
+                job.label,
+                job.module.digest,
+                choice,
+                UNSET if engine == own.get(target, XLA) else engine,
             )
             for target, each in tuned.items()
             for key, choice in each.items()
             for job in [jobs[target][key]]
+            for engine in [engine_name(job.target)]
         ),
         not_tuned=dict(not_tuned),
         targets=dict(targets),
@@ -119,26 +130,43 @@ def read(path: Path) -> Recorded:
     return Recorded(file, str(path))
 
 
-def engine_of(recorded: Recorded, target: str, engines: Sequence[str]) -> str | None:
-    """The engine that the file chose for a target; None for one that was not tuned.
+def engines_of(
+    recorded: Recorded, target: str, engines: Sequence[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """The engine that the file chose for a target, None for one that was not tuned; and those that
+    it chose for single executables.
 
     engines: those that the target may have, in order. Raises UsageError (AOTC-E031) where what was
     measured is not what they are.
     """
     if target in recorded.file.not_tuned:
-        return None
+        return None, ()
     known = recorded.file.targets.get(target)
-    found, fits = XLA, list(engines) == [XLA]
+    every = (e.engine for e in recorded.file.executables if e.target == target)
+    beside = tuple(sorted({each for each in every if each is not UNSET}))
+    found, fits = XLA, list(engines) == [XLA] and not beside
     if known is not None:
-        found, fits = known.engine, known.engine in engines
+        found, fits = known.engine, {known.engine, *beside} <= {*engines}
+        # Of several engines XLA's target is the one that can say which jaxlib may run it.
+        fits = fits and not (XLA in beside or known.engine in beside)
     if fits:
-        return found
+        return found, beside
     raise refusal(
         "AOTC-E031",
         f"{recorded.where}, {target}",
-        f"a choice of {found}" if known is not None else f"choices for {XLA} alone",
+        f"a choice of {' and '.join((found, *beside))}"
+        if known is not None
+        else f"choices for {XLA} alone",
         expected=f"choices for the engines of the target: {', '.join(engines)}",
     )
+
+
+def engine_beside(recorded: Recorded, target: str, key: ExecutableKey, position: int) -> str | None:
+    """The engine that the file chose for an executable, if it is not the target's."""
+    place = target, key.entry_point, position
+    every = recorded.file.executables
+    found = (e.engine for e in every if (e.target, e.entry_point, e.profile) == place)
+    return next((each for each in found if each is not UNSET), None)
 
 
 def choices(

@@ -15,10 +15,10 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
     """What came of each trial. folder: holds the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
     inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
-    device = resident.device
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
+        device = profile.device
         put = [device.put(leaf, aval) for leaf, aval in zip(leaves, profile.inputs, strict=True)]
         arguments = [put[a] if isinstance(a, int) else a for a in profile.arguments]
         results = device.execute(profile.executable, arguments)

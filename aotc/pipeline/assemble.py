@@ -16,7 +16,7 @@ from aotc.parity.isolated import Ran
 from aotc.pipeline.engines import Fallen
 from aotc.pipeline.evidence import target_evidence
 from aotc.pipeline.policies import EntryProofs, proven_policies
-from aotc.pipeline.requirements import requirements
+from aotc.pipeline.requirements import made_by, requirements
 from aotc.pipeline.scratch import Scratch, digest_of
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc_runtime import canonical
@@ -25,6 +25,7 @@ from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     CARRIED_FORMAT,
+    MIXED_FORMAT,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -81,7 +82,8 @@ class Assembler:
         one that other targets have and this one does not.  chosen: the target's engine, by
         measurement.
         """
-        program, built_with = self._program, self._built_with[target.platform]
+        program, platforms = self._program, [each.platform for each in executables.values()]
+        built_with = made_by(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
         refused = [each.refusal for each in self._fallen if each.target == target.name]
         evidence = target_evidence(program, executables, refused, chosen)
@@ -98,7 +100,7 @@ class Assembler:
                     fixture = Blob(self._scratch.fixture(key).read_bytes(), oci.FIXTURE_TYPE)
                     blobs += (module, code, fixture)
                     refs = (module.ref(), code.ref(), fixture.ref())
-                    records.append(_profile(profile, executable, refs))
+                    records.append(_profile(profile, executable, refs, target))
             entry_points[name] = _entry_point(
                 captured,
                 self._manifest.entry_points[name],
@@ -110,21 +112,18 @@ class Assembler:
             for name, set_ in self._weights.items()
         }
         mesh = UNSET if program.mesh is None else program.mesh
+        needs = requirements(
+            target, built_with, entry_points, executables.values(), weight_sets, mesh
+        )
         manifest = BundleManifest(
             format_version=max(
-                CARRIED_FORMAT, *(each.format_version for each in entry_points.values())
+                CARRIED_FORMAT if needs.engines is UNSET else MIXED_FORMAT,
+                *(each.format_version for each in entry_points.values()),
             ),
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
-            requires=requirements(
-                target,
-                built_with,
-                entry_points,
-                executables.values(),
-                weight_sets,
-                mesh,
-            ),
+            requires=needs,
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
             dimensions={name: spec.accepted for name, spec in self._manifest.dimensions.items()},
@@ -171,6 +170,7 @@ def _profile(
     profile: CapturedProfile,
     executable: Executable,
     refs: tuple[BlobRef, BlobRef, BlobRef],
+    target: Target,
 ) -> ProfileRecord:
     """refs: of the module, the executable and the fixture."""
     module, code, fixture = refs
@@ -192,6 +192,7 @@ def _profile(
         custom_call_targets=executable.custom_call_targets,
         thunks=executable.thunks,
         tuned=UNSET if executable.tuned is None else executable.tuned,
+        platform=UNSET if executable.platform in ("", target.platform) else executable.platform,
     )
 
 

@@ -27,6 +27,7 @@ from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_candidates, wanted_executables
+from aotc.pipeline.requirements import made_by
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
 from aotc.pipeline.user_code import OnOutput
@@ -34,7 +35,7 @@ from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.write import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
-from aotc_runtime.schema.manifest import engine_name
+from aotc_runtime.schema.manifest import engine_name, engine_of
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -134,14 +135,17 @@ def build(
                 before_packing(checked)
         executables = compiled.executables
         file = None
+        platforms = {
+            target.name: [job.target.platform for job in compiled.jobs[target.name].values()]
+            for target in compiled.whole
+        }
         if tuning:
+            made = {
+                target.name: (target, made_by(built_with, target, platforms[target.name]))
+                for target in compiled.whole
+            }
             file = tune.file_of(
-                executables,
-                compiled.jobs,
-                program,
-                request.not_tuned,
-                compiled.chosen,
-                {target.name: built_with[target.platform] for target in compiled.whole},
+                executables, compiled.jobs, program, request.not_tuned, compiled.chosen, made
             )
         with (
             run.times.stage("pack"),
@@ -185,11 +189,12 @@ def build(
                     if target.name in request.next_engines
                 },
                 compiled.chosen,
+                {name: sorted({*map(engine_of, each)}) for name, each in platforms.items()},
             ),
             *unkept(run.tasks.done()),
             *(cache.notes() if cache else ()),
         )
-    made = {
+    labelled = {
         f"{compiled.jobs[target][key].label} for {target}": executable
         for target, each in executables.items()
         for key, executable in each.items()
@@ -199,11 +204,11 @@ def build(
         attestation=written.attestation,
         sbom=written.sbom,
         program=program,
-        compile_seconds={of: executable.compile_seconds for of, executable in made.items()},
+        compile_seconds={of: executable.compile_seconds for of, executable in labelled.items()},
         seconds=run.times.seconds,
         notes=notes,
         tuning_file=file,
-        diagnostics={of: e.diagnostics for of, e in made.items() if e.diagnostics},
+        diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
         tasks=run.tasks.done(),
         compared=run.compared,
     )
@@ -217,15 +222,14 @@ def _resolve(
     keep_going: bool,
 ) -> Request:
     names = tuple(targets) or manifest.targets
-    candidates = [
-        tune.recorded_engine(tuning, each) for each in resolve_candidates(manifest, targets)
-    ]
-    resolved = tuple(each[0] for each in candidates)
+    asked = [tune.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)]
+    resolved = tuple(each.engines[0] for each in asked)
     return Request(
         manifest=manifest,
         names=names,
         targets=resolved,
-        next_engines={each[0].name: each[1:] for each in candidates if len(each) > 1},
+        next_engines={e.engines[0].name: e.engines[1:] for e in asked if len(e.engines) > 1},
+        beside={e.engines[0].name: e.beside for e in asked if e.beside},
         wanted=wanted_executables(manifest, names, resolved),
         tuning=tuning,
         not_tuned=tune.not_tuned(tuning, resolved),

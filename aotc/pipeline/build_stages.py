@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +28,7 @@ from aotc.pipeline.engines import Fallen, first_refusal
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
+from aotc.pipeline.requirements import made_by
 from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
@@ -38,7 +39,7 @@ from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.user_code import Keep, OnOutput, Source
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Target, Tuned, engine_name
+from aotc_runtime.schema.manifest import BuiltWith, Target, Tuned, engine_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Request:
 
     names: the targets as the manifest or the caller writes them.  targets: the same in this order,
     each for the engine that is asked first.  next_engines: by its name, a target as the other
-    engines of its list compile it, in their order.
+    engines of its list compile it, in their order.  beside: by its name, a target as engines
+    compile it that a tuning file chose for single executables, by engine.
     wanted: the executables of each target.  not_tuned: targets that tuning leaves as they are, and
     why.  keep_going: collect failures instead of ending with the first one.
     """
@@ -56,6 +58,7 @@ class Request:
     names: tuple[str, ...]
     targets: tuple[Target, ...]
     next_engines: Mapping[str, tuple[Target, ...]]
+    beside: Mapping[str, Mapping[str, Target]]
     wanted: Wanted
     tuning: tune.Tuning | None
     not_tuned: Mapping[str, str]
@@ -106,6 +109,11 @@ class BuildRun:
         """The targets with a backend. The others are failures already, when this build goes on."""
         return [t for t in self.request.targets if t.platform in self.backends]
 
+    def toolchains(self, targets: Iterable[tuple[Target, Iterable[str]]]) -> dict[str, BuiltWith]:
+        """What makes each of these targets, whose executables are for these platforms."""
+        built_with = {name: backend.toolchain() for name, backend in self.backends.items()}
+        return {target.name: made_by(built_with, target, every) for target, every in targets}
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -147,7 +155,8 @@ def open_run(
     ):
         tasks.expect(planned_tasks(request.wanted))
         every = [t for others in request.next_engines.values() for t in others]
-        backends = backends_for([*request.targets, *every], failures)
+        beside = [t for others in request.beside.values() for t in others.values()]
+        backends = backends_for([*request.targets, *every, *beside], failures)
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
         with (
             compilers(backends, tasks, workers) as (cached, compile_workers),
@@ -229,9 +238,14 @@ def _compile(
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        with_ = {
-            target.name: run.compilers[target.platform].toolchain() for target in run.buildable
+        jobs = {
+            name: tune.as_recorded(each, request.tuning, program, request.beside.get(name, {}))
+            for name, each in jobs.items()
         }
+        with_ = run.toolchains(
+            (target, [job.target.platform for job in jobs[target.name].values()])
+            for target in run.buildable
+        )
         jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch, with_)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
@@ -246,8 +260,12 @@ def _compile(
     made = failures.results(queue.begun)
     executables = {
         target: {
-            key: replace(made[target, key], tuned=chosen.get(target, {}).get(key))
-            for key in each
+            key: replace(
+                made[target, key],
+                tuned=chosen.get(target, {}).get(key),
+                platform=job.target.platform,
+            )
+            for key, job in each.items()
             if (target, key) in made
         }
         for target, each in jobs.items()
@@ -317,12 +335,13 @@ def tune_targets(
                 run.scratch,
                 parts.assemble,
                 run.request.manifest.tune.objective or "latency",
+                mixed=run.request.manifest.tune.mixed,
                 workers=run.compile_workers.jobs,
                 processes=run.workers.processes,
                 on_step=lambda done, total: run.on_stage("tune", done, total),
             )
-            whole.append(best.way.target)
-            executables[target.name], jobs[target.name] = best.executables, best.way.jobs
+            whole.append(best.target)
+            executables[target.name], jobs[target.name] = best.executables, best.jobs
             if best.choice is not None:
                 chosen[target.name] = best.choice
     return replace(compiled, jobs=jobs, executables=executables, whole=whole, chosen=chosen)
@@ -334,13 +353,17 @@ def _ways(
     jobs: Mapping[ExecutableKey, CompileJob],
     program: CapturedProgram,
 ) -> Iterator[tune.Way]:
-    """A target that was compiled, and the same for each engine behind the one that did it."""
+    """A target that was compiled, and the same for each engine behind the one that did it; where
+    single executables may have others, also for those before it, which refused some.
+    """
     yield tune.Way(target, jobs, run.compilers[target.platform])
-    others = run.request.next_engines.get(target.name, ())
-    for other in others[others.index(target) + 1 :] if target in others else others:
-        if other.platform in run.compilers:
-            every = program.entry_points.values()
-            made = compile_jobs(every, [other], run.request.wanted)[target.name]
+    asked = [each for each in run.request.targets if each.name == target.name]
+    every = [*asked, *run.request.next_engines.get(target.name, ())]
+    begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
+    for other in every[begin:]:
+        if other.platform in run.compilers and other != target:
+            captured = program.entry_points.values()
+            made = compile_jobs(captured, [other], run.request.wanted)[target.name]
             yield tune.Way(other, made, run.compilers[other.platform])
 
 

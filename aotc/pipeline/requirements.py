@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from aotc.backends.registry import kind_of
 from aotc.pipeline.memory import call_bytes, device_weight_bytes, host_weight_bytes
@@ -27,7 +28,7 @@ def requirements(
     weights: Mapping[str, WeightSet],
     mesh: Mesh | UnsetType,
 ) -> Requirements:
-    """The union of what the executables need."""
+    """The union of what the executables need. built_with: everything that made them."""
     largest = max(
         call_bytes(profile, entry_point.inputs, mesh)
         for entry_point in entry_points.values()
@@ -35,6 +36,11 @@ def requirements(
     )
     devices = 1 if mesh is UNSET else len(mesh.devices)
     on_each = largest + device_weight_bytes(weights, mesh)
+    engines = {
+        platform: needs
+        for platform in other_platforms(target, [each.platform for each in executables])
+        if (needs := kind_of(platform).requirements(target, built_with, 0)) is not UNSET
+    }
     return Requirements(
         platform=target.platform,
         architecture=target.triple.partition("-")[0],
@@ -43,4 +49,24 @@ def requirements(
         custom_call_targets=tuple(sorted({t for e in executables for t in e.custom_call_targets})),
         memory_bytes=devices * largest + host_weight_bytes(weights, mesh),
         device=kind_of(target.platform).requirements(target, built_with, on_each),
+        engines=engines or UNSET,
     )
+
+
+def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
+    """Those of these platforms of executables that are not the target's; "" stands for that."""
+    return sorted({*platforms} - {"", target.platform})
+
+
+def made_by(
+    built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
+) -> BuiltWith:
+    """The toolchain of a target whose executables are for these platforms. built_with: by
+    platform.
+    """
+    others = [built_with[platform] for platform in other_platforms(target, platforms)]
+    own = built_with[target.platform]
+    if not others:
+        return own
+    tools = {name: version for each in (*others, own) for name, version in each.tools.items()}
+    return replace(own, tools=dict(sorted(tools.items())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Literal, Protocol
 
@@ -13,7 +13,7 @@ from msgspec import UNSET
 from aotc.backends.protocol import Backend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
-from aotc.evidence import EngineChoice, LeftOutEngine
+from aotc.evidence import MIXED, EngineChoice, LeftOutEngine
 from aotc.pipeline.assemble import AssembledTarget
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.scratch import Scratch
@@ -39,11 +39,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What was taken for a target. executables: each with the evidence for its choice.  choice: of
-    the engine, if there were several.
+    """What was taken for a target. jobs: that made the executables.  executables: each with the
+    evidence for its choice.  choice: of the engine, if there were several.
     """
 
-    way: Way
+    target: Target
+    jobs: Mapping[ExecutableKey, CompileJob]
     executables: dict[ExecutableKey, Executable]
     choice: EngineChoice | None
 
@@ -69,6 +70,7 @@ class Tuner(Protocol):
         assemble: Assemble,
         objective: Objective,
         *,
+        mixed: bool,
         workers: int,
         processes: Processes,
         on_step: Callable[[int, int], None],
@@ -77,7 +79,8 @@ class Tuner(Protocol):
 
         ways: the engines of the target, in the order of its list.  defaults: the untuned
         executables of the first.  assemble: makes the parts of a bundle from candidates.
-        objective: in what one engine is better than another.  workers: compilations at a time.
+        objective: in what one engine is better than another.  mixed: whether every executable has
+        the engine that calls it fastest.  workers: compilations at a time.
         on_step: given the steps done, and how many there are.
         Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
         the measuring process crashed.
@@ -143,15 +146,51 @@ def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
     return {name: each.choice for name, each in targets if each.choice is not UNSET}
 
 
-def recorded_engine(tuning: Tuning | None, candidates: Sequence[Target]) -> tuple[Target, ...]:
-    """A target as those of its engines compile it that are asked: the one of a tuning file, else
-    all. Raises UsageError (AOTC-E031) for a file that has chosen among others.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A target as its engines compile it that are asked. engines: in order; a tuning file names
+    one.  beside: those that the file says make single executables, by engine.
+    """
+
+    engines: tuple[Target, ...]
+    beside: Mapping[str, Target]
+
+
+def asked_engines(tuning: Tuning | None, candidates: Sequence[Target]) -> Asked:
+    """The engines of a target that are asked: those of a tuning file, else all. Raises UsageError
+    (AOTC-E031) for a file that has chosen among others.
     """
     if not isinstance(tuning, Recorded):
-        return tuple(candidates)
-    names = [engine_name(each) for each in candidates]
-    chosen = tuning_file.engine_of(tuning, candidates[0].name, names)
-    return tuple(each for each in candidates if chosen in (None, engine_name(each)))
+        return Asked(tuple(candidates), {})
+    of = {engine_name(each): each for each in candidates}
+    chosen, beside = tuning_file.engines_of(tuning, candidates[0].name, [*of])
+    asked = tuple(candidates) if chosen is None else (of[chosen],)
+    return Asked(asked, {name: of[name] for name in beside})
+
+
+def as_recorded(
+    jobs: Mapping[ExecutableKey, CompileJob],
+    recorded: Recorded,
+    program: CapturedProgram,
+    beside: Mapping[str, Target],
+) -> dict[ExecutableKey, CompileJob]:
+    """The jobs of a target, those of single executables for the engines that the file names.
+    beside: those, by name; none for a target that the file says was not tuned.
+    """
+    positions = _positions(program)
+    return {
+        key: job if other is None else replace(job, target=other)
+        for key, job in jobs.items()
+        for engine in [tuning_file.engine_beside(recorded, job.target.name, key, positions[key])]
+        for other in [beside.get(engine or "")]
+    }
+
+
+def main_target(targets: Sequence[Target]) -> Target:
+    """That which names a bundle's target, of those that its executables are for: XLA's, since only
+    of the target's own engine it says which versions of jaxlib may run it, or else the first.
+    """
+    return next((each for each in targets if engine_name(each) == XLA), targets[0])
 
 
 def notes(
@@ -159,18 +198,20 @@ def notes(
     executables: ByTarget[Executable],
     listed: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
+    engines: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
     """Notes on a tuned build: targets that are not tuned, engines that were chosen, weights that it
-    holds twice. listed: by target with several engines, the one that compiled it.
+    holds twice. listed: by target with several engines, the one that compiled it.  engines: all
+    that compiled a target.
     """
     for target, reason in not_tuned.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
         yield f"not tuned: this host cannot run target {target}: {reason}{order}"
     for target, choice in chosen.items():
-        yield (
-            f"{target} is compiled by {choice.engine}, chosen for its {choice.objective}; `aotc "
-            "inspect` shows what was measured"
-        )
+        how = f"by {choice.engine}, chosen for its {choice.objective}"
+        if choice.engine == MIXED:
+            how = f"by {' and '.join(engines[target])}, each executable by the fastest of them"
+        yield f"{target} is compiled {how}; `aotc inspect` shows what was measured"
         for each in choice.engines:
             if isinstance(each, LeftOutEngine):
                 reason = each.reason.partition("\n")[0]
@@ -184,29 +225,28 @@ def notes(
         )
 
 
+def _platforms(jobs: Mapping[ExecutableKey, CompileJob]) -> set[str]:
+    return {job.target.platform for job in jobs.values()}
+
+
 def file_of(
     executables: ByTarget[Executable],
     jobs: ByTarget[CompileJob],
     program: CapturedProgram,
     not_tuned: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
-    built_with: Mapping[str, BuiltWith],
+    compiled: Mapping[str, tuple[Target, BuiltWith]],
 ) -> TuningFile:
-    """The choices of this build as a tuning file. built_with: by target."""
+    """The choices of this build as a tuning file. compiled: the targets, with what made them."""
     tuned = {
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()
     }
-    engines = {
-        target: engine_name(job.target)
-        for target, each in jobs.items()
-        if target not in not_tuned
-        for job in each.values()
-    }
     targets = {
-        target: TunedTarget(engine, built_with[target].tools, chosen.get(target, UNSET))
-        for target, engine in engines.items()
-        if engine != XLA or target in chosen
+        name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
+        for name, (target, made) in compiled.items()
+        if name not in not_tuned
+        if engine_name(target) != XLA or name in chosen or len(_platforms(jobs[name])) > 1
     }
     jaxlib = version("jaxlib")
     return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)

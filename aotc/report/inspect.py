@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
 from aotc.locations import EntryPointLines
@@ -19,7 +19,7 @@ from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, engine_name
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, engine_name, engine_of
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 
@@ -131,6 +131,7 @@ def manifest_report(
     return {
         "target": msgspec.to_builtins(manifest.target),
         "engine": engine_name(manifest.target),
+        "engines": [engine_of(each) for each in manifest.platforms],
         **({} if chosen is msgspec.UNSET else {"engine_choice": msgspec.to_builtins(chosen)}),
         **({"engines_refused": msgspec.to_builtins(refused)} if refused else {}),
         "requires": msgspec.to_builtins(manifest.requires),
@@ -148,7 +149,7 @@ def manifest_report(
             for name, weights in manifest.weights.items()
         },
         "entry_points": {
-            name: _entry_point(entry_point, told.get(name), manifest.mesh)
+            name: _entry_point(entry_point, told.get(name), manifest)
             | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})
             for name, entry_point in manifest.entry_points.items()
         },
@@ -156,7 +157,7 @@ def manifest_report(
 
 
 def _entry_point(
-    entry_point: EntryPoint, told: EntryPointEvidence | None, mesh: Mesh | UnsetType
+    entry_point: EntryPoint, told: EntryPointEvidence | None, manifest: BundleManifest
 ) -> dict[str, Any]:
     return {
         "function": entry_point.function,
@@ -173,11 +174,12 @@ def _entry_point(
         "profiles": [
             {
                 "sizes": profile.sizes,
+                "engine": engine_of(manifest.platform_of(profile)),
                 "executable_bytes": profile.executable.size,
                 "module_bytes": profile.module.size,
                 "memory": {
                     **msgspec.to_builtins(profile.memory),
-                    "call_bytes": call_bytes(profile, entry_point.inputs, mesh),
+                    "call_bytes": call_bytes(profile, entry_point.inputs, manifest.mesh),
                     "total_bytes": total_bytes(profile.memory),
                 },
                 "cost": msgspec.to_builtins(profile.cost),

@@ -123,10 +123,11 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
 def _runs_with(target: Mapping[str, Any]) -> str:
     """The versions of the engine that may run a target's executables."""
     requires = target["requires"]
-    if engine_name(msgspec.convert(target["target"], Target)) == XLA:
-        return f"jaxlib {' or '.join(target['accepts_jaxlib'])}"
-    engine = requires["device"]
-    return f"{engine['plugin']} {' or '.join(engine['accepts_plugin'])}"
+    beside = requires.get("engines", {}).values()
+    packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
+    if engine_name(msgspec.convert(target["target"], Target)) != XLA:
+        packages[0] = requires["device"]
+    return ", ".join(f"{p['plugin']} {' or '.join(p['accepts_plugin'])}" for p in packages)
 
 
 def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
@@ -202,6 +203,12 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     page.table(PROFILE_COLUMNS, rows, indent=4)
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
         page.line(f"    {line}")
+    served: dict[str, list[str]] = {profile["engine"]: [] for profile in entry["profiles"]}
+    for profile in entry["profiles"]:
+        served[profile["engine"]].append(sizes_text(profile["sizes"]))
+    if len(served) > 1:
+        parts = (f"{engine} {', '.join(sizes)}" for engine, sizes in served.items())
+        page.line(f"    engines: {'; '.join(parts)}")
     for profile in entry["profiles"]:
         if tuned := profile.get("tuned"):
             sizes = sizes_text(profile["sizes"]) or "-"

@@ -36,7 +36,7 @@ _ENTRY_POINT = (
     *("bound", "static", "tolerance", "lifted", "specialized"),
 )
 _MODULE = ("module", "input_shapes", "output_shapes")
-_EXECUTABLE = ("fixture", "tuned", "executable", "parity")
+_EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")
 """Fields that are compared as they stand in a manifest."""
 
 _MEASURED = ("recorded results", "coverage", "operations", "placement", "numbers")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from aotc_runtime.engines import registry
-from aotc_runtime.errors import refusal
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
@@ -159,9 +158,9 @@ def load_vouched(
     laps.end("runtime")
     fitting = fit(vouched, facts, target)
     enter(State.LOADING)
-    device = registry.start(fitting.manifest.target, threads, devices)
+    started = {p: registry.start(p, threads, devices) for p in fitting.manifest.platforms}
     # The weights are being hashed meanwhile; nothing runs before that is done.
-    executables = load_executables(device, fitting.manifest, fitting.executables)
+    executables = load_executables(started, fitting.manifest, fitting.executables)
     laps.end("deserialize")
     resident = make_resident(fitting.finish(), executables)
     laps.end("weights")
@@ -178,10 +177,6 @@ def policy_of(trust: object) -> TrustPolicy:
         return trust
     if isinstance(trust, str | os.PathLike):
         return read_policy(Path(trust))
-    raise refusal(
-        "AOTC-E309",
-        "load",
-        f"a {type(trust).__name__}",
-        expected="trust= a policy, or the path of its TOML file",
-        hint="write a policy with `aotc trust init`; nothing loads without one",
-    )
+    from aotc_runtime.serving.refusals import no_policy
+
+    raise no_policy(trust)

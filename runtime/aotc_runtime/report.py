@@ -18,7 +18,7 @@ from aotc_runtime.errors import refusal as refused
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
-from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
+from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.choice_report import certified_report, choice_report
@@ -145,6 +145,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
         "signers": list(verdict.signers),
         "target": verdict.target or None,
         "engine": engine_name(manifest.target) if manifest else None,
+        "engines": [engine_of(each) for each in manifest.platforms] if manifest else [],
         "target_reason": choice_report(verdict.choice) if verdict.choice else None,
         "gates": list(verdict.gates),
         "weights_hashed": "digests" in verdict.gates,
@@ -169,12 +170,16 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
 
 
 def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
-    """The package that runs the executables here, and its version."""
-    if engine_name(manifest.target) == XLA or manifest.requires.device is UNSET:
-        return f"jaxlib {facts.jaxlib}"
-    found = (each for each in facts.accelerators if each.platform == manifest.target.platform)
-    version = next((each.plugin for each in found), NOT_INSTALLED)
-    return f"{manifest.requires.device.plugin} {version}"
+    """The packages that run the executables here, and their versions."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    found = {each.platform: each.plugin for each in facts.accelerators}
+    return ", ".join(
+        f"jaxlib {facts.jaxlib}"
+        if engine_of(platform) == XLA or device is UNSET
+        else f"{device.plugin} {found.get(platform, NOT_INSTALLED)}"
+        for platform, device in needs.items()
+    )
 
 
 def _certified(choice: Choice) -> Iterator[str]:

@@ -196,20 +196,26 @@ def findings(engine: str, every: Programs, names: Sequence[str]) -> list[Finding
 
     try:
         with jax.enable_x64(os.environ.get("X64") != "0"):
+            inputs = [np.asarray(jax.numpy.asarray(each)) for each in inputs]
             run = jax.jit(together, keep_unused=True)
             lowered = run.trace(*inputs).lower(lowering_platforms=("cpu",))
             module = portable(lowered.compiler_ir("stablehlo"))
-            made = run(*inputs)
+            avals = [Aval(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(lowered.out_info)]
     except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
         return alone("untraceable", f"{type(error).__name__}: {error}")
-    expected = [[np.asarray(leaf) for leaf in jax.tree.leaves(each)] for each in made]
-    avals = [Aval(leaf.shape, leaf.dtype) for each in expected for leaf in each]
+    # Before plain JAX runs: most of a table may be refused, and compiling it takes the time.
     try:
         actual = iter(ENGINES[engine](module, inputs, avals, len(names) == 1))
     except RefusedError as error:
         return alone("refused", error)
     except Exception as error:  # noqa: BLE001 - so is what an engine says
         return alone("failed", f"{type(error).__name__}: {error}")
+    try:
+        with jax.enable_x64(os.environ.get("X64") != "0"):
+            made = run(*inputs)
+    except Exception as error:  # noqa: BLE001 - and what jax does not run
+        return alone("untraceable", f"{type(error).__name__}: {error}")
+    expected = [[np.asarray(leaf) for leaf in jax.tree.leaves(each)] for each in made]
     return [
         _worst(name, [(next(actual), leaf) for leaf in each])
         for name, each in zip(names, expected, strict=True)

@@ -37,6 +37,7 @@ REPAIRED = (
     "dot.converted.uint8.int32",
     "dot.matrix.float16",
     "dot.mixed",
+    "dot.none_contracted.bool",
     "dot.uint8_to_int32",
     "gather.at.outside.fill",
     "gather.index.uint8.clip",

@@ -193,8 +193,8 @@ def tuning(data: bytes) -> None:
         target = read_target(NAME, Path(), "x")
         job = CompileJob("f", Module(b"", sha256(b""), "1.0.0", ()), target)
         key, jaxlib = ExecutableKey("f"), recorded.file.jaxlib
-        engine = tuning_file.engine_of(recorded, NAME, ("xla",))
-        assert engine in (None, "xla")
+        engine, beside = tuning_file.engines_of(recorded, NAME, ("xla",))
+        assert engine in (None, "xla") and not beside
         tools = {name: each.tools for name, each in recorded.file.targets.items()}
         tuning_file.choices(recorded, {NAME: {key: job}}, {key: 0}, jaxlib, tools)
 

@@ -350,8 +350,10 @@ def policy_for(*signers: LocalSigner, name: str = "digits", **more: Any) -> Trus
 def host_for(bundle: MemoryBundle) -> HostFacts:
     """A host that runs this bundle of one target, and is the same wherever the tests run."""
     manifest = json.loads(bundle.blobs[roles(bundle)["bundle manifest"]])
-    device = manifest["requires"].get("device")
-    has = () if device is None else (_accelerator(manifest["requires"]["platform"], device),)
+    requires = manifest["requires"]
+    needs = {requires["platform"]: requires["device"]} if "device" in requires else {}
+    needs |= requires.get("engines", {})
+    has = tuple(_accelerator(platform, each) for platform, each in needs.items())
     return HostFacts(
         platform="cpu",
         architecture="x86_64",

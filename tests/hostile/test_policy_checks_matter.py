@@ -246,7 +246,7 @@ RULES = [
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
     Check(verify.judge, ("if policy.engines is not None:", "if False:"), under(engines=("iree",)),
           "AOTC-E322"),
-    Check(engine_rule.accepted, ("if engine_name(each.target) in engines", ""),
+    Check(engine_rule.accepted, ("if not _others(each, engines)", ""),
           under(engines=("iree",)), "AOTC-E322"),
     Check(verify.judge, ("manifests = engine_rule.accepted(manifests, policy.engines)", "pass"),
           another_engines_target, "AOTC-E501"),

@@ -355,6 +355,7 @@ def two(documents: Documents, ours: LocalSigner) -> MemoryBundle:
     return signed(documents, ours)
 
 
+@pytest.mark.xla
 def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(
     two: MemoryBundle, documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:
@@ -374,6 +375,7 @@ def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(
     assert "host" not in verdict.gates
 
 
+@pytest.mark.xla
 def test_a_bundle_without_a_target_of_an_accepted_engine_is_refused_for_each(
     documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:

@@ -146,10 +146,20 @@ def _indexed(operation: Operation) -> str:
     return f"along {largest} places" if largest > PLACES_MAX else ""
 
 
+def _scatter(operation: Operation) -> str:
+    kinds = {each.name for block in operation.blocks for each in block.walk()}
+    if operation.operands[0].element == "f32" and kinds & {
+        f"stablehlo.{w}imum" for w in ("max", "min")
+    }:
+        return "of f32 with a maximum or minimum, which forgets what is no number"
+    return _indexed(operation)
+
+
 _ODD: Mapping[str, Callable[[Operation], str]] = {
     "convert": _convert,
     "dot_general": _dot,
     "reduce_window": _windows,
     **dict.fromkeys(_INDEXED, _indexed),
+    "scatter": _scatter,
 }
 """What of these operations is not exact: "" if it is."""

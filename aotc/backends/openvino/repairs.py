@@ -1,5 +1,6 @@
 """What OpenVINO does otherwise, in other words: its operators on integers that are computed in
-float32, where large numbers are rounded; and sizes that it does not find out by itself.
+float32, where large numbers are rounded; what is no number, which it takes for one; absolute
+values of what is known, which it forgets to take; and sizes that it does not find out by itself.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from aotc_runtime.engines.graph_names import weight
 
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 _HIGH, _LOW = -(2**16), 2**16 - 1
@@ -84,3 +87,92 @@ def compare_exactly(openvino: Any, model: Any) -> None:
             last = of_low.get(name, strictly)(*low)
             made = ops.logical_or(strictly(*high), ops.logical_and(same, last))
         node.output(0).replace(made.output(0))
+
+
+OF_ONE = ("Clamp", "Exp", "Relu", "Sigmoid")
+OF_TWO = ("Maximum", "Minimum")
+TURNED = {"Greater": "less", "GreaterEqual": "less_equal"}
+"""True of what is no number, where the same said from the other side is false."""
+
+_GELU_MAX = 1e30
+"""What is above is a result itself; its double may be infinite."""
+
+
+def keep_what_is_none(openvino: Any, model: Any) -> None:
+    """Results of float32 are no numbers where operands are none, and such are in no order."""
+    ops, kind = openvino.opset15, openvino.Type.f32
+    for node in model.get_ordered_ops():
+        name = node.get_type_name()
+        known = name in (*OF_ONE, *OF_TWO, *TURNED, "Gelu")
+        if not known or node.get_input_element_type(0) != kind:
+            continue
+        values = node.input_values()
+        of = [each for each in (values if name in OF_TWO else values[:1]) if not _is_number(each)]
+        users = node.output(0).get_target_inputs()
+        if name in TURNED:
+            _put(node, users, getattr(ops, TURNED[name])(values[1], values[0]))
+        elif name == "Gelu":
+            above = ops.less(np.float32(_GELU_MAX), values[0])
+            _put(node, users, ops.select(above, values[0], node.output(0)))
+        else:
+            made = node
+            for value in of:
+                made = ops.select(ops.not_equal(value, value), value, made.output(0))
+            if of:
+                _put(node, users, made)
+    model.validate_nodes_and_infer_types()
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a constant of numbers."""
+    node = value.get_node()
+    return node.get_type_name() == "Constant" and not bool(np.isnan(node.get_data()).any())
+
+
+def take_absolute_values(openvino: Any, model: Any, within: bool) -> None:
+    """Of what no input changes: a pass of OpenVINO's, AbsSinking, puts that in their place as it
+    is, also if it is negative. Weights are known to it as constants are, when it loads a graph.
+    within: as for `repair`.
+    """
+    ops, fixed = openvino.opset15, set()
+    for node in model.get_ordered_ops():
+        name, sources = node.get_type_name(), [each.get_node() for each in node.input_values()]
+        given = name == "Parameter" and not node.get_friendly_name().startswith(weight(0)[0])
+        if (given and not within) or any(each.get_name() not in fixed for each in sources):
+            continue
+        fixed.add(node.get_name())
+        if name == "Abs":
+            value = node.input_value(0)
+            users = node.output(0).get_target_inputs()
+            _put(node, users, ops.multiply(value, ops.sign(value)))
+    model.validate_nodes_and_infer_types()
+
+
+def _put(node: Any, users: Any, made: Any) -> None:
+    """Have a new node used by those who used another one, of which it may be made."""
+    old, new = node.output(0), made.output(0)
+    for user in users:
+        user.replace_source_output(new)
+    names = old.get_names()
+    old.get_tensor().set_names(set())
+    new.get_tensor().set_names(names)
+
+
+def repair(openvino: Any, model: Any, within: bool = False) -> None:
+    """All of these, in a model whose sizes are known and in its branches and loops. within: whether
+    it is one of those, whose parameters may be known outside.
+    """
+    compare_exactly(openvino, model)
+    keep_what_is_none(openvino, model)
+    take_absolute_values(openvino, model, within)
+    for node in model.get_ordered_ops():
+        for body in _BODIES.get(node.get_type_name(), ()):
+            repair(openvino, getattr(node, body)(), within=True)
+
+
+_BODIES = {
+    "If": ("get_then_body", "get_else_body"),
+    "Loop": ("get_function",),
+    "TensorIterator": ("get_function",),
+}
+"""What gives the graphs within operations."""

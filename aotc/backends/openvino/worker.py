@@ -32,7 +32,7 @@ def _taken(made: work.Translated) -> work.Taken:
     from aotc.backends.onnx_graphs.model import model_of
     from aotc.backends.onnx_graphs.program import UnsupportedError
     from aotc.backends.openvino.exact import require_exact
-    from aotc.backends.openvino.repairs import compare_exactly, state_sizes
+    from aotc.backends.openvino.repairs import repair, state_sizes
 
     require_exact(made.program, made.graph)
     openvino = package()
@@ -40,7 +40,7 @@ def _taken(made: work.Translated) -> work.Taken:
     try:
         model = core.read_model(model_of(made.graph).SerializeToString(), b"")
         state_sizes(openvino, model, made.graph.names.shapes)
-        compare_exactly(openvino, model)
+        repair(openvino, model)
         # Nothing of it is kept: what is not taken here, loaders are not given.
         core.compile_model(model, DEVICE, PROPERTIES)
     except Exception as error:

@@ -25,7 +25,7 @@ from aotc_runtime.errors import Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.formats.certificate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import XLA, BundleManifest, Parity, engine_name
+from aotc_runtime.schema.manifest import XLA, BundleManifest, Parity, engine_of
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.keys import load_public_key
@@ -145,13 +145,15 @@ def xla_targets(
     if target is not None and target not in manifests:
         raise IncompatibleHostError(missing_target(manifests, target, absent))
     asked = sorted(manifests) if target is None else [target]
-    wanted = [manifests[name] for name in asked if engine_name(manifests[name].target) == XLA]
+    engines = {name: {engine_of(p) for p in manifests[name].platforms} for name in asked}
+    wanted = [manifests[name] for name in asked if engines[name] == {XLA}]
     if not wanted:
         raise refusal(
             "AOTC-E505",
             ", ".join(asked),
-            f"code for {', '.join(sorted({engine_name(manifests[n].target) for n in asked}))}",
-            expected="a target whose executables jaxlib runs: certificates are about its versions",
+            f"code for {', '.join(sorted({each for n in asked for each in engines[n]}))}",
+            expected="a target all of whose executables jaxlib runs: certificates are about its "
+            "versions",
             hint="build with the release of the other engine that is to run it",
         )
     return wanted

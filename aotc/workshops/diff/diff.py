@@ -206,6 +206,7 @@ _LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
     (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
     (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
     (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
+    (Part.EXECUTABLE, "platform"): ("compilation", "platform", _itself),
     (Part.EXECUTABLE, "parity"): ("parity", "", _parity),
     (Part.EXECUTABLE, "operations"): ("operations", "", _itself),
     (Part.EXECUTABLE, "compilation"): ("compilation", "", _itself),

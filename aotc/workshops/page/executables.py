@@ -60,8 +60,9 @@ def _profiles(review: Review) -> Iterator[Part]:
     engines = [row for target in review.targets.values() for row in _engines(target)]
     if engines:
         yield Text(
-            "One engine was chosen for each target. A call: the geometric mean over its "
-            "executables. Start: of a process, until the bundle is ready, and its memory by then."
+            "One engine was chosen for each target, or several (mixed), each for the executables "
+            "that it calls fastest. A call: the geometric mean over its executables. Start: of a "
+            "process, until the bundle is ready, and its memory by then."
         )
         columns = (
             "Target", "Engine", "Chosen for", ">Call µs", ">Start ms", ">Memory", ">Of the first's",

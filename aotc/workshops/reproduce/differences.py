@@ -66,6 +66,7 @@ _LEAVES = {
     (Part.MANIFEST, "target"): (Stage.TARGET, ""),
     (Part.MANIFEST, "built_with"): (Stage.TOOLCHAIN, "built_with"),
     (Part.MANIFEST, "compilation"): (Stage.TOOLCHAIN, "compilation"),
+    (Part.EXECUTABLE, "platform"): (Stage.EXECUTABLE, "platform"),
     (Part.EXECUTABLE, "tuned"): (Stage.EXECUTABLE, "tuned"),
     (Part.EXECUTABLE, "parity"): (Stage.PARITY, "parity"),
 }

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from aotc.errors import CompileError
-from aotc.evidence import EngineChoice
+from aotc.evidence import MIXED, EngineChoice
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.provisional import pack_provisional
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks.workers import stopping_pool
-from aotc.pipeline.tune import Assemble, Best, Objective, Way
+from aotc.pipeline.tune import Assemble, Best, Objective, Way, main_target
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.temporaries import temporary_folder
@@ -30,7 +30,7 @@ from aotc.workshops.tune.choose import MARGIN, choose, summarize, together
 from aotc.workshops.tune.evidence import EngineRounds, engine_choice, evidence
 from aotc.workshops.tune.hosts import cannot_run
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Tuned, engine_name
+from aotc_runtime.schema.manifest import Target, Tuned, engine_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ def search(
     assemble: Assemble,
     objective: Objective,
     *,
+    mixed: bool,
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
@@ -95,23 +96,36 @@ def search(
     ]
     tries, steps = _compiled(engines, defaults, program, weights, workers, on_step)
     left_out = dict(_unmade(engines, tries))
-    measured_engines = [each for each in engines if each.name not in left_out]
+    # Whoever may have single executables only need not have made all of them.
+    measured_engines = [each for each in engines if mixed or each.name not in left_out]
     found = _measure(measured_engines, tries, assemble, scratch.folder, processes, steps)
     left_out |= _unmeasured(measured_engines, tries, found)
     fit = [each for each in engines if each.name not in left_out]
     picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
     choice: EngineChoice | None = None
-    taken = engines[0]
+    taken = picked.get(engines[0].name) or dict(_picked(engines[0], tries, found))
     if len(engines) > 1:
-        rounds, failed = _rounds(fit, picked, found, assemble, scratch.folder, processes)
+        if mixed:
+            several = _fastest(engines, tries, found)
+            if len({each.engine.name for each in several.values()}) > 1:
+                picked, names = {**picked, MIXED: several}, [*names, MIXED]
+        rounds, failed = _rounds(picked, found, assemble, scratch.folder, processes)
         choice = engine_choice(names, rounds, {**left_out, **failed}, objective)
-        taken = engines[names.index(choice.engine)]
-    of_taken = picked.get(taken.name) or dict(_picked(taken, tries, found))
+        if MIXED in rounds:
+            choice = msgspec.structs.replace(choice, engine=MIXED)
+        taken = picked.get(choice.engine, taken)
     executables = {
-        key: _explained(key, of_taken[key], tries[key], found, program.profiles[key], weights)
+        key: _explained(key, taken[key], tries[key], found, program.profiles[key], weights)
         for key in tries
     }
-    return Best(taken.way, executables, choice)
+    jobs = {key: each.engine.way.jobs[key] for key, each in taken.items()}
+    return Best(_target(engines, executables), jobs, executables, choice)
+
+
+def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
+    """The target of these executables, of whichever engines they are."""
+    used = {each.platform for each in executables.values()}
+    return main_target([e.way.target for e in engines if e.way.target.platform in used])
 
 
 class _Steps:
@@ -155,7 +169,7 @@ def _compiled(
         }
         tries = {
             key: [
-                _Try(engine.default, engine, candidate, defaults[key])
+                _Try(engine.default, engine, candidate, _made(engine, defaults[key]))
                 if candidate.name == DEFAULT and engine is engines[0]
                 else running[key, engine.prefix + candidate.name].result()
                 for engine, candidate, _ in each
@@ -173,12 +187,16 @@ def _labelled(job: CompileJob, name: str) -> CompileJob:
 def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
     name = engine.prefix + candidate.name
     try:
-        return _Try(name, engine, candidate, engine.way.backend.compile(job))
+        return _Try(name, engine, candidate, _made(engine, engine.way.backend.compile(job)))
     except CompileError as error:
         finding = error.findings[0]
         return _Try(name, engine, candidate, None, f"{finding.code}: {finding.found}")
     finally:
         step()
+
+
+def _made(engine: _Engine, executable: Executable) -> Executable:
+    return replace(executable, platform=engine.way.target.platform)
 
 
 def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
@@ -216,7 +234,7 @@ def _measure(
 ) -> _Findings:
     """Stage every candidate as a target named after it, and run the measuring process.
 
-    engines: those whose defaults compiled. Raises CompileError (AOTC-E911).
+    engines: of which something compiled. Raises CompileError (AOTC-E911).
     """
     compiled = {
         (one.name, key): one.executable
@@ -224,23 +242,23 @@ def _measure(
         for one in each
         if one.executable is not None and one.engine in engines
     }
-    ways = {one.name: one.engine for each in tries.values() for one in each}
+    default_of = {one.name: one.engine.default for each in tries.values() for one in each}
     base = engines[0].default
     names = sorted(dict.fromkeys(name for name, _ in compiled), key=lambda name: name != base)
-    provisional = pack_provisional(
-        [
-            assemble(
-                msgspec.structs.replace(ways[name].way.target, name=name),
-                # Where a candidate did not compile, the default fills the gap, unmeasured.
-                {
-                    key: compiled.get((name, key), compiled[ways[name].default, key])
-                    for key in tries
-                },
-            ).parts
-            for name in names
-        ],
-        folder,
-    )
+    packed = []
+    for name in names:
+        # Where a candidate did not compile, a default fills the gap, unmeasured.
+        filled = {
+            key: next(
+                compiled[one, key]
+                for one in (name, default_of[name], base)
+                if (one, key) in compiled
+            )
+            for key in tries
+        }
+        target = msgspec.structs.replace(_target(engines, filled), name=name)
+        packed.append(assemble(target, filled).parts)
+    provisional = pack_provisional(packed, folder)
     job = messages.Job(
         bundle=str(provisional.bundle),
         policy=str(provisional.policy),
@@ -289,8 +307,25 @@ def _picked(
         yield key, own[choice]
 
 
+def _fastest(
+    engines: Sequence[_Engine], tries: _Tries, found: _Findings
+) -> dict[ExecutableKey, _Try]:
+    """For each executable the engine that calls it fastest, each by its best candidate; the first
+    one, unless another saves the margin.
+    """
+    best: dict[ExecutableKey, _Try] = {}
+    picked = [dict(_picked(engine, tries, found)) for engine in engines]
+    for key in tries:
+        rounds, first = found.rounds.get(key, {}), picked[0][key]
+        own = {each[key].name: each[key] for each in picked if each[key].name in rounds}
+        choice = first.name
+        if choice in own:
+            choice = choose(summarize({n: rounds[n] for n in own}, choice), choice)
+        best[key] = own.get(choice, first)
+    return best
+
+
 def _rounds(
-    fit: Sequence[_Engine],
     picked: Mapping[str, Mapping[ExecutableKey, _Try]],
     found: _Findings,
     assemble: Assemble,
@@ -300,22 +335,20 @@ def _rounds(
     """What the best executables of each engine take together; and why some could not start."""
     with temporary_folder(folder, "starts-", "") as own:
         bundles = {}
-        for engine in fit:
-            (own / engine.name).mkdir()
-            made = {key: one.executable for key, one in picked[engine.name].items()}
-            parts = assemble(engine.way.target, {k: e for k, e in made.items() if e}).parts
-            bundles[engine.name] = pack_provisional([parts], own / engine.name)
+        for name, each in picked.items():
+            (own / name).mkdir()
+            made = {key: one.executable for key, one in each.items() if one.executable}
+            target = _target([one.engine for one in each.values()], made)
+            bundles[name] = pack_provisional([assemble(target, made).parts], own / name)
         starts, failed = starting.measure(bundles, own, environment.clean({}), processes)
     return {
-        engine.name: EngineRounds(
-            latency=together(
-                [found.rounds[key][one.name] for key, one in picked[engine.name].items()]
-            ),
-            start=[seconds * 1e3 for seconds, _ in starts[engine.name]],
-            memory=[float(peak) for _, peak in starts[engine.name]],
+        name: EngineRounds(
+            latency=together([found.rounds[key][one.name] for key, one in each.items()]),
+            start=[seconds * 1e3 for seconds, _ in starts[name]],
+            memory=[float(peak) for _, peak in starts[name]],
         )
-        for engine in fit
-        if engine.name in starts
+        for name, each in picked.items()
+        if name in starts
     }, failed
 
 

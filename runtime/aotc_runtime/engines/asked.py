@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
 from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.schema.manifest import Target, engine_name
+from aotc_runtime.schema.manifest import engine_of
 
 
 def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
@@ -45,13 +46,13 @@ def _refused(code: str, argument: str, expected: str, found: object, hint: str) 
     return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)
 
 
-def no_engine(target: Target, group: str) -> AotcError:
-    """AOTC-E758 for a target whose engine is not installed. group: of the entry points."""
+def no_engine(platform: str, group: str) -> AotcError:
+    """AOTC-E758 for a platform whose engine is not installed. group: of the entry points."""
     return refusal(
         "AOTC-E758",
-        target.platform,
+        platform,
         "none installed",
-        expected=f"the engine {engine_name(target)}, which runs executables for {target.platform}",
+        expected=f"the engine {engine_of(platform)}, which runs executables for {platform}",
         hint=f"install the package that brings it (an entry point of {group})",
     )
 
@@ -75,4 +76,23 @@ def other_threads(device: Device, threads: int) -> AotcError:
         f"{device.threads}, with which {device.engine} was started in this process",
         expected=f"{threads} threads for {device.engine}",
         hint="pass `threads` to the first load of the process",
+    )
+
+
+def forked(engine: str, parent: int) -> AotcError:
+    """AOTC-E754 for a fork of the process where an engine was started."""
+    return refusal(
+        "AOTC-E754",
+        f"process {os.getpid()}",
+        f"a fork of process {parent}, where {engine} was started; its threads are gone here",
+    )
+
+
+def only_profiles(where: str, platform: str) -> AotcError:
+    """AOTC-E756 for a platform whose engine compiles nothing for calls."""
+    return refusal(
+        "AOTC-E756",
+        where,
+        "others: the bundled module is for processors",
+        expected=f"sizes of a profile, on {platform}",
     )

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.errors import refusal
 from aotc_runtime.schema.manifest import Mesh, Sharding
 from aotc_runtime.verification.verify import VerifiedBlob
 
@@ -197,12 +196,9 @@ class Device(ABC):
 
         Raises BackendError (AOTC-E756), as it does by default.
         """
-        raise refusal(
-            "AOTC-E756",
-            where,
-            "others: the bundled module is for processors",
-            expected=f"sizes of a profile, on {self.platform}",
-        )
+        from aotc_runtime.engines.asked import only_profiles
+
+        raise only_profiles(where, self.platform)
 
     def memory_of(self, executable: Executable) -> int:
         """Bytes that a call of an executable, compiled here, allocates beside its inputs."""
@@ -218,11 +214,7 @@ class Device(ABC):
 
     def require_unforked(self) -> None:
         """Raises BackendError (AOTC-E754) in a process forked after the engine was started."""
-        if not self.was_forked:
-            return
-        raise refusal(
-            "AOTC-E754",
-            f"process {os.getpid()}",
-            f"a fork of process {self._pid}, where {self.engine} was started; its "
-            "threads are gone here",
-        )
+        if self.was_forked:
+            from aotc_runtime.engines.asked import forked
+
+            raise forked(self.engine, self._pid)

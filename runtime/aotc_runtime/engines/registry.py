@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
 from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
-from aotc_runtime.schema.manifest import XLA, Target, engine_name
+from aotc_runtime.schema.manifest import XLA, engine_of
 from aotc_runtime.system import host, processor
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ def find(name: str) -> Engine | None:
     return None
 
 
-def start(target: Target, threads: int | None = None, devices: int | None = None) -> Device:
-    """The devices that bundles for a target run on in this process.
+def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
+    """The devices that executables for a platform run on in this process.
 
     Raises BackendError (AOTC-E758) where no engine for it is installed, and what `Engine.start`
     raises.
     """
-    engine = find(engine_name(target))
+    engine = find(engine_of(platform))
     if engine is None:
         from aotc_runtime.engines.asked import no_engine
 
-        raise no_engine(target, GROUP)
-    return engine.start(target.platform, threads, devices)
+        raise no_engine(platform, GROUP)
+    return engine.start(platform, threads, devices)
 
 
 def prepare(

@@ -8,6 +8,7 @@ Versions of the format:
     1.0  2026-11  first version.
     1.1  2026-11  dicts with integer keys in trees of arguments and results.
     1.2  2026-11  root indexes that registries' tools carry as they are: without artifactType.
+    1.3  2026-11  targets whose executables are of several engines.
 A reader takes its own major version and any minor version it knows. A writer states the lowest
 version that can say what it has to say (`EntryPoint.format_version`), from 1.2 on.
 """
@@ -19,8 +20,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
-FORMAT_VERSION = "1.2"
-FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT = "1.0", "1.1", "1.2"
+FORMAT_VERSION = "1.3"
+FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT, MIXED_FORMAT = "1.0", "1.1", "1.2", "1.3"
 
 TYPED_ROOTS = (FIRST_FORMAT, INTEGER_KEYS_FORMAT)
 """Formats whose root index states an artifact type, which tools drop that know OCI 1.0 alone."""
@@ -362,7 +363,8 @@ class ProfileRecord(_Part, frozen=True):
     custom_call_targets: what must be registered before the executable is deserialized.
     thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
         library calls and control flow).
-    tuned: only in a build with `--tune` or `--tuning`.
+    tuned: only in a build with `--tune` or `--tuning`.  platform: of `requires.engines`, where
+    another engine than the target's runs it.
     """
 
     sizes: dict[str, Positive]
@@ -378,6 +380,7 @@ class ProfileRecord(_Part, frozen=True):
     custom_call_targets: tuple[str, ...]
     thunks: dict[str, Count]
     tuned: Tuned | UnsetType = UNSET
+    platform: str | UnsetType = UNSET
 
 
 class Tolerance(_Part, frozen=True):
@@ -585,14 +588,19 @@ XLA = "xla"
 XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
-def engine_name(target: Target) -> str:
-    """The engine that runs a target's executables, under which an entry point of
+def engine_of(platform: str) -> str:
+    """The engine that runs what is for a platform, under which an entry point of
     `aotc_runtime.engines` names it.
 
     Any platform that is not XLA's own is named after its engine: `NAME` or `NAME-DEVICES`, such as
     "iree-vulkan" for devices that the engine "iree" knows as vulkan.
     """
-    return XLA if target.platform in XLA_PLATFORMS else target.platform.partition("-")[0]
+    return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
+
+
+def engine_name(target: Target) -> str:
+    """The engine that runs a target's executables, but for those of another one."""
+    return engine_of(target.platform)
 
 
 class Requirements(_Part, frozen=True):
@@ -600,7 +608,8 @@ class Requirements(_Part, frozen=True):
 
     isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
     largest executable adds to them: inputs, outputs and temporaries.  device: of accelerators,
-    whose memory counts separately.
+    whose memory counts separately.  engines: by platform, of engines that run some of the
+    executables beside the target's own.
     """
 
     platform: str
@@ -610,6 +619,7 @@ class Requirements(_Part, frozen=True):
     custom_call_targets: tuple[str, ...]
     memory_bytes: Size
     device: DeviceRequirements | UnsetType = UNSET
+    engines: dict[str, DeviceRequirements] | UnsetType = UNSET
 
 
 class BuiltWith(_Part, frozen=True, omit_defaults=True):
@@ -647,3 +657,12 @@ class BundleManifest(_Part, frozen=True):
     compilation: Compilation | UnsetType = UNSET
     evidence: BlobRef | UnsetType = UNSET
     mesh: Mesh | UnsetType = UNSET
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """Those that its executables are for, the target's first."""
+        return (self.target.platform, *(self.requires.engines or ()))
+
+    def platform_of(self, record: ProfileRecord) -> str:
+        """What an executable is for."""
+        return self.target.platform if record.platform is UNSET else record.platform

@@ -68,9 +68,9 @@ class CheckedCalls:
         self._expected = [(leaf, inputs[leaf].dtype) for leaf in self._passed]
         self._scalars = [aval.shape == () for aval in inputs]
         self.execution = Execution(
-            resident.device,
             resident.name,
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
+            tallies.converted,
         )
         self._build = trees.builder(spec.result)
         self._lock = threading.Lock()
@@ -103,10 +103,7 @@ class CheckedCalls:
             self._tallies.refused(error.code)
             raise
         result = self._build(
-            [
-                DeviceArray(self.execution.device, b, a)
-                for b, a in zip(buffers, served.outputs, strict=True)
-            ]
+            [DeviceArray(served.device, b, a) for b, a in zip(buffers, served.outputs, strict=True)]
         )
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -220,7 +217,7 @@ class CheckedCalls:
     def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
         if not is_jax:
             return served.finish(results)
-        read = self.execution.device.to_numpy
+        read = served.device.to_numpy
         arrays = [read(b, a) for b, a in zip(results, served.outputs, strict=True)]
         return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs))
 

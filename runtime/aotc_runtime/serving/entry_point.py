@@ -93,26 +93,24 @@ class CallCounter:
 class Served:
     """An executable as calls use it, with its counter.
 
-    device: that it runs on.  masks: masks and lengths, which the loader passes, by leaf, for a call
-    of exactly its sizes.
+    masks: masks and lengths, which the loader passes, by leaf, for a call of exactly its sizes.
     """
 
-    __slots__ = ("counter", "direct", "executable", "finish", "label", "masks", "outputs")
+    __slots__ = ("counter", "device", "direct", "executable", "finish", "label", "masks", "outputs")
 
     def __init__(
         self,
-        device: Device,
         executable: ResidentExecutable,
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
     ) -> None:
-        self.executable = executable
+        self.executable, self.device = executable, executable.device
         self.label = executable.label
         self.outputs = executable.outputs
         self.direct = executable.direct
         self.masks = masks
         self.counter = CallCounter()
-        self.finish = _finisher(device, result, executable.outputs)
+        self.finish = _finisher(executable.device, result, executable.outputs)
 
 
 def _finisher(
@@ -160,7 +158,7 @@ class LoadedEntryPoint:
 
             masks = masks_by_profile(resident)
         served = [
-            Served(resident.device, profile, spec.result, masks.get(number, ()))
+            Served(profile, spec.result, masks.get(number, ()))
             for number, profile in enumerate(resident.profiles)
         ]
         self._table: dict[Shapes, Served] = {
@@ -174,7 +172,6 @@ class LoadedEntryPoint:
         is_plain = is_plain and positional_count(self.parameters) == count
         self._plain_count = count if is_plain else -1
         self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
-        self._device = resident.device
         self._threads = threads
         self._lock = threading.RLock()
         self._resident: ResidentEntryPoint | None = resident
@@ -186,13 +183,13 @@ class LoadedEntryPoint:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
         served = None if kwargs else self._at_once(args)
-        if served is not None and served.direct is not None:
+        if served is not None and served.direct is not None and not served.device.was_forked:
             try:
                 result = served.finish(served.direct(*args))
-            except self._device.error as error:
+            except served.device.error as error:
                 from aotc_runtime.serving.refusals import failed
 
-                failure = failed(self._device, served.label, error)
+                failure = failed(served.device, served.label, error)
                 self.tallies.refused(failure.code)
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
@@ -206,7 +203,7 @@ class LoadedEntryPoint:
         if len(args) != self._plain_count:
             return None
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if "jax" in _MODULES or self._device.was_forked:
+        if "jax" in _MODULES:
             return None
         # Identity of types: a dtype of another byte order is another object.
         if len(args) == 1:

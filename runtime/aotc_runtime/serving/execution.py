@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -21,11 +21,14 @@ _MODULES = sys.modules
 
 
 class Execution:
-    """Runs the executables of one entry point. donated: the leaves that its calls use up."""
+    """Runs the executables of one entry point. donated: the leaves that its calls use up.
+    converted: told of each array of another engine, with both, that a call takes by the host.
+    """
 
-    def __init__(self, device: Device, name: str, donated: Sequence[int]) -> None:
-        self.device = device
-        self._name = name
+    def __init__(
+        self, name: str, donated: Sequence[int], converted: Callable[[Device, Device], None]
+    ) -> None:
+        self._name, self._converted = name, converted
         self.donated = frozenset(donated)
 
     def execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
@@ -33,7 +36,7 @@ class Execution:
 
         Raises BackendError (AOTC-E754, E755), ShapeError (AOTC-E631, E632).
         """
-        device = self.device
+        device = served.device
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
         if (
             served.direct is None
@@ -53,7 +56,7 @@ class Execution:
         self, executable: ResidentExecutable, leaves: list[Any]
     ) -> tuple[list[Buffer], list[DeviceArray]]:
         """Every argument of the executable on the device, and the arrays this call uses up."""
-        device = self.device
+        device = executable.device
         device.require_unforked()
         put = device.put
         claimed = self.claim(leaves, executable.label, self.donated) if self.donated else []
@@ -69,6 +72,8 @@ class Execution:
                         is_claimed = id(leaf) in claimed_ids
                         if leaf.device is not device or leaf.placement is not aval.placement:
                             # Every device has one placement of a kind, so these differ.
+                            if leaf.device is not device:
+                                self._converted(leaf.device, device)
                             buffer = put(_on_host(leaf, is_claimed), aval)
                         else:
                             buffer = leaf.claimed() if is_claimed else leaf.buffer()
@@ -86,12 +91,13 @@ class Execution:
         self, executable: ResidentExecutable, arguments: list[Buffer], claimed: list[DeviceArray]
     ) -> list[Buffer]:
         """Run it on arguments that are on the device. Raises BackendError (AOTC-E755)."""
+        device = executable.device
         try:
-            results = self.device.execute(executable.executable, arguments)
-        except self.device.error as error:
+            results = device.execute(executable.executable, arguments)
+        except device.error as error:
             for array in claimed:
                 array.give_back()
-            raise failed(self.device, executable.label, error) from error
+            raise failed(device, executable.label, error) from error
         for array in claimed:
             array.delete()
         return results

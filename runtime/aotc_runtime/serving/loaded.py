@@ -84,7 +84,7 @@ class LoadedBundle:
         self.fixtures = fixtures
         self._compilations = compilations
         self._lock = threading.Lock()
-        self._device = resident.device
+        self._devices = tuple(resident.devices.values())
         self._threads = Threads(f"aotc-{resident.verified.manifest.name}")
         self._entry_points = {
             name: LoadedEntryPoint(entry_point, self._threads)
@@ -130,7 +130,7 @@ class LoadedBundle:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
         from aotc_runtime.serving.loaded_report import loaded_report
 
-        return loaded_report(self, self._choice, self._device, self._compilations)
+        return loaded_report(self, self._choice, self._devices[0], self._compilations)
 
     def close(self) -> None:
         """Give executables and weights back; later calls raise ShapeError (AOTC-E633).
@@ -143,7 +143,8 @@ class LoadedBundle:
             for entry_point in self._entry_points.values():
                 entry_point.close()
             del resident
-            self._device.forget_released()
+            for device in self._devices:
+                device.forget_released()
         self._threads.close()
 
     def __enter__(self) -> LoadedBundle:

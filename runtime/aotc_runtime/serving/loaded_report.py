@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.engines.device import Device
-from aotc_runtime.schema.manifest import engine_name
+from aotc_runtime.schema.labels import executable_key
+from aotc_runtime.schema.manifest import engine_name, engine_of
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
@@ -24,6 +25,11 @@ def loaded_report(
         "state": bundle.state.value,
         "target": bundle.manifest.target.name,
         "engine": engine_name(bundle.manifest.target),
+        "engines": {
+            executable_key(name, record.sizes).label: engine_of(bundle.manifest.platform_of(record))
+            for name, entry_point in bundle.manifest.entry_points.items()
+            for record in entry_point.profiles
+        },
         "target_reason": choice_report(choice),
         "root_digest": bundle.root_digest,
         "signers": list(bundle.signers),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.device import Array, Buffer, Device
+from aotc_runtime.engines.device import Array, Buffer
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
@@ -118,13 +118,13 @@ def _run(
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture).data, where)
-    device = resident.device
+    device = profile.device
     arrays = {name: array for name, (array, *_) in views.items()}
     _require_fit(spec, profile, arrays, where)
     inputs = [arrays[f"inputs/{s.path}"] for s in spec.inputs]
     started = time.perf_counter()
     try:
-        results = _execute(device, profile, inputs)
+        results = _execute(profile, inputs)
     except device.error as error:
         from aotc_runtime.serving.refusals import fixture_failed
 
@@ -155,13 +155,14 @@ def _require_fit(
             raise unfit_fixture(where, name, aval, array)
 
 
-def _execute(device: Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
+def _execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
     """Run on the path that calls take later, so that the first call has nothing left to prepare."""
     if profile.direct is not None:
         return profile.direct(*inputs)
-    leaves = [device.put(array, aval) for array, aval in zip(inputs, profile.inputs, strict=True)]
+    put, avals = profile.device.put, profile.inputs
+    leaves = [put(array, aval) for array, aval in zip(inputs, avals, strict=True)]
     arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
-    return device.execute(profile.executable, arguments)
+    return profile.device.execute(profile.executable, arguments)
 
 
 def make_ready(resident: ResidentBundle) -> LoadedBundle:
@@ -175,7 +176,7 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
         from aotc_runtime.serving.refusals import other_results
 
         raise other_results(resident, failed)
-    compilations = resident.device.compilations()
+    compilations = sum(device.compilations() for device in resident.devices.values())
     if compilations:
         from aotc_runtime.serving.refusals import compiled_here
 

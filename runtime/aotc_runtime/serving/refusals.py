@@ -32,6 +32,17 @@ def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcErr
     )
 
 
+def no_policy(trust: object) -> AotcError:
+    """The error (AOTC-E309) for a load that names no trust policy."""
+    return refusal(
+        "AOTC-E309",
+        "load",
+        f"a {type(trust).__name__}",
+        expected="trust= a policy, or the path of its TOML file",
+        hint="write a policy with `aotc trust init`; nothing loads without one",
+    )
+
+
 def failed(device: Device, label: str, error: Exception) -> AotcError:
     """The engine's error as ours (AOTC-E755)."""
     return refusal(

@@ -53,6 +53,7 @@ class ResidentExecutable(Struct, frozen=True):
     engine's fastest way; None where arguments are donated, left out or in another order.
     """
 
+    device: Device
     label: str
     executable: Executable
     arguments: tuple[Buffer | int, ...]
@@ -69,8 +70,8 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 
 class ResidentEntryPoint(Struct, frozen=True):
-    """An entry point with its executables. device: that they run on.  dimensions: those of the
-    bundle, by name.
+    """An entry point with its executables. device: the target's.  dimensions: those of the bundle,
+    by name.
     """
 
     device: Device
@@ -84,42 +85,46 @@ class ResidentEntryPoint(Struct, frozen=True):
 class ResidentBundle(Struct, frozen=True):
     """Everything is loaded and nothing has run; only `readiness.make_ready` makes it callable.
 
-    device: that it runs on.  arrays: views over the mapped weights, which the device buffers use in
-    place.
+    devices: by platform, the target's first.  arrays: views over the mapped weights, which the
+    device buffers use in place.
     """
 
     verified: VerifiedBundle
-    device: Device
+    devices: Mapping[str, Device]
     entry_points: Mapping[str, ResidentEntryPoint]
     arrays: Mapping[tuple[str, str], Array]
-    weights: Weights
 
 
 def load_executables(
-    device: Device, manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]
+    devices: Mapping[str, Device], manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]
 ) -> dict[ExecutableKey, Executable]:
     """Deserialize every executable of a target; compiles nothing and runs nothing.
 
-    blobs: the executables by digest. Raises BackendError (AOTC-E753), and ResourceError
-    (AOTC-E555) where the engine was started with fewer devices than they run on.
+    devices: by platform.  blobs: the executables by digest. Raises BackendError (AOTC-E753), and
+    ResourceError (AOTC-E555) where an engine was started with fewer devices than they run on.
     """
+    device = devices[manifest.target.platform]
     mesh = _mesh(manifest)
     numbers = (0,) if mesh is None else mesh.devices
     if len(numbers) > device.device_count:
         from aotc_runtime.serving.refusals import too_few_devices
 
         raise too_few_devices(manifest, device)
-    stored = {
-        key: Stored(
-            blobs[record.executable.digest], _outputs(device, spec, record, mesh), key.label
-        )
-        for name, spec in manifest.entry_points.items()
-        for record in spec.profiles
-        for key in [executable_key(name, record.sizes)]
-    }
-    calls = manifest.requires.custom_call_targets
-    executables = device.deserialize(tuple(stored.values()), numbers, calls)
-    return dict(zip(stored, executables, strict=True))
+    executables: dict[ExecutableKey, Executable] = {}
+    for platform, device in devices.items():
+        stored = {
+            key: Stored(
+                blobs[record.executable.digest], _outputs(device, spec, record, mesh), key.label
+            )
+            for name, spec in manifest.entry_points.items()
+            for record in spec.profiles
+            if manifest.platform_of(record) == platform
+            for key in [executable_key(name, record.sizes)]
+        }
+        calls = manifest.requires.custom_call_targets
+        made = device.deserialize(tuple(stored.values()), numbers, calls)
+        executables |= zip(stored, made, strict=True)
+    return executables
 
 
 def make_resident(
@@ -131,34 +136,37 @@ def make_resident(
     Raises BundleFormatError (AOTC-E117: a tensor is not what the manifest says), BackendError.
     """
     manifest = verified.manifest
-    device = registry.start(manifest.target)
+    devices = {platform: registry.start(platform) for platform in manifest.platforms}
     if executables is None:
-        executables = load_executables(device, manifest, verified.blobs)
+        executables = load_executables(devices, manifest, verified.blobs)
     arrays: dict[tuple[str, str], Array] = {}
-    weights_at: dict[tuple[str, str], Weight] = {}
+    weights_on: dict[str, dict[tuple[str, str], Weight]] = {platform: {} for platform in devices}
     mesh = _mesh(manifest)
     for set_name, weights in manifest.weights.items():
         shardings = {tensor.name: tensor.sharding for tensor in weights.tensors}
         for name, array in weight_arrays(verified, set_name, weights).items():
             arrays[set_name, name] = array
-            aval = _aval(device, array.shape, array.dtype, shardings[name], mesh)
-            weights_at[set_name, name] = Weight(device.share(array, aval), aval)
+            for platform, device in devices.items():
+                aval = _aval(device, array.shape, array.dtype, shardings[name], mesh)
+                weights_on[platform][set_name, name] = Weight(device.share(array, aval), aval)
+    own = manifest.target.platform
     entry_points = {
         name: ResidentEntryPoint(
-            device,
+            devices[own],
             name,
             spec,
             manifest.dimensions,
             tuple(
-                _profile(device, key, executables[key], spec, record, weights_at, mesh)
+                _profile(devices[on], key, executables[key], spec, record, weights_on[on], mesh)
                 for record in spec.profiles
+                for on in [manifest.platform_of(record)]
                 for key in [executable_key(name, record.sizes)]
             ),
-            _symbolic(verified, spec, weights_at) if spec.symbolic is not UNSET else None,
+            _symbolic(verified, spec, weights_on[own]) if spec.symbolic is not UNSET else None,
         )
         for name, spec in manifest.entry_points.items()
     }
-    return ResidentBundle(verified, device, entry_points, arrays, weights_at)
+    return ResidentBundle(verified, devices, entry_points, arrays)
 
 
 def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict[str, Array]:
@@ -202,7 +210,9 @@ def _profile(
 
         expected = argument_avals(record.arguments, inputs, weights)
         check_tiles(device.tiles(executable), expected, outputs, where)
-    return ResidentProfile(where, executable, arguments, inputs, outputs, direct, key, record)
+    return ResidentProfile(
+        device, where, executable, arguments, inputs, outputs, direct, key, record
+    )
 
 
 def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:

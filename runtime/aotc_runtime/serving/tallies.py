@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from aotc_runtime.engines.device import Device
+from aotc_runtime.schema.manifest import engine_of
 from aotc_runtime.serving.entry_point import CallCounter
 
 SizesKey = tuple[tuple[str, int], ...]
@@ -143,6 +145,7 @@ class Tallies:
         self._padded_calls = 0
         self._parts = 0
         self._refusals: dict[str, int] = {}
+        self._conversions: dict[str, int] = {}
         self._shapes = ShapeCounts()
 
     def count(
@@ -166,6 +169,18 @@ class Tallies:
         """Count a refusal."""
         with self._lock:
             self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    def converted(self, given: Device, taken: Device) -> None:
+        """Count an array that lay with one engine and went to another by the host."""
+        which = f"{engine_of(given.platform)} to {engine_of(taken.platform)}"
+        with self._lock:
+            self._conversions[which] = self._conversions.get(which, 0) + 1
+
+    @property
+    def conversions(self) -> dict[str, int]:
+        """Arrays that went from one engine to another, by both."""
+        with self._lock:
+            return dict(sorted(self._conversions.items()))
 
     @property
     def refusals(self) -> dict[str, int]:
@@ -217,6 +232,7 @@ class Tallies:
                 "parts": parts,
             },
             "refusals": self.refusals,
+            "conversions": self.conversions,
             **self._seen(),
         }
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.schema.manifest import BundleManifest, DeviceRequirements
+from aotc_runtime.schema.manifest import DeviceRequirements
 from aotc_runtime.verification.compatibility import version_numbers
 
 
-def accelerator(manifest: BundleManifest, host: HostFacts) -> Accelerator:
-    """What the host has of the manifest's platform; one without devices if nothing."""
-    platform = manifest.requires.platform
+def accelerator(platform: str, host: HostFacts) -> Accelerator:
+    """What the host has of a platform; one without devices if nothing."""
     found = (each for each in host.accelerators if each.platform == platform)
     return next(found, Accelerator(platform=platform, devices=0))
 

@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts, Wanted
 from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name
+from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name, engine_of
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.certified import Certified, Ruling
@@ -62,10 +62,6 @@ GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
 """The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
 
-READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
-"""By jaxlib version, the newest portable artifact it reads: `stablehlo.get_current_version()`.
-Asking would import MLIR, which takes 160 ms. What another version reads is not known here."""
-
 
 def _where(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
@@ -107,19 +103,10 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """symbolic.stablehlo: that of modules which this host may have to compile."""
-    reads = READS_STABLEHLO.get(host.jaxlib)
-    for name, entry_point in manifest.entry_points.items():
-        if entry_point.symbolic is UNSET or entry_point.symbolic.stablehlo is UNSET:
-            continue
-        needs = entry_point.symbolic.stablehlo
-        if reads is not None and version_numbers(needs) > reads:
-            yield Finding(
-                code="AOTC-E404",
-                where=f"{_where(manifest)}, {name}",
-                expected=f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
-                found=f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
-                hint="install a newer jaxlib there, or build with an older one",
-            )
+    if any(entry_point.symbolic is not UNSET for entry_point in manifest.entry_points.values()):
+        from aotc_runtime.verification.newer_modules import newer_modules
+
+        yield from newer_modules(manifest, host, _where(manifest))
 
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -159,15 +146,11 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     """The host's accelerator platform if it has devices of the bundle's, else its processor."""
     if manifest.requires.device is UNSET:
         return host.platform
-    if manifest.requires.platform in (
-        "iree",
-        "onnxruntime",
-        "openvino",
-    ):  # an absent one is told apart
-        return manifest.requires.platform
+    if manifest.requires.platform in ("iree", "onnxruntime", "openvino"):
+        return manifest.requires.platform  # an absent one is told apart
     from aotc_runtime.verification.accelerators import accelerator
 
-    has = accelerator(manifest, host)
+    has = accelerator(manifest.requires.platform, host)
     return has.platform if has.devices else host.platform
 
 
@@ -222,7 +205,7 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
     if manifest.requires.device is not UNSET:
         from aotc_runtime.verification.accelerators import accelerator
 
-        has = accelerator(manifest, host).devices or needs
+        has = accelerator(manifest.requires.platform, host).devices or needs
     elif host.devices_fixed:
         hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
         hint += f"pass devices={needs} to the first load"
@@ -239,16 +222,15 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
 
 
 def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.device."""
-    if manifest.requires.device is not UNSET:
-        from aotc_runtime.verification.accelerators import accelerator, device_findings
+    """requires.device and requires.engines."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    for platform, device in needs.items():
+        if device is not UNSET:
+            from aotc_runtime.verification.accelerators import accelerator, device_findings
 
-        yield from device_findings(
-            manifest.requires.device,
-            accelerator(manifest, host),
-            _where(manifest),
-            padding_bytes(manifest),
-        )
+            has, spare = accelerator(platform, host), padding_bytes(manifest)
+            yield from device_findings(device, has, _where(manifest), spare)
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -393,4 +375,6 @@ def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wa
                 devices = max(devices, requires.devices)
             else:
                 known.add(requires.platform)
+            for platform in requires.engines or ():
+                platforms.setdefault(engine_of(platform), set()).add(platform)
     return Wanted(devices, {name: tuple(sorted(known)) for name, known in platforms.items()})

@@ -51,6 +51,10 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if _repeats([tensor.name for tensor in set_.tensors]):
             yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
     yield from _check_device(manifest, where)
+    if _is_mixed(manifest):
+        from aotc_runtime.verification.mixed_consistency import check_mixed
+
+        yield from check_mixed(manifest, where)
     if _is_sharded(manifest):
         from aotc_runtime.verification.mesh_consistency import check_mesh
 
@@ -86,16 +90,15 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
 
 def _is_sharded(manifest: BundleManifest) -> bool:
     tensors = (tensor for set_ in manifest.weights.values() for tensor in set_.tensors)
-    specs = (
-        spec
-        for entry_point in manifest.entry_points.values()
-        for spec in (*entry_point.inputs, *entry_point.outputs)
-    )
-    return (
-        manifest.mesh is not UNSET
-        or any(tensor.sharding for tensor in tensors)
-        or any(spec.sharding for spec in specs)
-    )
+    specs = (spec for e in manifest.entry_points.values() for spec in (*e.inputs, *e.outputs))
+    cut = (*(tensor.sharding for tensor in tensors), *(spec.sharding for spec in specs))
+    return manifest.mesh is not UNSET or any(cut)
+
+
+def _is_mixed(manifest: BundleManifest) -> bool:
+    every = (profile for each in manifest.entry_points.values() for profile in each.profiles)
+    stated = (manifest.requires.engines, *(profile.platform for profile in every))
+    return any(each is not UNSET for each in stated)
 
 
 def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.manifest import BundleManifest, engine_name
+from aotc_runtime.schema.manifest import BundleManifest, engine_of
 
 
 def accepted(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str]
 ) -> dict[str, BundleManifest]:
-    """The targets that these engines run."""
-    return {name: each for name, each in manifests.items() if engine_name(each.target) in engines}
+    """The targets of which these engines run every executable."""
+    return {name: each for name, each in manifests.items() if not _others(each, engines)}
+
+
+def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
+    """Engines of a target beside these."""
+    return [each for each in map(engine_of, manifest.platforms) if each not in engines]
 
 
 def check_engines(
@@ -25,6 +30,6 @@ def check_engines(
             yield finding(
                 "AOTC-E322",
                 f"{manifest.name} {manifest.version} for {name}",
-                engine_name(manifest.target),
+                " and ".join(_others(manifest, engines)),
                 expected=f"the engine {' or '.join(engines)}, as the trust policy says",
             )

@@ -136,7 +136,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
     from aotc_runtime.schema.manifest import ProfileRecord
 
-    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,)
+    assert ProfileRecord.__struct_fields__[-2:] == ("tuned", "platform")
+    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET, msgspec.UNSET)
 
 
 IREE = msgspec.structs.replace(HOST, platform="iree")
@@ -159,10 +160,10 @@ def of_iree(tmp_path: Path) -> Recorded:
 def test_the_engine_of_a_target_is_the_one_that_was_chosen(
     of_iree: Recorded, written: Path
 ) -> None:
-    assert tuning_file.engine_of(of_iree, "native", ["xla", "iree"]) == "iree"
+    assert tuning_file.engines_of(of_iree, "native", ["xla", "iree"]) == ("iree", ())
     of_xla = tuning_file.read(written)
-    assert tuning_file.engine_of(of_xla, "native", ["xla"]) == "xla"
-    assert tuning_file.engine_of(of_xla, "elsewhere", ["iree", "xla"]) is None
+    assert tuning_file.engines_of(of_xla, "native", ["xla"]) == ("xla", ())
+    assert tuning_file.engines_of(of_xla, "elsewhere", ["iree", "xla"]) == (None, ())
 
 
 def test_a_choice_among_other_engines_is_refused(of_iree: Recorded, written: Path) -> None:
@@ -174,10 +175,34 @@ def test_a_choice_among_other_engines_is_refused(of_iree: Recorded, written: Pat
         (of_xla, ["iree"], "choices for xla alone"),
     ):
         with pytest.raises(UsageError) as caught:
-            tuning_file.engine_of(recorded, "native", engines)
+            tuning_file.engines_of(recorded, "native", engines)
         (finding,) = caught.value.findings
         assert (finding.code, finding.found) == ("AOTC-E031", found)
         assert finding.expected.endswith(": " + ", ".join(engines))
+
+
+def test_engines_of_single_executables_have_to_be_listed(of_iree: Recorded) -> None:
+    (iree,) = of_iree.file.executables
+
+    def beside(engine: str) -> Recorded:
+        executable = msgspec.structs.replace(iree, engine=engine)
+        file = msgspec.structs.replace(of_iree.file, executables=(executable,))
+        return replace(of_iree, file=file)
+
+    listed = ["iree", "onnxruntime"]
+    found = tuning_file.engines_of(beside("onnxruntime"), "native", listed)
+    assert found == ("iree", ("onnxruntime",))
+    for engine in ("slate", "iree"):
+        with pytest.raises(UsageError) as caught:
+            tuning_file.engines_of(beside(engine), "native", listed)
+        assert caught.value.findings[0].found == f"a choice of iree and {engine}"
+    with pytest.raises(UsageError):
+        tuning_file.engines_of(beside("xla"), "native", ["iree", "xla"])
+    nobodys = beside("iree")
+    nobodys = replace(nobodys, file=msgspec.structs.replace(nobodys.file, targets={}))
+    with pytest.raises(UsageError) as caught:
+        tuning_file.engines_of(nobodys, "native", ["xla"])
+    assert caught.value.findings[0].found == "choices for xla alone"
 
 
 def test_a_choice_of_another_release_of_the_engine_is_refused(of_iree: Recorded) -> None:

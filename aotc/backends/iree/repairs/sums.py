@@ -6,14 +6,18 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs.words import UnrepairableError, kind_of, like, put
+from aotc.backends.iree.repairs.words import UnrepairableError, kind_of, like, put, replace
 
 
 def product(operation: Any) -> None:
     """Sum products of float16 and bfloat16 in float32, as XLA does, where IREE rounds every sum;
-    and widen unsigned integers, which IREE takes for signed ones when the sums are wider.
+    and widen unsigned integers, which IREE takes for signed ones when the sums are wider. Booleans
+    that are added over nothing are false, which IREE divides by zero to find out.
     """
-    _kind, element = kind_of(operation.results[0])
+    kind, element = kind_of(operation.results[0])
+    if element == "i1" and any(0 in operand.type.shape for operand in operation.operands):
+        replace(operation, f"    %r = stablehlo.constant dense<false> : {kind}")
+        return
     given = [kind_of(operand)[1] for operand in operation.operands]
     if element in ("f16", "bf16"):
         _summed(operation, "f32", operation.name == "stablehlo.convolution")

@@ -59,7 +59,7 @@ class SymbolicCompiler:
             )
         shapes = [aval.shape for aval in found.inputs]
         masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
-        return Served(self._device, found, self._spec.result, masks)
+        return Served(found, self._spec.result, masks)
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec, symbolic = self._spec, self._symbolic
@@ -76,8 +76,9 @@ class SymbolicCompiler:
         executable = self._device.compile_symbolic(
             symbolic.module, arguments, outputs, symbolic.options, where
         )
-        direct = direct_call(self._device, executable, spec, symbolic.arguments, inputs, outputs)
-        return ResidentExecutable(where, executable, symbolic.arguments, inputs, outputs, direct)
+        device, bound = self._device, symbolic.arguments
+        direct = direct_call(device, executable, spec, bound, inputs, outputs)
+        return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)
 
     def _match_fixture(self) -> None:
         """Raises BackendError (AOTC-E756)."""

@@ -28,7 +28,9 @@ Result = Buffer | Array
 
 
 class RoutedCall(Protocol):
-    """Serves calls of certain sizes. executable: label of the one that does most of it."""
+    """Serves calls of certain sizes. executable: label of the one that does most of it.  device:
+    that this one runs on.
+    """
 
     @property
     def path(self) -> Path: ...
@@ -40,6 +42,8 @@ class RoutedCall(Protocol):
     def parts(self) -> int: ...
     @property
     def outputs(self) -> tuple[Aval, ...]: ...
+    @property
+    def device(self) -> Device: ...
 
     def run(self, leaves: list[Any]) -> list[Result]: ...
 
@@ -51,7 +55,7 @@ class ExactCall:
         self._execution, self._served = execution, served
         self.path, self.executable = path, executable
         self.padding, self.parts = None, 0
-        self.outputs = served.outputs
+        self.outputs, self.device = served.outputs, served.device
 
     def run(self, leaves: list[Any]) -> list[Result]:
         for leaf, array in self._served.masks:
@@ -86,7 +90,7 @@ class PaddedCall:
         fills: Mapping[int, Array],
         masks: Sequence[Mask | Length],
     ) -> None:
-        self._execution, self._served = execution, served
+        self._execution, self._served, self.device = execution, served, served.device
         self._sizes, self._masks = sizes, masks
         self._shapes = record.input_shapes
         self.executable = served.label
@@ -120,7 +124,7 @@ class PaddedCall:
             for mask in self._masks:
                 given[mask.leaf] = mask.array(self._shapes[mask.leaf], self._sizes)
             buffers = execution.execute(served, given)
-            read = execution.device.to_numpy
+            read = served.device.to_numpy
             return [
                 buffer if shape is None else cut(read(buffer, aval), shape)
                 for buffer, shape, aval in zip(buffers, self._cuts, served.outputs, strict=True)
@@ -151,13 +155,12 @@ class SplitCall:
         self._leaves = execution.donated.union(self._in)
         self.outputs = outputs
         self.parts = len(parts)
-        self.executable = parts[0][1].executable
+        self.executable, self.device = parts[0][1].executable, parts[0][1].device
         paddings = [call.padding for _, call in parts if call.padding is not None]
         self.padding = sum(paddings, Padding()) if paddings else None
 
     def run(self, leaves: list[Any]) -> list[Result]:
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
-            device = self._execution.device
             found: list[list[Array]] = []
             start = 0
             for size, call in self._parts:
@@ -168,7 +171,7 @@ class SplitCall:
                     for index, leaf in enumerate(given)
                 ]
                 results = zip(call.run(pieces), call.outputs, strict=True)
-                found.append([on_host(device, result, aval) for result, aval in results])
+                found.append([on_host(call.device, result, aval) for result, aval in results])
                 start += size
             return [
                 join([part[index] for part in found], axis) for index, axis in enumerate(self._out)

@@ -95,7 +95,7 @@ class FallbackCalls:
     def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
         """DeviceArrays; what had to be cut or joined is put back on the device."""
         call = self.find(shapes)
-        device = self._execution.device
+        device = call.device
         arrays = [
             DeviceArray(
                 device, device.put(result, aval) if type(result) is np.ndarray else result, aval
@@ -202,7 +202,7 @@ class FallbackCalls:
         return ShapeError(finding)
 
     def _finished(self, call: RoutedCall, results: list[Result], is_jax: bool, started: int) -> Any:
-        device = self._execution.device
+        device = call.device
         arrays = [on_host(device, r, aval) for r, aval in zip(results, call.outputs, strict=True)]
         leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
         result = self._build(leaves)

@@ -86,6 +86,6 @@ def masks_by_profile(resident: ResidentEntryPoint) -> dict[int, list[tuple[int, 
     """By number of the profile, the masks and lengths for calls of exactly its sizes."""
     masks = masks_of(resident.spec)
     return {
-        number: on_device(resident.device, masks, profile.record.input_shapes, profile.record.sizes)
+        number: on_device(profile.device, masks, profile.record.input_shapes, profile.record.sizes)
         for number, profile in enumerate(resident.profiles)
     }

@@ -66,9 +66,10 @@ def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
 ) -> None:
     predict = digits["predict"]
     before = predict.refusals.get("AOTC-E755", 0)
+    device = predict._table[(8, 64),].device
 
     def no_memory(*_: Any) -> Any:
-        raise predict._device.error("RESOURCE_EXHAUSTED: out of memory\nand more")
+        raise device.error("RESOURCE_EXHAUSTED: out of memory\nand more")
 
     with monkeypatch.context() as patched:
         # Beside jax, calls do not go directly.

@@ -24,7 +24,7 @@ from aotc_runtime.engines.xla.engine import processor
 from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
 from aotc_runtime.formats import tar
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
-from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
+from aotc_runtime.schema.manifest import BlobRef, DType, WeightArgument, WeightSet, WeightTensor
 from aotc_runtime.serving import resident
 from aotc_runtime.serving.resident import make_resident, weight_arrays
 from aotc_runtime.system.store import open_bundle
@@ -98,12 +98,19 @@ def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
     bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
     mapped = ranges(path)
     device, in_place = processor(), 0
+    buffers = {
+        (argument.set, argument.tensor): bound
+        for entry_point in bundle.entry_points.values()
+        for profile in entry_point.profiles
+        for argument, bound in zip(profile.record.arguments, profile.arguments, strict=True)
+        if isinstance(argument, WeightArgument)
+    }
     for key, array in bundle.arrays.items():
         address = array.ctypes.data
         assert any(start <= address and address + array.nbytes <= end for start, end in mapped)
         if array.nbytes % ALIGNMENT == 0:
             assert address % ALIGNMENT == 0, "the writer puts these on a boundary"
-            assert device.pointer(bundle.weights[key].buffer) == address
+            assert device.pointer(buffers[key]) == address
             in_place += array.nbytes
     assert in_place > 0.99 * sum(array.nbytes for array in bundle.arrays.values())
 

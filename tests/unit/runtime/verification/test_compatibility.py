@@ -18,9 +18,9 @@ from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.verification.compatibility import (
     CHECKS,
-    READS_STABLEHLO,
     check_host,
 )
+from aotc_runtime.verification.newer_modules import READS_STABLEHLO
 
 from ..samples import REF, host, manifest
 
@@ -288,6 +288,13 @@ IGNORED = {
 }
 """Fields of the manifest that decide nothing on a host, each with the reason."""
 
+NEEDS_IREE = {
+    "kinds": ["local-sync"],
+    "memory_bytes": 0,
+    "plugin": "iree-base-runtime",
+    "accepts_plugin": ["3.13.0"],
+}
+
 UNMET: dict[str, Any] = {
     "platform": "tpu",
     "architecture": "riscv64",
@@ -296,6 +303,7 @@ UNMET: dict[str, Any] = {
     "custom_call_targets": ["unknown"],
     "memory_bytes": 1001,
     "device": CUDA["device"],
+    "engines": {"iree": NEEDS_IREE},
 }
 """For each field of `requires`, something the sample's host does not offer."""
 
@@ -307,6 +315,17 @@ def test_every_field_of_requires_and_built_with_is_checked_or_ignored_with_a_rea
     assert checked | IGNORED.keys() == fields
     assert not checked & IGNORED.keys()
     assert all(IGNORED.values())
+
+
+def test_every_engine_that_lacks_is_named_with_its_package() -> None:
+    both = {"iree": NEEDS_IREE, "slate": {**NEEDS_IREE, "plugin": "slate", "accepts_plugin": ["1"]}}
+    found = check_host(manifest(requires={"engines": both}), host())
+    assert [each.code for each in found] == ["AOTC-E403", "AOTC-E403"]
+    hints = [each.hint for each in found]
+    assert hints == ["`pip install iree-base-runtime==3.13.0`", "`pip install slate==1`"]
+    iree = Accelerator(platform="iree", devices=1, kinds=("local-sync",), plugin="3.13.0")
+    (left,) = check_host(manifest(requires={"engines": both}), host(accelerators=(iree,)))
+    assert left.expected == "slate 1"
 
 
 def test_ignored_fields_really_decide_nothing() -> None:

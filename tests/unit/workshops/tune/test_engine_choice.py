@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from aotc.evidence import LeftOutEngine, MeasuredEngine
+from aotc.evidence import MIXED, LeftOutEngine, MeasuredEngine
 from aotc.pipeline.tune import Objective, notes
 from aotc.workshops.tune.choose import together
 from aotc.workshops.tune.evidence import EngineRounds, engine_choice
@@ -60,10 +61,15 @@ def test_all_executables_count_alike_however_long_they_take() -> None:
 
 def test_notes_name_what_was_chosen_what_was_not_and_where_the_order_decides() -> None:
     choice = engine_choice(ORDER, {"xla": XLA}, {"iree": "crashed"}, "latency")
-    told = [*notes({"arm": "it is cpu x86_64"}, {}, {"arm": "iree", "box": "xla"}, {"box": choice})]
+    engines = {"arm": ["iree"], "box": ["xla"]}
+    not_tuned, listed = {"arm": "it is cpu x86_64"}, {"arm": "iree", "box": "xla"}
+    told = [*notes(not_tuned, {}, listed, {"box": choice}, engines)]
     assert told[0] == (
         "not tuned: this host cannot run target arm: it is cpu x86_64; the order of its engines "
         "decides: iree"
     )
     assert told[1].startswith("box is compiled by xla, chosen for its latency")
     assert told[2] == "box was not measured with iree: crashed"
+    mixed = msgspec.structs.replace(choice, engine=MIXED)
+    first, *_ = notes({}, {}, {}, {"box": mixed}, {"box": ["iree", "xla"]})
+    assert first.startswith("box is compiled by iree and xla, each executable by the fastest")

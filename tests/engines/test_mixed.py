@@ -1,0 +1,379 @@
+"""Targets whose executables several engines made: XLA and each of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.config import tuning_file
+from aotc.errors import UsageError
+from aotc.evidence import MIXED, Evidence
+from aotc.pipeline.build import build
+from aotc.report.inspect import manifest_report
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc.workshops.certify.certify import xla_targets
+from aotc.workshops.tune.measure import Measure
+from aotc_runtime import canonical
+from aotc_runtime.errors import AotcError, BundleFormatError
+from aotc_runtime.schema.manifest import engine_of
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from tests.conftest import Once
+from tests.engines.conftest import ENGINES, Other
+from tests.engines.mixing import TARGET, make_mixed
+from tests.engines.sums import (
+    IMAGE,
+    KERNEL,
+    SCORES,
+    WITHOUT_PACKAGE,
+    make,
+    run,
+    write,
+)
+from tests.hostile.tampering import (
+    Documents,
+    in_memory,
+    policy_for,
+    signed,
+    take_apart,
+    write_folder,
+)
+
+
+@pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
+def other(request: pytest.FixtureRequest) -> Other:
+    """The engine beside XLA."""
+    engine: Other = request.param
+    return engine
+
+
+@pytest.fixture(scope="session")
+def mixed(other: Other, once: Once) -> Path:
+    """A folder with the bundle and its policy."""
+
+    def made(folder: Path) -> None:
+        _, recorded = make_mixed(write(folder, f'"xla", {other.listed}'), folder, other.name)
+        (folder / "tuning.json").write_bytes(tuning_file.encode(recorded.file))
+
+    return once(f"{other.name}-mixed", made)
+
+
+def load(mixed: Path) -> Any:
+    return aotc_runtime.load(mixed / "mixed.aotb", trust=mixed / "trust.toml")
+
+
+def test_a_manifest_says_what_runs_each_executable_and_what_each_engine_needs(
+    mixed: Path, other: Other
+) -> None:
+    manifest = take_apart(in_memory(mixed / "mixed.aotb")).manifest
+    assert manifest["format_version"] == "1.3"
+    assert manifest["target"]["platform"] == manifest["requires"]["platform"] == "cpu"
+    (needs,) = manifest["requires"]["engines"].values()
+    assert needs["plugin"] == other.runtime
+    assert needs["accepts_plugin"] == [manifest["built_with"]["tools"][other.compiler]]
+    points = manifest["entry_points"]
+    stated = [record.get("platform") for each in points.values() for record in each["profiles"]]
+    assert stated == [None, other.name, None]
+
+
+def test_executables_have_the_bytes_that_one_engine_alone_gives_them(
+    mixed: Path, other: Other
+) -> None:
+    alone = {
+        name: take_apart(in_memory(mixed / f"{name}.aotb")).manifest["entry_points"]
+        for name in ("xla", other.name)
+    }
+    points = take_apart(in_memory(mixed / "mixed.aotb")).manifest["entry_points"]
+    for name, place, engine in (
+        ("predict", 0, "xla"),
+        ("predict", 1, other.name),
+        ("step", 0, "xla"),
+    ):
+        mine = points[name]["profiles"][place]
+        assert mine["executable"] == alone[engine][name]["profiles"][place]["executable"]
+
+
+def test_calls_are_those_of_one_bundle_and_the_report_says_who_served_them(
+    mixed: Path, other: Other
+) -> None:
+    with load(mixed) as loaded:
+        predict = loaded["predict"]
+        np.testing.assert_allclose(predict(IMAGE)["scores"], SCORES, atol=1e-5)
+        np.testing.assert_allclose(predict(IMAGE[:1])["scores"], SCORES[:1], atol=1e-5)
+        np.testing.assert_allclose(predict(IMAGE[:3])["scores"], SCORES[:3], atol=1e-5)
+        report = loaded.report()
+    assert report["engines"] == {
+        "predict[batch=1]": "xla",
+        "predict[batch=4]": other.name,
+        "step": "xla",
+    }
+    assert report["entry_points"]["predict"]["calls"] == {
+        "predict[batch=1]": 1,
+        "predict[batch=4]": 2,
+    }
+    assert report["entry_points"]["predict"]["conversions"] == {}
+    json.dumps(report)
+
+
+def test_a_result_that_goes_to_another_engine_is_converted_and_counted(
+    mixed: Path, other: Other
+) -> None:
+    with (
+        load(mixed) as loaded,
+        aotc_runtime.load(mixed / f"{other.name}.aotb", trust=mixed / "trust.toml") as alone,
+    ):
+        state, _ = alone["step"].on_device(np.zeros(5, np.float32), np.int32(1))
+        again, total = loaded["step"].on_device(state, np.int32(3))
+        assert np.asarray(again).tolist() == [0, 1, 0, 1, 0]
+        assert float(np.asarray(total)) == 4.0
+        with pytest.raises(aotc_runtime.ShapeError) as caught:
+            loaded["step"](state, np.int32(0))
+        assert caught.value.code == "AOTC-E631", "a donated array is used up by any engine"
+        assert loaded.report()["entry_points"]["step"]["conversions"] == {f"{other.name} to xla": 1}
+        scores = loaded["predict"].on_device(IMAGE)["scores"]
+        assert scores.device.platform == other.name
+        np.testing.assert_allclose(np.asarray(scores), SCORES, atol=1e-5)
+        one = loaded["predict"].on_device(IMAGE[:1])["scores"]
+        assert one.device.platform == "cpu"
+        joined = loaded["predict"].submit(IMAGE).result()["scores"]
+        np.testing.assert_allclose(joined, SCORES, atol=1e-5)
+
+
+def test_a_bundle_that_is_closed_gives_nothing_to_either_engine(mixed: Path) -> None:
+    loaded = load(mixed)
+    kept = loaded["predict"](IMAGE)["scores"]
+    loaded.close()
+    np.testing.assert_allclose(kept, IMAGE @ KERNEL + np.arange(3, dtype=np.float32), atol=1e-5)
+    with pytest.raises(aotc_runtime.ShapeError) as caught:
+        loaded["predict"](IMAGE)
+    assert caught.value.code == "AOTC-E633"
+
+
+@pytest.mark.parametrize("lacking", ["jaxlib", "the other"])
+def test_verify_names_every_package_that_lacks(mixed: Path, other: Other, lacking: str) -> None:
+    package = "jaxlib" if lacking == "jaxlib" else other.package
+    program = WITHOUT_PACKAGE.replace("PACKAGE", package)
+    done = run("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
+    assert done.returncode == 6, done.stdout + done.stderr
+    code, named = ("AOTC-E405", "jaxlib==") if lacking == "jaxlib" else ("AOTC-E403", other.runtime)
+    assert code in done.stderr and named in done.stderr
+
+
+def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
+    done = run(
+        *("-m", "aotc_runtime", "verify", mixed / "mixed.aotb"),
+        *("--trust", mixed / "trust.toml", "--json"),
+    )
+    assert json.loads(done.stdout)["engines"] == ["xla", other.name]
+    built = aotc_runtime.load(mixed / "mixed.aotb", trust=mixed / "trust.toml")
+    document = manifest_report(built.manifest)
+    profiles = document["entry_points"]["predict"]["profiles"]
+    assert [each["engine"] for each in profiles] == ["xla", other.name]
+    with pytest.raises(AotcError) as caught:
+        xla_targets({TARGET: built.manifest}, None, ())
+    assert caught.value.code == "AOTC-E505"
+
+
+@pytest.mark.parametrize("accepted", ["xla", "the other", "both"])
+def test_a_policy_has_to_accept_the_engine_of_every_executable(
+    mixed: Path, other: Other, accepted: str
+) -> None:
+    names = {"xla": ["xla"], "the other": [other.name], "both": ["xla", other.name]}[accepted]
+    text = (mixed / "trust.toml").read_text()
+    policy = mixed / f"trust-{accepted.replace(' ', '-')}.toml"
+    head, keys = text.split("[[keys]]", 1)
+    policy.write_text(f"{head}engines = {json.dumps(names)}\n\n[[keys]]{keys}")
+    assert read_policy(policy).engines == tuple(names)
+    if accepted == "both":
+        aotc_runtime.load(mixed / "mixed.aotb", trust=policy).close()
+        return
+    with pytest.raises(aotc_runtime.TrustError) as caught:
+        aotc_runtime.load(mixed / "mixed.aotb", trust=policy)
+    assert caught.value.code == "AOTC-E322"
+    assert caught.value.findings[0].found == ({other.name, "xla"} - {*names}).pop()
+
+
+def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_path: Path) -> None:
+    recorded = tuning_file.read(mixed / "tuning.json")
+    manifest = write(tmp_path / "elsewhere", f'"xla", {other.listed}')
+    again = build(
+        manifest, output=tmp_path / "again.aotb", signer=LocalSigner.ephemeral(), tuning=recorded
+    )
+    with load(mixed) as loaded:
+        assert loaded.root_digest == again.bundle.root_digest
+    assert again.tuning_file == recorded.file
+
+
+def test_a_file_whose_engine_the_manifest_does_not_list_is_refused(
+    mixed: Path, tmp_path: Path
+) -> None:
+    recorded = tuning_file.read(mixed / "tuning.json")
+    with pytest.raises(UsageError) as caught:
+        build(write(tmp_path, '"xla"'), output=tmp_path / "no.aotb", tuning=recorded)
+    assert caught.value.code == "AOTC-E031"
+
+
+def test_measuring_takes_the_best_engine_for_each_executable(other: Other, tmp_path: Path) -> None:
+    path = write(tmp_path, f'"xla", {other.listed}')
+    path.write_text(path.read_text() + "\n[tune]\nmixed = true\n")
+    built = build(
+        path, output=tmp_path / "sums.aotb", signer=LocalSigner.ephemeral(), tuning=Measure()
+    )
+    manifest = built.bundle.manifests[TARGET]
+    records = [p for each in manifest.entry_points.values() for p in each.profiles]
+    used = {engine_of(manifest.platform_of(record)) for record in records}
+    assert [record.tuned.choice.partition("-")[0] for record in records if record.tuned] == [
+        engine_of(manifest.platform_of(record)) for record in records
+    ]
+    documents = take_apart(in_memory(tmp_path / "sums.aotb"))
+    evidence = documents.layers[documents.manifest["evidence"]["digest"]]
+    choice = canonical.decode(evidence, Evidence, where="evidence").chosen
+    assert choice
+    assert (choice.engine == MIXED) == (len(used) > 1)
+    assert manifest.format_version == ("1.3" if len(used) > 1 else "1.2")
+
+
+def _unlisted(documents: Documents, other: str) -> None:
+    del documents.manifest["requires"]["engines"]
+
+
+def _unused(documents: Documents, other: str) -> None:
+    for each in documents.manifest["entry_points"].values():
+        for record in each["profiles"]:
+            record.pop("platform", None)
+
+
+def _own(documents: Documents, other: str) -> None:
+    for each in documents.manifest["entry_points"].values():
+        for record in each["profiles"]:
+            record["platform"] = other
+
+
+def _older(documents: Documents, other: str) -> None:
+    documents.manifest["format_version"] = "1.2"
+
+
+def _empty(documents: Documents, other: str) -> None:
+    documents.manifest["entry_points"]["step"]["profiles"][0]["platform"] = ""
+
+
+def _accelerated(documents: Documents, other: str) -> None:
+    needs = documents.manifest["requires"]["engines"]
+    needs["cuda"] = needs[other]
+    documents.manifest["entry_points"]["step"]["profiles"][0]["platform"] = "cuda"
+
+
+def _calling(documents: Documents, other: str) -> None:
+    record = documents.manifest["entry_points"]["predict"]["profiles"][1]
+    record["custom_call_targets"] = ["lapack_spotrf_ffi"]
+
+
+def _twice(documents: Documents, other: str) -> None:
+    needs = documents.manifest["requires"]["engines"]
+    needs[f"{other}-gpu"] = needs[other]
+    documents.manifest["entry_points"]["step"]["profiles"][0]["platform"] = f"{other}-gpu"
+
+
+CONTRADICTIONS: dict[str, tuple[Callable[[Documents, str], None], str]] = {
+    "an engine that is not listed": (_unlisted, "no other platforms"),
+    "an engine for nothing": (_unused, "an executable for"),
+    "a target's engine for nothing": (_own, "an executable for cpu"),
+    "an older format": (_older, "what format 1.2 can say"),
+    "no platform": (_empty, "of requires.engines"),
+    "a device of XLA's": (_accelerated, "XLA as the target's own engine"),
+    "custom calls of another engine": (_calling, "no custom calls"),
+    "one engine on two devices": (_twice, "each engine once"),
+}
+
+
+@pytest.mark.parametrize("which", CONTRADICTIONS)
+def test_a_manifest_that_contradicts_itself_is_refused(
+    mixed: Path, other: Other, which: str, tmp_path: Path
+) -> None:
+    change, expected = CONTRADICTIONS[which]
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(mixed / "mixed.aotb"))
+    change(documents, other.name)
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    with pytest.raises(BundleFormatError) as caught:
+        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
+    assert caught.value.code == "AOTC-E118"
+    assert any(expected in found.expected for found in caught.value.findings)
+
+
+@pytest.mark.parametrize("whose", ["XLA's", "the other's"])
+def test_an_executable_that_claims_another_engine_than_its_bytes_is_refused(
+    mixed: Path, other: Other, whose: str, tmp_path: Path
+) -> None:
+    """Every engine but XLA's own code is left in place, so that one executable alone lies."""
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(mixed / "mixed.aotb"))
+    points = documents.manifest["entry_points"]
+    if whose == "XLA's":
+        points["step"]["profiles"][0]["platform"] = other.name
+    else:
+        # Both of its profiles are swapped, so that each engine still has one.
+        del points["predict"]["profiles"][1]["platform"]
+        points["predict"]["profiles"][0]["platform"] = other.name
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("sums", [signer.public_pem()]))
+    done = run(
+        "-c",
+        "import aotc_runtime, sys; aotc_runtime.load(*sys.argv[1:2], trust=sys.argv[2])",
+        folder,
+        policy,
+    )
+    assert done.returncode > 0, "the process itself lives to tell"
+    assert "AOTC-E753" in done.stderr, done.stderr
+
+
+def test_a_loader_that_reads_an_earlier_format_says_so(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aotc_runtime.verification.contents.FORMAT_VERSION", "1.2")
+    with pytest.raises(BundleFormatError) as caught:
+        load(mixed)
+    assert caught.value.code == "AOTC-E115"
+    assert caught.value.findings[0].found == "format 1.3"
+    assert open_bundle(mixed / "mixed.aotb")
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+BUILT_WITH = {"jaxlib": "0.12.0.1", "iree-base-runtime": "3.13.0"}
+
+
+@pytest.mark.parametrize("engine", [ENGINES[0].as_param()])
+def test_the_first_bundle_of_its_format_is_loaded(engine: Other, tmp_path: Path) -> None:
+    if {name: version(name) for name in BUILT_WITH} != BUILT_WITH:
+        pytest.skip(f"these executables were built with {BUILT_WITH}")
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("sums", [(GOLDEN / "golden-1.3.pub").read_text()]))
+    with aotc_runtime.load(GOLDEN / "sums-1.3.aotb", trust=policy) as loaded:
+        np.testing.assert_allclose(loaded["predict"](IMAGE)["scores"], SCORES, atol=1e-5)
+        assert {*loaded.report()["engines"].values()} == {"xla", engine.name}
+
+
+def test_mixed_without_several_engines_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, '"xla"')
+    path.write_text(path.read_text() + "\n[tune]\nmixed = true\n")
+    with pytest.raises(AotcError) as caught:
+        make(tmp_path, path)
+    assert caught.value.code == "AOTC-E809"
+
+
+def test_mixed_is_for_the_latency_of_calls(tmp_path: Path) -> None:
+    path = write(tmp_path, '"xla", "iree"')
+    path.write_text(path.read_text() + '\n[tune]\nmixed = true\nobjective = "start"\n')
+    with pytest.raises(AotcError) as caught:
+        make(tmp_path, path)
+    assert caught.value.code == "AOTC-E809"
+    assert caught.value.findings[0].found == "objective = start"
