@@ -23,6 +23,7 @@ from aotc_runtime.report import (
     refusal,
     verify_report,
 )
+from aotc_runtime.servers.options import add_arguments, options_of
 
 PROGRAM = "aotc-runtime"
 
@@ -54,10 +55,16 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
+    serve = commands.add_parser(
+        "serve",
+        help="serve bundles over HTTP and gRPC (Open Inference Protocol)",
+        allow_abbrev=False,
+    )
+    add_arguments(serve)
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
     )
-    for command in (verify, host_info):
+    for command in (verify, host_info, serve):
         command.add_argument(
             "--json", action="store_true", help="print one JSON document on stdout"
         )
@@ -94,11 +101,31 @@ def _report(arguments: list[str]) -> Report:
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
+        if options.command == "serve":
+            return _serve(options)
         return verify_report(options.bundle, options.trust, options.target)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
     except AotcError as error:
         return Report(error.findings, error.exit_code, {}, ())
+
+
+def _serve(options: argparse.Namespace) -> Report:
+    """Serve until a signal ends it."""
+    try:
+        from aotc_runtime.servers.server import run as run_server
+    except ImportError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in SERVE_PACKAGES:
+            from aotc_runtime.errors import refusal
+
+            raise refusal("AOTC-E406", "serve", f"no {name}") from error
+        raise
+    run_server(options_of(options))
+    return Report((), 0, {}, ())
+
+
+SERVE_PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
 
 
 def _print(report: Report, *, as_json: bool) -> None:
@@ -116,7 +143,7 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json], or host-info [--json]",
+        expected="verify BUNDLE --trust POLICY, serve BUNDLE --trust POLICY, or host-info",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

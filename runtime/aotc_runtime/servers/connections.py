@@ -1,0 +1,127 @@
+"""Connections of HTTP with limits that uvicorn has none for: how many there are, how long and how
+large a header may be, and how long a client may leave its answer lying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from aotc_runtime.errors import refusal
+from aotc_runtime.servers.metrics import Metrics
+from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.statuses import error_document
+
+HEADER_BYTES_MAX = 2**16
+
+
+def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, within these limits."""
+
+    class Bounded(HttpToolsProtocol):
+        """One connection."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._deadline: asyncio.TimerHandle | None = None
+            self._writing: asyncio.TimerHandle | None = None
+            self._header_bytes = 0
+            self._is_full = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self._is_full = len(self.connections) >= limits.connections
+            super().connection_made(transport)
+            if self._is_full:
+                self._refuse(b"503 Service Unavailable", "AOTC-E766", "connections", "too many")
+            else:
+                self._start_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            for timer in (self._deadline, self._writing):
+                if timer is not None:
+                    timer.cancel()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if not self._is_full:
+                super().data_received(data)
+
+        def on_message_begin(self) -> None:
+            self._header_bytes = 0
+            self._start_header()
+            super().on_message_begin()
+
+        def on_url(self, url: bytes) -> None:
+            self._count(len(url))
+            super().on_url(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._count(len(name) + len(value))
+            super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            if not self._is_full:
+                super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            if not self._is_full:
+                super().on_message_complete()
+
+        def on_body(self, body: bytes) -> None:
+            if not self._is_full:
+                super().on_body(body)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._writing is None:
+                self._writing = self.loop.call_later(limits.write_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            if self._writing is not None:
+                self._writing.cancel()
+                self._writing = None
+            super().resume_writing()
+
+        def timeout_keep_alive_handler(self) -> None:
+            # What is left in the buffer, nobody has taken for so long.
+            if self.transport.get_write_buffer_size():
+                self.transport.abort()
+            super().timeout_keep_alive_handler()
+
+        def _start_header(self) -> None:
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(limits.header_seconds, self._late)
+
+        def _late(self) -> None:
+            self._deadline = None
+            self._refuse(b"408 Request Timeout", "AOTC-E764", "header", "a part of it")
+
+        def _count(self, size: int) -> None:
+            self._header_bytes += size + 4
+            if self._header_bytes > HEADER_BYTES_MAX and not self._is_full:
+                self._refuse(
+                    b"431 Request Header Fields Too Large", "AOTC-E763", "header", "a larger one"
+                )
+
+        def _refuse(self, status: bytes, code: str, where: str, found: str) -> None:
+            """Answer without asking the application, and close."""
+            self._is_full = True
+            metrics.turned_away(code)
+            expected = f"at most {limits.connections} connections, a header within "
+            expected += f"{limits.header_seconds:g} s and {HEADER_BYTES_MAX} bytes"
+            error = refusal(code, where, found, expected=expected, hint="try again later")
+            body = msgspec.json.encode(error_document(error))
+            head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            more = b"retry-after: 1\r\n" if code == "AOTC-E766" else b""
+            text = head % (status, len(body)) + more + b"connection: close\r\n\r\n" + body
+            if not self.transport.is_closing():
+                self.transport.write(text)
+                self.transport.close()
+
+    return Bounded

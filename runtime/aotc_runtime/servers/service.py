@@ -1,0 +1,172 @@
+"""Requests of any protocol: how many may be under way, how much memory they may hold, the threads
+that they run in, and how long a client waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.servers.inference import Outcome, Prepared, outcome
+from aotc_runtime.servers.metrics import Metrics
+from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.repository import Repository
+from aotc_runtime.servers.statuses import fault
+
+Read = Callable[[Model], Prepared]
+
+
+class Memory:
+    """The bytes that requests and answers under way may hold together. One thread uses it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+
+    def take(self, size: int) -> None:
+        """Raises ServerError (AOTC-E766)."""
+        if self.used + size > self._limit:
+            raise refusal(
+                "AOTC-E766",
+                "server",
+                f"{self.used} of {self._limit} bytes taken by other requests, and {size} more",
+            )
+        self.used += size
+
+    def give_back(self, size: int) -> None:
+        self.used -= size
+
+
+class Service:
+    """Answers requests with the bundles of a repository.
+
+    Used from the event loop alone; what takes time runs in threads, where calls release Python's
+    lock.
+    """
+
+    def __init__(
+        self, repository: Repository, limits: Limits, metrics: Metrics, workers: int | None
+    ) -> None:
+        self.repository, self.limits, self.metrics = repository, limits, metrics
+        self.memory = Memory(limits.memory)
+        self.is_draining = False
+        self._requests = 0
+        self._pool = ThreadPoolExecutor(
+            workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
+        )
+        metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every bundle serves, and the server is not about to end."""
+        return self.repository.is_ready and not self.is_draining
+
+    @property
+    def requests(self) -> int:
+        """How many are under way."""
+        return self._requests
+
+    def enter(self) -> None:
+        """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
+        if self._requests >= self.limits.requests:
+            raise refusal(
+                "AOTC-E766", "server", f"{self._requests} requests under way, which is its limit"
+            )
+        self._requests += 1
+
+    def leave(self) -> None:
+        """A request has ended."""
+        self._requests -= 1
+
+    async def infer[T](
+        self,
+        protocol: str,
+        name: str,
+        version: str,
+        size: int,
+        read: Read,
+        write: Callable[[Outcome], T],
+    ) -> T:
+        """Answer an inference request.
+
+        size: bytes that it holds, already taken from the memory of requests, and given back when
+        nothing uses them any more, which may be after this has raised.
+        read: makes arguments of what the protocol carried.  write: makes what it carries of the
+        outcome; both run in a thread.
+
+        Raises an AotcError, and nothing else.
+        """
+        started = perf_counter()
+        loop = asyncio.get_running_loop()
+        known = ""
+        try:
+            try:
+                self.enter()
+            except AotcError:
+                self.memory.give_back(size)
+                raise
+
+            def ended(_: Future[tuple[T, str]]) -> None:
+                loop.call_soon_threadsafe(self._ended, size)
+
+            future = self._pool.submit(self._answer, name, version, read, write)
+            future.add_done_callback(ended)
+            try:
+                async with asyncio.timeout(self.limits.call_seconds):
+                    answer, known = await asyncio.wrap_future(future)
+            except TimeoutError:
+                raise too_slow(name, self.limits.call_seconds) from None
+        except AotcError as error:
+            known = known or self._known(name)
+            self.metrics.request(known, protocol, error.code, perf_counter() - started)
+            raise
+        self.metrics.request(known, protocol, "", perf_counter() - started)
+        return answer
+
+    def _answer[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
+    ) -> tuple[T, str]:
+        """In a thread: the answer, and the model's name."""
+        try:
+            with self.repository.serving(name, version) as model:
+                prepared = read(model)
+                answer = model.call(prepared.arrays)
+                return write(outcome(model, prepared, answer)), model.name
+        except AotcError:
+            raise
+        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
+            traceback.print_exc(file=sys.stderr)
+            raise fault() from None
+
+    def _ended(self, size: int) -> None:
+        self.leave()
+        self.memory.give_back(size)
+
+    def _known(self, name: str) -> str:
+        """The model's name for counters, which must not grow with what clients make up."""
+        try:
+            return self.repository.find(name).name
+        except AotcError:
+            return ""
+
+    def close(self) -> None:
+        """Run no more calls; those that run end as they would."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def too_slow(name: str, seconds: float) -> AotcError:
+    """The error (AOTC-E765) for a call that nobody waits for any longer."""
+    return refusal(
+        "AOTC-E765",
+        f"model {name[:100]}",
+        "none yet",
+        expected=f"an answer within {seconds:g} s",
+        hint="ask for less at once, or start the server with a longer --call-seconds",
+    )

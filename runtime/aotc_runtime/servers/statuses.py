@@ -1,0 +1,80 @@
+"""What errors are called over HTTP and gRPC, and the text that clients get: never a stack trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc_runtime.errors import (
+    AotcError,
+    BackendError,
+    Finding,
+    ResourceError,
+    ServerError,
+    ShapeError,
+    finding,
+)
+
+BY_CODE: dict[str, tuple[int, str]] = {
+    "AOTC-E602": (404, "NOT_FOUND"),
+    "AOTC-E614": (503, "UNAVAILABLE"),
+    "AOTC-E633": (503, "UNAVAILABLE"),
+    "AOTC-E761": (400, "INVALID_ARGUMENT"),
+    "AOTC-E762": (404, "NOT_FOUND"),
+    "AOTC-E763": (413, "RESOURCE_EXHAUSTED"),
+    "AOTC-E764": (408, "DEADLINE_EXCEEDED"),
+    "AOTC-E765": (504, "DEADLINE_EXCEEDED"),
+    "AOTC-E766": (503, "UNAVAILABLE"),
+    "AOTC-E767": (501, "UNIMPLEMENTED"),
+    "AOTC-E768": (403, "PERMISSION_DENIED"),
+    "AOTC-E769": (400, "INVALID_ARGUMENT"),
+    "AOTC-E770": (409, "FAILED_PRECONDITION"),
+    "AOTC-E771": (500, "INTERNAL"),
+}
+"""HTTP's number and gRPC's name of codes that have their own."""
+
+BY_FAMILY: tuple[tuple[type[AotcError], tuple[int, str]], ...] = (
+    (ShapeError, (400, "INVALID_ARGUMENT")),
+    (ServerError, (400, "INVALID_ARGUMENT")),
+    (ResourceError, (503, "RESOURCE_EXHAUSTED")),
+    (BackendError, (500, "INTERNAL")),
+)
+"""Those of the rest. Whatever else there is refused a bundle that was to be loaded."""
+
+REFUSED_BUNDLE = (409, "FAILED_PRECONDITION")
+
+
+def statuses_of(error: AotcError) -> tuple[int, str]:
+    """HTTP's number and gRPC's name for an error."""
+    known = BY_CODE.get(error.code)
+    if known is not None:
+        return known
+    return next((both for family, both in BY_FAMILY if isinstance(error, family)), REFUSED_BUNDLE)
+
+
+def http_status(error: AotcError) -> int:
+    return statuses_of(error)[0]
+
+
+def grpc_status(error: AotcError) -> str:
+    return statuses_of(error)[1]
+
+
+def fault() -> ServerError:
+    """The error (AOTC-E771) for what nobody foresaw."""
+    return ServerError(finding("AOTC-E771", "server", "an error that nobody foresaw"))
+
+
+def sentence(found: Finding) -> str:
+    """One finding in one line."""
+    return (
+        f"{found.code} {found.where}: expected {found.expected}, found {found.found}; {found.hint}"
+    )
+
+
+def error_document(error: AotcError) -> dict[str, Any]:
+    """The protocol's body of an error, with our code and findings beside its text."""
+    return {
+        "error": " | ".join(map(sentence, error.findings)),
+        "code": error.code,
+        "findings": [found.to_json() for found in error.findings],
+    }
