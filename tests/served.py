@@ -115,10 +115,14 @@ def binary_request(inputs: dict[str, tuple[str, Array]], **request: Any) -> tupl
 
 @contextmanager
 def serving(
-    bundles: Sequence[Path], policies: Sequence[Path], *options: str, ready: bool = True
+    bundles: Sequence[Path],
+    policies: Sequence[Path],
+    *options: str,
+    ready: bool = True,
+    python: Path | str = sys.executable,
 ) -> Iterator[Served]:
     """A server that has ended after the block, killed if it did not end by itself."""
-    command = [sys.executable, "-m", "aotc_runtime", "serve", *map(str, bundles), "--json"]
+    command = [str(python), "-m", "aotc_runtime", "serve", *map(str, bundles), "--json"]
     for policy in policies:
         command += ["--trust", str(policy)]
     command += ["--port", "0", *options]

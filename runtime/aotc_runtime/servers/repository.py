@@ -57,6 +57,7 @@ class Place:
         self.was: tuple[object, ...] = ()
         self.refused: tuple[Finding, ...] = ()
         self.is_unloaded = False
+        self.names: set[str] = set()
 
     @property
     def release(self) -> Release | None:
@@ -133,7 +134,6 @@ class Repository:
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._named: dict[str, list[Place]] = {}
-        self._bundles: dict[str, list[Place]] = {}
 
     # Loading
 
@@ -252,6 +252,7 @@ class Repository:
         place.releases[bundle] = release
         place.refused, place.was, place.standing = (), looks, Standing.READY
         place.is_unloaded = False
+        place.names = {bundle.name, *release.models}
         self._tell(
             "serving",
             {
@@ -278,22 +279,13 @@ class Repository:
     def _index(self, arriving: tuple[Place, Release] | None = None) -> None:
         """Name the places by what they serve; one dictionary takes the other's place at once."""
         named: dict[str, list[Place]] = {}
-        bundles: dict[str, list[Place]] = {}
         for place in self._places.values():
             served = [place.release, arriving[1] if arriving and arriving[0] is place else None]
-            for release in served:
-                for name in release.models if release is not None else ():
-                    if place not in named.setdefault(name, []):
-                        named[name].append(place)
-                if release is not None and place not in bundles.setdefault(release.bundle.name, []):
-                    bundles[release.bundle.name].append(place)
+            for name in {name for release in served if release for name in release.models}:
+                named.setdefault(name, []).append(place)
         for places in named.values():
             places.sort(key=_newest_first, reverse=True)
-        for name, places in self._bundles.items():
-            # Those that were unloaded can be loaded again by their name.
-            gone = [place for place in places if place.slot is None]
-            bundles[name] = [*bundles.get(name, []), *gone]
-        self._named, self._bundles = named, bundles
+        self._named = named
 
     @contextmanager
     def serving(self, name: str, version: str = "") -> Iterator[Model]:
@@ -356,10 +348,11 @@ class Repository:
             bundle.close()
 
     def _places_of(self, name: str) -> list[Place]:
-        found = self._bundles.get(name) or self._named.get(name)
+        """Those that serve a bundle or model of that name, or did."""
+        found = [place for place in self._places.values() if name in place.names]
         if not found:
             raise self._unknown(name, "")
-        return list(found)
+        return found
 
     def _unknown(self, name: str, version: str) -> AotcError:
         if name not in self._named and any(

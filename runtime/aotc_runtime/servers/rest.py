@@ -20,7 +20,13 @@ from aotc_runtime.servers.bodies import Body, read_body
 from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepare, read_request
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.service import Memory, Service
-from aotc_runtime.servers.statuses import error_document, fault, http_status
+from aotc_runtime.servers.statuses import (
+    error_document,
+    fault,
+    http_status,
+    not_allowed,
+    refuse_parameters,
+)
 from aotc_runtime.servers.tensors import Port, misfit
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
@@ -238,14 +244,7 @@ class Rest:
         # Pages of other sites can make a browser send such a request; it then says which.
         if not self._control or "origin" in request.headers:
             raise not_allowed("a browser" if self._control else "a server without it")
-        if (await self._small_document(request)).get("parameters"):
-            raise refusal(
-                "AOTC-E767",
-                "repository",
-                "parameters",
-                expected="the name of a model, and nothing else",
-                hint="bundles come from where the server was told to load them from",
-            )
+        refuse_parameters((await self._small_document(request)).get("parameters") or ())
 
     async def _small_document(self, request: Request) -> dict[str, Any]:
         limits = msgspec.structs.replace(self._service.limits, body=CONTROL_BODY_MAX)
@@ -257,17 +256,6 @@ class Rest:
             raise misfit("request", str(error), "a JSON object") from None
         finally:
             self._service.memory.give_back(body.size)
-
-
-def not_allowed(found: str) -> AotcError:
-    """The error (AOTC-E768) for a server that is not to be controlled so."""
-    return refusal(
-        "AOTC-E768",
-        "repository",
-        found,
-        expected="a server that was started with --control, asked by a program",
-        hint="start the server with --control, or send it SIGHUP to load what was changed",
-    )
 
 
 def _header_length(request: Request) -> int | None:

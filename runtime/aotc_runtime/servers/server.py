@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvicorn
 
-from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository, Settings
 from aotc_runtime.servers.rest import application
 from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.statuses import not_listening
 
 if TYPE_CHECKING:
     from aotc_runtime.servers.grpc_server import GrpcServer
@@ -193,11 +193,6 @@ def _socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise not_listening(f"{host}:{port}", str(error)) from error
     return listening
-
-
-def not_listening(where: str, found: str) -> AotcError:
-    """The error (AOTC-E772) for an address that cannot be had."""
-    return refusal("AOTC-E772", where, found)
 
 
 def _raise_file_limit(connections: int) -> None:

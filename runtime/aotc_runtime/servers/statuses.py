@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aotc_runtime.errors import (
@@ -12,6 +13,7 @@ from aotc_runtime.errors import (
     ServerError,
     ShapeError,
     finding,
+    refusal,
 )
 
 BY_CODE: dict[str, tuple[int, str]] = {
@@ -78,3 +80,36 @@ def error_document(error: AotcError) -> dict[str, Any]:
         "code": error.code,
         "findings": [found.to_json() for found in error.findings],
     }
+
+
+def not_listening(where: str, found: str) -> AotcError:
+    """The error (AOTC-E772) for an address that cannot be had."""
+    return refusal("AOTC-E772", where, found)
+
+
+def not_allowed(found: str) -> AotcError:
+    """The error (AOTC-E768) for a server that is not to be controlled so."""
+    return refusal(
+        "AOTC-E768",
+        "repository",
+        found,
+        expected="a server that was started with --control, asked by a program",
+        hint="start the server with --control, or send it SIGHUP to load what was changed",
+    )
+
+
+def refuse_parameters(parameters: Iterable[str]) -> None:
+    """Raises ServerError (AOTC-E767) where a client would say what is loaded.
+
+    parameters: of a request to load or unload. `unload_dependents`, which clients always send,
+    says nothing here.
+    """
+    given = [name[:100] for name in parameters if name != "unload_dependents"]
+    if given:
+        raise refusal(
+            "AOTC-E767",
+            "repository",
+            "the parameters " + ", ".join(given),
+            expected="the name of a model, and nothing else",
+            hint="bundles come from where the server was told to load them from",
+        )
