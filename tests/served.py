@@ -35,6 +35,10 @@ class Served:
         for line in self.process.stdout:
             self.events.append(json.loads(line))
 
+    def read_all(self) -> None:
+        """Everything that a process has said which has ended."""
+        self._reader.join(SECONDS)
+
     def said(self, event: str) -> list[dict[str, Any]]:
         return [each for each in list(self.events) if each.get("event") == event]
 

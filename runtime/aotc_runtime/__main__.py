@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.rendering import render
 from aotc_runtime.report import (
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")
         report = _report(arguments)
-        _print(report, as_json="--json" in arguments)
+        _print(report, as_json="--json" in arguments, in_lines="serve" in arguments[:1])
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("aborted\n")
@@ -128,12 +130,14 @@ def _serve(options: argparse.Namespace) -> Report:
 SERVE_PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
         sys.stderr.write(render(report.findings) + "\n")
     elif report.findings:
-        sys.stdout.write(document_text(refusal(report.findings, report.exit_code, report.document)))
-    elif as_json:
+        text = document_text(refusal(report.findings, report.exit_code, report.document))
+        # Beside a server's events, which have a line each.
+        sys.stdout.write(msgspec.json.format(text, indent=-1) + "\n" if in_lines else text)
+    elif as_json and not in_lines:
         sys.stdout.write(document_text({"ok": True, **report.document, "findings": []}))
     else:
         sys.stdout.writelines(f"{line}\n" for line in report.lines)

@@ -17,6 +17,15 @@ from aotc_runtime.servers.statuses import error_document
 
 HEADER_BYTES_MAX = 2**16
 
+FULL, LARGE = b"503 Service Unavailable", b"431 Request Header Fields Too Large"
+
+HINTS = {
+    "AOTC-E761": "send what HTTP/1.1 says",
+    "AOTC-E763": "send fewer or shorter header fields",
+    "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
+    "AOTC-E766": "close connections, or start the server with a higher --max-connections",
+}
+
 
 def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
     """uvicorn's protocol, within these limits."""
@@ -35,7 +44,8 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             self._is_full = len(self.connections) >= limits.connections
             super().connection_made(transport)
             if self._is_full:
-                self._refuse(b"503 Service Unavailable", "AOTC-E766", "connections", "too many")
+                expected = f"at most {limits.connections} connections"
+                self._refuse(FULL, "AOTC-E766", "connection", "one more", expected)
             else:
                 self._start_header()
 
@@ -100,22 +110,23 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
 
         def _late(self) -> None:
             self._deadline = None
-            self._refuse(b"408 Request Timeout", "AOTC-E764", "header", "a part of it")
+            expected = f"a header within {limits.header_seconds:g} s"
+            self._refuse(b"408 Request Timeout", "AOTC-E764", "header", "a part of it", expected)
 
         def _count(self, size: int) -> None:
             self._header_bytes += size + 4
             if self._header_bytes > HEADER_BYTES_MAX and not self._is_full:
-                self._refuse(
-                    b"431 Request Header Fields Too Large", "AOTC-E763", "header", "a larger one"
-                )
+                expected = f"a header of at most {HEADER_BYTES_MAX} bytes"
+                self._refuse(LARGE, "AOTC-E763", "header", "a larger one", expected)
 
-        def _refuse(self, status: bytes, code: str, where: str, found: str) -> None:
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(b"400 Bad Request", "AOTC-E761", "request", msg, "a request of HTTP/1.1")
+
+        def _refuse(self, status: bytes, code: str, where: str, found: str, expected: str) -> None:
             """Answer without asking the application, and close."""
             self._is_full = True
             metrics.turned_away(code)
-            expected = f"at most {limits.connections} connections, a header within "
-            expected += f"{limits.header_seconds:g} s and {HEADER_BYTES_MAX} bytes"
-            error = refusal(code, where, found, expected=expected, hint="try again later")
+            error = refusal(code, where, found, expected=expected, hint=HINTS.get(code, ""))
             body = msgspec.json.encode(error_document(error))
             head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
             more = b"retry-after: 1\r\n" if code == "AOTC-E766" else b""
