@@ -37,7 +37,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             super().__init__(*args, **kwargs)
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
-            self._header_bytes = 0
+            self._header_bytes = self._silent_bytes = 0
             self._is_full = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -56,8 +56,13 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if not self._is_full:
-                super().data_received(data)
+            if self._is_full:
+                return
+            self._silent_bytes += len(data)
+            super().data_received(data)
+            # The parser gathers what belongs together, however long that is, before it tells.
+            if self._silent_bytes > HEADER_BYTES_MAX:
+                self._count(self._silent_bytes)
 
         def on_message_begin(self) -> None:
             self._header_bytes = 0
@@ -73,6 +78,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            self._silent_bytes = 0
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
@@ -84,6 +90,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
                 super().on_message_complete()
 
         def on_body(self, body: bytes) -> None:
+            self._silent_bytes = 0
             if not self._is_full:
                 super().on_body(body)
 
@@ -114,6 +121,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             self._refuse(b"408 Request Timeout", "AOTC-E764", "header", "a part of it", expected)
 
         def _count(self, size: int) -> None:
+            self._silent_bytes = 0
             self._header_bytes += size + 4
             if self._header_bytes > HEADER_BYTES_MAX and not self._is_full:
                 expected = f"a header of at most {HEADER_BYTES_MAX} bytes"
