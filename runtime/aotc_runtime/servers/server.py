@@ -51,7 +51,8 @@ async def _serve(options: Options) -> None:
     repository = Repository(
         options.bundles, options.policies, Settings(options.target, options.threads), tell
     )
-    service = Service(repository, options.limits, metrics, options.workers)
+    delay = None if options.max_delay is None else options.max_delay / 1000
+    service = Service(repository, options.limits, metrics, options.workers, delay)
     listening = _socket(options.host, options.port)
     _raise_file_limit(options.limits.connections)
     config = uvicorn.Config(

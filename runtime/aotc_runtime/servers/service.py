@@ -9,16 +9,20 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from time import perf_counter
+from typing import Any
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
+from aotc_runtime.servers.lines import Lines
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.statuses import fault
+from aotc_runtime.serving.tallies import Answer
 
 Read = Callable[[Model], Prepared]
 
@@ -52,8 +56,14 @@ class Service:
     """
 
     def __init__(
-        self, repository: Repository, limits: Limits, metrics: Metrics, workers: int | None
+        self,
+        repository: Repository,
+        limits: Limits,
+        metrics: Metrics,
+        workers: int | None,
+        delay: float | None = None,
     ) -> None:
+        """delay: seconds that requests wait to be joined; None to join none."""
         self.repository, self.limits, self.metrics = repository, limits, metrics
         self.memory = Memory(limits.memory)
         self.is_draining = False
@@ -61,6 +71,8 @@ class Service:
         self._pool = ThreadPoolExecutor(
             workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
         )
+        self._lines = Lines(delay, self._pool, metrics) if delay is not None else None
+        self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
     @property
@@ -104,7 +116,6 @@ class Service:
         Raises an AotcError, and nothing else.
         """
         started = perf_counter()
-        loop = asyncio.get_running_loop()
         known = ""
         try:
             try:
@@ -113,14 +124,11 @@ class Service:
                 self.memory.give_back(size)
                 raise
 
-            def ended(_: Future[tuple[T, str]]) -> None:
-                loop.call_soon_threadsafe(self._ended, size)
-
-            future = self._pool.submit(self._answer, name, version, read, write)
-            future.add_done_callback(ended)
+            work = self._alone if self._lines is None else self._waiting
+            answering = work(name, version, read, write, size)
             try:
                 async with asyncio.timeout(self.limits.call_seconds):
-                    answer, known = await asyncio.wrap_future(future)
+                    answer, known = await answering
             except TimeoutError:
                 raise too_slow(name, self.limits.call_seconds) from None
         except AotcError as error:
@@ -129,6 +137,47 @@ class Service:
             raise
         self.metrics.request(known, protocol, "", perf_counter() - started)
         return answer
+
+    def _alone[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+    ) -> asyncio.Future[tuple[T, str]]:
+        """All of it in one thread."""
+        loop = asyncio.get_running_loop()
+        future = self._pool.submit(self._answer, name, version, read, write)
+        # When nobody waits any longer the thread may still run, and use what the request holds.
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size))
+        return asyncio.wrap_future(future)
+
+    def _waiting[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+    ) -> asyncio.Future[tuple[T, str]]:
+        """Joined with others: read in a thread, answered in a line."""
+        task = asyncio.ensure_future(self._join(name, version, read, write))
+        task.add_done_callback(lambda _: self._ended(size))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _join[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
+    ) -> tuple[T, str]:
+        assert self._lines is not None
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            try:
+                model = stack.enter_context(self.repository.serving(name, version))
+                prepared = await loop.run_in_executor(self._pool, read, model)
+
+                def finish(answer: Answer, requests: int) -> T:
+                    return write(outcome(model, prepared, answer, requests=requests))
+
+                answered: T = await self._lines.answer(model, prepared.arrays, finish)
+            except AotcError:
+                raise
+            except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
+                traceback.print_exc(file=sys.stderr)
+                raise fault() from None
+            return answered, model.name
 
     def _answer[T](
         self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
