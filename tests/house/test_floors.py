@@ -27,7 +27,7 @@ TIMESTAMPS = {"rfc3161_client"}
 """An extra: imported where a policy names authorities."""
 EXPORTERS = {"prometheus_client", "opentelemetry"}
 """Extras: their modules are imported by nobody but the user."""
-SERVERS = EXPORTERS | {"google", "grpc", "starlette", "uvicorn"}
+SERVERS = EXPORTERS | {"google", "grpc", "starlette", "uvicorn", "uvloop"}
 """An extra: imported by the command `serve` alone."""
 FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
 

@@ -19,6 +19,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._known: dict[tuple[str, str, str], Histogram] = {}
         self._seconds = Histogram(
             "aotc_server_request_seconds",
             "Inference requests, from when their body was there; code: of the error, or empty",
@@ -69,7 +70,11 @@ class Metrics:
 
     def request(self, model: str, protocol: str, code: str, seconds: float) -> None:
         """Count a request."""
-        self._seconds.labels(model, protocol, code).observe(seconds)
+        key = model, protocol, code
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._seconds.labels(*key)
+        known.observe(seconds)
 
     def turned_away(self, code: str) -> None:
         """Count what was refused before a model was asked."""

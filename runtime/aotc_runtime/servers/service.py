@@ -48,6 +48,35 @@ class Memory:
         self.used -= size
 
 
+QUICK_SECONDS = 0.001
+"""A request that takes less is answered in the event loop itself: handing it to a thread and back
+costs more than it holds others up.
+"""
+QUICK_BYTES, QUICK_MOST = 2**21, 1024
+
+Kind = tuple[str, str, int]
+"""Model, version and bytes: requests that take about the same time."""
+
+
+class Quick:
+    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Kind, float] = {}
+
+    def holds(self, kind: Kind) -> bool:
+        return self._seconds.get(kind, 1.0) < QUICK_SECONDS
+
+    def took(self, kind: Kind, seconds: float) -> None:
+        """One that took long counts for many that did not."""
+        if kind[2] > QUICK_BYTES:
+            return
+        known = self._seconds.get(kind)
+        if known is None and len(self._seconds) >= QUICK_MOST:
+            self._seconds.clear()
+        self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
+
+
 class Service:
     """Answers requests with the bundles of a repository.
 
@@ -72,6 +101,7 @@ class Service:
             workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
         )
         self._lines = Lines(delay, self._pool, metrics) if delay is not None else None
+        self._quick = Quick()
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
@@ -124,13 +154,19 @@ class Service:
                 self.memory.give_back(size)
                 raise
 
-            work = self._alone if self._lines is None else self._waiting
-            answering = work(name, version, read, write, size)
-            try:
-                async with asyncio.timeout(self.limits.call_seconds):
-                    answer, known = await answering
-            except TimeoutError:
-                raise too_slow(name, self.limits.call_seconds) from None
+            if self._lines is None and self._quick.holds((name, version, size)):
+                try:
+                    answer, known = self._answer(name, version, read, write, size)
+                finally:
+                    self._ended(size)
+            else:
+                work = self._alone if self._lines is None else self._waiting
+                answering = work(name, version, read, write, size)
+                try:
+                    async with asyncio.timeout(self.limits.call_seconds):
+                        answer, known = await answering
+                except TimeoutError:
+                    raise too_slow(name, self.limits.call_seconds) from None
         except AotcError as error:
             known = known or self._known(name)
             self.metrics.request(known, protocol, error.code, perf_counter() - started)
@@ -143,7 +179,7 @@ class Service:
     ) -> asyncio.Future[tuple[T, str]]:
         """All of it in one thread."""
         loop = asyncio.get_running_loop()
-        future = self._pool.submit(self._answer, name, version, read, write)
+        future = self._pool.submit(self._answer, name, version, read, write, size)
         # When nobody waits any longer the thread may still run, and use what the request holds.
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size))
         return asyncio.wrap_future(future)
@@ -180,14 +216,17 @@ class Service:
             return answered, model.name
 
     def _answer[T](
-        self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
     ) -> tuple[T, str]:
-        """In a thread: the answer, and the model's name."""
+        """In a thread, or at once where that is known to be quick: the answer, the model's name."""
+        started = perf_counter()
         try:
             with self.repository.serving(name, version) as model:
                 prepared = read(model)
                 answer = model.call(prepared.arrays)
-                return write(outcome(model, prepared, answer)), model.name
+                answered = write(outcome(model, prepared, answer)), model.name
+            self._quick.took((name, version, size), perf_counter() - started)
+            return answered
         except AotcError:
             raise
         except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
