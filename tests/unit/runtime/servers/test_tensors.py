@@ -110,6 +110,7 @@ BAD_BYTES: dict[str, tuple[DType, list[int], bytes]] = {
     "nothing, of a shape that numpy has not": (DType.FLOAT32, [0, 2**40, 2**40], b""),
     "a truth value of 2": (DType.BOOL, [2], b"\1\2"),
     "an int4 of 8": (DType.INT4, [2], b"\1\10"),
+    "an int4 of -9": (DType.INT4, [2], b"\1\xf7"),
     "a uint4 of 16": (DType.UINT4, [2], b"\1\20"),
 }
 
@@ -129,6 +130,12 @@ def test_json_has_no_word_for_what_is_not_finite(dtype: Any, value: float) -> No
     with pytest.raises(ServerError) as caught:
         to_values(port(DType.FLOAT32), np.array([value], dtype))
     assert caught.value.code == "AOTC-E769"
+
+
+def test_json_has_no_complex_numbers() -> None:
+    with pytest.raises(ServerError) as caught:
+        to_values(port(DType.COMPLEX64), np.array([1j], np.complex64))
+    assert caught.value.code == "AOTC-E761"
 
 
 def test_empty_tensors_and_scalars_are_tensors_too() -> None:
