@@ -134,6 +134,7 @@ class Repository:
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._named: dict[str, list[Place]] = {}
+        self._is_ready = False
 
     # Loading
 
@@ -159,6 +160,7 @@ class Repository:
                     if strict:
                         raise
                     findings += error.findings
+            self._is_ready = self._is_ready or strict
         return tuple(findings)
 
     def load_model(self, name: str) -> None:
@@ -338,9 +340,10 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that was asked for serves: every fixture of it has matched."""
-        places = list(self._places.values())
-        return bool(places) and all(p.slot is not None or p.is_unloaded for p in places)
+        """Whether everything that was asked for at the start has been loaded: every fixture of it
+        has matched. What is refused later, beside what serves, changes nothing.
+        """
+        return self._is_ready
 
     def close(self) -> None:
         """Close every bundle, calls or not."""

@@ -116,6 +116,8 @@ async def _serve(options: Options) -> None:
             await grpc.stop(options.drain_seconds)
     finally:
         server.should_exit = True
+        if grpc is not None:
+            await grpc.stop(0)
         await http
         service.close()
         reloads.close()

@@ -173,6 +173,7 @@ def test_versions_serve_beside_each_other_and_come_into_a_folder(
         shutil.copyfile(folder / "c.aotb", folder / "d.aotb")
         status, document = served.post("/v2/repository/models/digits/load")
         assert (status, document["code"]) == (409, "AOTC-E770")
+        assert served.get("/v2/health/ready")[0] == 200
         assert served.post("/v2/repository/models/digits/unload") == (200, {})
         assert served.get("/v2/models/digits/ready")[0] == 404
         assert served.get("/v2/health/live")[0] == 200
