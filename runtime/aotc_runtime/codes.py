@@ -19,10 +19,18 @@ from aotc_runtime.errors import (
     IntegrityError,
     ReadinessError,
     ResourceError,
-    ServerError,
     ShapeError,
     TrustError,
 )
+
+
+class ServerError(AotcError):
+    """AOTC-E76x, E77x: what a server refuses: requests, or to start.
+
+    Here, and not beside the others, because nothing that loads a bundle raises it.
+    """
+
+    exit_code = 2
 
 
 class Code(NamedTuple):

@@ -110,12 +110,6 @@ class BackendError(AotcError):
     exit_code = 7
 
 
-class ServerError(AotcError):
-    """AOTC-E76x: what a server refuses: requests, or to start."""
-
-    exit_code = 2
-
-
 def family_of(code: str) -> type[AotcError]:
     """The exception class of a code. Raises KeyError for one that is not in the catalogue."""
     from aotc_runtime.codes import FAMILY_OF

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from aotc_runtime.codes import ServerError
 from aotc_runtime.errors import (
     AotcError,
     BackendError,
     Finding,
     ResourceError,
-    ServerError,
     ShapeError,
     finding,
     refusal,

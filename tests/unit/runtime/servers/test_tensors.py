@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc_runtime.errors import ServerError
+from aotc_runtime.codes import ServerError
 from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.servers.tensors import (
