@@ -25,7 +25,7 @@ from aotc_runtime.errors import (
 
 
 class ServerError(AotcError):
-    """AOTC-E76x, E77x: what a server refuses: requests, or to start.
+    """AOTC-E76x, E78x: what a server refuses: requests, or to start.
 
     Here, and not beside the others, because nothing that loads a bundle raises it.
     """
@@ -662,18 +662,18 @@ SERVER = {
         "a result with NaN or an infinity, which JSON cannot hold (HTTP 400)",
         "ask for binary data: `binary_data_output`",
     ),
-    "AOTC-E770": Code(
+    "AOTC-E780": Code(
         "bundles that would be served under the same name and version, or policies that do not "
         "fit them",
         "pass one of them",
     ),
-    "AOTC-E771": Code(
+    "AOTC-E781": Code(
         "a fault of the server itself; its log has the details (HTTP 500, INTERNAL)",
         "report it",
         expected="an answer",
         hint="the log of the server has the details; please report it",
     ),
-    "AOTC-E772": Code(
+    "AOTC-E782": Code(
         "an address that the server cannot listen at",
         "pass another `--host` or `--port`",
         expected="an address to listen at",
@@ -691,7 +691,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(ShapeError, "E6xx", "calls", CALLS),
     Family(ReadinessError, "E70x", "readiness", READINESS),
     Family(BackendError, "E75x", "backend", BACKEND),
-    Family(ServerError, "E76x, E77x", "server", SERVER),
+    Family(ServerError, "E76x, E78x", "server", SERVER),
 )
 
 FAMILY_OF: dict[str, Family] = {code: family for family in FAMILIES for code in family.rows}

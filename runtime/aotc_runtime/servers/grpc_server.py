@@ -73,7 +73,7 @@ class GrpcServer:
 
     @classmethod
     async def started(cls, service: Service, options: Options) -> GrpcServer:
-        """Raises ServerError (AOTC-E772)."""
+        """Raises ServerError (AOTC-E782)."""
         limits = options.limits
         server = grpc.aio.server(
             maximum_concurrent_rpcs=limits.requests,

@@ -119,10 +119,10 @@ class Repository:
     def __init__(
         self, references: Sequence[str], policies: Sequence[Path], settings: Settings, tell: Tell
     ) -> None:
-        """policies: one for all, or one for each. Raises ServerError (AOTC-E770)."""
+        """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
             raise refusal(
-                "AOTC-E770",
+                "AOTC-E780",
                 "--trust",
                 f"{len(policies)} policies for {len(references)} bundles",
                 expected="one policy for all bundles, or one for each in their order",
@@ -231,7 +231,7 @@ class Repository:
         self._take(place, release, looks)
 
     def _release(self, place: Place, bundle: LoadedBundle) -> Release:
-        """Raises ServerError (AOTC-E770) for names that another bundle has."""
+        """Raises ServerError (AOTC-E780) for names that another bundle has."""
         release = Release(bundle)
         for other in self._places.values():
             theirs = other.release
@@ -241,7 +241,7 @@ class Repository:
             is_one_bundle = theirs.bundle.name == bundle.name
             if both and not (is_one_bundle and theirs.bundle.version != bundle.version):
                 raise refusal(
-                    "AOTC-E770",
+                    "AOTC-E780",
                     place.reference,
                     f"{min(both)} {bundle.version}, which {other.reference} is, too",
                     expected="bundles of different names or versions",

@@ -190,7 +190,7 @@ def _text(value: object) -> str:
 
 
 def _socket(host: str, port: int) -> socket.socket:
-    """The one that systemd has opened, or a new one. Raises ServerError (AOTC-E772)."""
+    """The one that systemd has opened, or a new one. Raises ServerError (AOTC-E782)."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         return socket.socket(fileno=SYSTEMD_SOCKETS)
     try:

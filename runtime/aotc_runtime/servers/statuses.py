@@ -29,8 +29,8 @@ BY_CODE: dict[str, tuple[int, str]] = {
     "AOTC-E767": (501, "UNIMPLEMENTED"),
     "AOTC-E768": (403, "PERMISSION_DENIED"),
     "AOTC-E769": (400, "INVALID_ARGUMENT"),
-    "AOTC-E770": (409, "FAILED_PRECONDITION"),
-    "AOTC-E771": (500, "INTERNAL"),
+    "AOTC-E780": (409, "FAILED_PRECONDITION"),
+    "AOTC-E781": (500, "INTERNAL"),
 }
 """HTTP's number and gRPC's name of codes that have their own."""
 
@@ -62,8 +62,8 @@ def grpc_status(error: AotcError) -> str:
 
 
 def fault() -> ServerError:
-    """The error (AOTC-E771) for what nobody foresaw."""
-    return ServerError(finding("AOTC-E771", "server", "an error that nobody foresaw"))
+    """The error (AOTC-E781) for what nobody foresaw."""
+    return ServerError(finding("AOTC-E781", "server", "an error that nobody foresaw"))
 
 
 def sentence(found: Finding) -> str:
@@ -83,8 +83,8 @@ def error_document(error: AotcError) -> dict[str, Any]:
 
 
 def not_listening(where: str, found: str) -> AotcError:
-    """The error (AOTC-E772) for an address that cannot be had."""
-    return refusal("AOTC-E772", where, found)
+    """The error (AOTC-E782) for an address that cannot be had."""
+    return refusal("AOTC-E782", where, found)
 
 
 def not_allowed(found: str) -> AotcError:

@@ -172,7 +172,7 @@ def test_versions_serve_beside_each_other_and_come_into_a_folder(
         assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
         shutil.copyfile(folder / "c.aotb", folder / "d.aotb")
         status, document = served.post("/v2/repository/models/digits/load")
-        assert (status, document["code"]) == (409, "AOTC-E770")
+        assert (status, document["code"]) == (409, "AOTC-E780")
         assert served.get("/v2/health/ready")[0] == 200
         assert served.post("/v2/repository/models/digits/unload") == (200, {})
         assert served.get("/v2/models/digits/ready")[0] == 404
@@ -256,4 +256,4 @@ def test_an_address_that_is_taken_is_refused(digits_bundle: tuple[Path, Path]) -
         command += ["--trust", str(digits_bundle[1]), "--port", str(other.getsockname()[1])]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E772"
+    assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E782"
