@@ -159,9 +159,12 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 	python="$(PYTHON)"; $${python:-out/device-venv/bin/python} -m benchmarks.device \
 	    $(if $(BUNDLES),--bundles $(BUNDLES))
 
-test-registry: $(STAMP) ## Share a cache and carry a bundle through an OCI registry (unpacks docker-registry and skopeo in out/registry)
+test-registry: $(STAMP) ## Carry bundles and caches through an OCI registry (unpacks docker-registry, skopeo and oras in out/registry)
 	scripts/registry $(REGISTRY)
+	$$(scripts/find-python) -m venv $(REGISTRY)/oras
+	$(REGISTRY)/oras/bin/python -m pip install --quiet --disable-pip-version-check 'oras==0.2.43'
 	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry AOTC_SKOPEO=$(CURDIR)/$(REGISTRY)/skopeo \
+	    AOTC_ORAS=$(CURDIR)/$(REGISTRY)/oras/bin/python \
 	    $(BIN)/python -m pytest -m registry tests/unit/workshops/remote tests/registries
 
 test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)

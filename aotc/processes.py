@@ -11,10 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from aotc import process_guard
 
@@ -99,12 +99,25 @@ class Guarded(subprocess.Popen[Any]):
             os.close(held)
 
 
+class Ending(Protocol):
+    """A process with all that it has started."""
+
+    @property
+    def stdout(self) -> IO[Any] | None: ...
+
+    def wait(self) -> int:
+        """Wait until it is over; the exit status."""
+
+    def end(self) -> None:
+        """Begin to end all of it, and do not wait for that."""
+
+
 class Processes:
     """The running child processes of one piece of work. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[Child | Guarded] = set()
+        self._running: set[Ending] = set()
         self._stopped = False
 
     @contextmanager
@@ -117,10 +130,23 @@ class Processes:
 
         Raises StoppedError after `stop`.
         """
+
+        def start() -> Child | Guarded:
+            return Guarded(command, grace, **options) if grace else Child(command, **options)
+
+        with self.running(start) as process:
+            yield process
+
+    @contextmanager
+    def running[P: Ending](self, start: Callable[[], P]) -> Iterator[P]:
+        """A process that was started in another way, ended if the block ends before it.
+
+        Raises StoppedError after `stop`.
+        """
         with self._lock:
             if self._stopped:
                 raise StoppedError
-            process = Guarded(command, grace, **options) if grace else Child(command, **options)
+            process = start()
             self._running.add(process)
         try:
             yield process

@@ -42,6 +42,7 @@ EXIT_CODES = {
     8: "parity failed",
     9: "budget or gate exceeded",
     10: "not reproduced",
+    11: "a registry cannot be used",
     129: "SIGHUP stopped the command: its terminal went away",
     130: "Ctrl-C (SIGINT) stopped the command",
     141: "whoever read stdout went away, as with `aotc inspect b.aotb \\| head -1`; nothing is "

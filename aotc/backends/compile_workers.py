@@ -17,6 +17,7 @@ from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob, Executable
 from aotc.temporaries import temporary_folder
 from aotc.workers import parent
+from aotc.workers.forked import Zygotes
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Cost, Memory
 
@@ -27,11 +28,12 @@ SECONDS_MAX = 1800.0
 class CompileWorkers:
     """The workers of one backend.
 
-    command: of a worker.  seconds_max: how long it may take for one executable.
+    worker: its command, or the zygotes that fork it.  seconds_max: how long it may take for one
+    executable.
     """
 
-    def __init__(self, command: Sequence[str], seconds_max: float) -> None:
-        self._command = tuple(command)
+    def __init__(self, worker: Sequence[str] | Zygotes, seconds_max: float) -> None:
+        self._worker = worker
         self._seconds_max = seconds_max
         self._processes = Processes()
 
@@ -48,7 +50,7 @@ class CompileWorkers:
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
             try:
                 result = parent.run(
-                    self._command,
+                    self._worker,
                     request,
                     Result,
                     within=folder,
@@ -70,6 +72,8 @@ class CompileWorkers:
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._processes.stop()
+        if isinstance(self._worker, Zygotes):
+            self._worker.end()
 
 
 def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:

@@ -16,9 +16,12 @@ from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoints import beside, is_file_name, is_index, main_file, read_index
 from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
+from aotc.frontends.archive import Damaged
 from aotc_runtime.errors import BundleFormatError, Finding
 
 type Tensors = dict[str, StoredTensor]
+
+INIT = 'or read it in a function and name that: init = "package.module:function"'
 
 SHARDS = "an index that names every tensor of its files once, and files that hold them"
 
@@ -92,15 +95,21 @@ def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensor
 
 
 def _tensors(file: WeightsFile) -> Tensors:
-    """Raises CaptureError (AOTC-E830) for a file that is no safetensors."""
+    """Raises CaptureError (AOTC-E830) for a file that is neither safetensors nor .npz."""
     try:
         return file.tensors()
+    except Damaged as error:
+        text = f"{file.source.text}: {error.found}"
+        hint = "write it with numpy.savez or safetensors.numpy.save_file, " + INIT
+        raise refusal(
+            "AOTC-E830", file.where, text, expected=f"a file with {error.expected}", hint=hint
+        ) from error
     except BundleFormatError as error:
         start = b"".join(file.read(0, min(256, file.size)))
         found, hint = weights_match.not_safetensors(start, error.findings[0])
         text = f"{file.source.text}: {found}"
         raise refusal(
-            "AOTC-E830", file.where, text, expected="a safetensors file", hint=hint
+            "AOTC-E830", file.where, text, expected="a safetensors or .npz file", hint=hint
         ) from error
 
 

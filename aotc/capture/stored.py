@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from aotc.capture import npz
 from aotc.capture.file_digests import digest_of_open
 from aotc.capture.source_files import changed_meanwhile, state_of
 from aotc.config.build_manifest import SourceFile
@@ -63,8 +64,15 @@ class WeightsFile:
             raise CaptureError(self._changed())
 
     def tensors(self) -> dict[str, StoredTensor]:
-        """What its header says, by name. Raises BundleFormatError (AOTC-E131 to E133)."""
+        """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
+        BundleFormatError (AOTC-E131 to E133), Damaged.
+        """
         data = pass_file(self.source.path)
+        if data[: len(npz.BEGINS)] == npz.BEGINS:
+            return {
+                name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
+                for name, each in npz.arrays(data)
+            }
         found = read_tensors(data, where=self.source.path.name)
         stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
         return {

@@ -11,9 +11,8 @@ from aotc_runtime.errors import Finding
 SHOWN_MAX = 8
 """Tensors that a message names before it says how many more there are."""
 
-ZIP = b"PK"
 _OTHER_FORMATS = (
-    (ZIP, "a zip archive, as torch.save and numpy.savez write"),
+    (b"PK", "an empty zip archive"),
     (b"\x80", "a pickle"),
     (b"\x89HDF", "an HDF5 file"),
     (b"\x93NUMPY", "a numpy array"),
@@ -31,8 +30,6 @@ def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
     if known and "git-lfs" in known:
         return f"not a safetensors file but {known}", "fetch it: git lfs pull"
     hint = "write it with safetensors.numpy.save_file"
-    if start.startswith(ZIP):
-        hint += ', or read it in a function and name that: init = "package.module:function"'
     if known:
         return f"not a safetensors file but {known}", hint
     if refused.code == "AOTC-E131":

@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 
 
 @click.command(short_help="Show targets, entry points, profiles, sizes and parity.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PLACE)
+@fetching_options
 @command
-def inspect(out: Output, bundle: Path) -> None:
+def inspect(out: Output, bundle: Place, full: bool, ca: Path | None) -> None:
     """Show what is in a bundle: targets, entry points, profiles, sizes, memory and parity.
 
     Checks digests but no signature: it says who claims to have signed, not whether they did.
@@ -25,7 +27,8 @@ def inspect(out: Output, bundle: Path) -> None:
     from aotc.report.inspect import bundle_report
     from aotc.report.text import print_bundle
     from aotc.review.reading import review
-    from aotc_runtime.system.passing import look_into
 
-    report = bundle_report(review(look_into(bundle), None, datetime.now(UTC)))
+    with looked(out, bundle, None, Fetching(full, ca)) as found:
+        report = bundle_report(review(found.source, None, datetime.now(UTC), found.unread))
+    report["weights_hashed"] = not found.unread
     out.result(report, lambda: print_bundle(report))

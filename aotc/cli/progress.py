@@ -52,3 +52,49 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
             bars.update(tasks[stage], completed=done, total=total or None)  # type: ignore[arg-type]
 
         yield on_stage
+
+
+OnBytes = Callable[[int, int], None]
+
+
+@contextmanager
+def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
+    """A function to call with bytes (done, total), of one stage; as `progress` draws."""
+    if quiet or not sys.stderr.isatty():
+        from aotc.report.text import size
+
+        with progress(quiet=quiet) as on_stage:
+            begun = time.perf_counter()
+            if not quiet:
+                on_stage(stage, 0, 0)
+            last = (0, 0)
+
+            def keep(done: int, total: int) -> None:
+                nonlocal last
+                last = (done, total)
+
+            yield keep
+            if not quiet:
+                seconds = time.perf_counter() - begun
+                sys.stderr.write(f"{stage}: {size(last[0])} of {size(last[1])}, {seconds:.1f} s\n")
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(stage, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)

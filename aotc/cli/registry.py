@@ -27,6 +27,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "aotc.workshops.certify.command:certify",
         "aotc.workshops.merge.command:merge",
         "aotc.workshops.extract.command:extract",
+        "aotc.workshops.registries.commands:push",
+        "aotc.workshops.registries.commands:pull",
+        "aotc.workshops.registries.store_commands:store",
     ),
     "Sign and trust": (
         "aotc.cli.keygen:keygen",

@@ -8,11 +8,12 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
+from aotc.cli.reference_options import PLACE, Place, fetching_options
 from aotc.cli.registry import optional
 
 
 @click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PLACE)
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
 @click.option(
     "--target",
@@ -28,22 +29,28 @@ from aotc.cli.registry import optional
 @click.option(
     "--public-key", type=click.Path(path_type=Path), help="The key that --openssf is signed with."
 )
+@fetching_options
 @command
 def verify(
     out: Output,
-    bundle: Path,
+    bundle: Place,
     trust: Path,
     target: str,
     openssf: Path | None,
     public_key: Path | None,
+    full: bool,
+    ca: Path | None,
 ) -> int:
     """Say whether a bundle may be loaded here, and if not, every reason why.
 
     Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
     without loading anything.
 
+    Of a bundle in a registry, weights are fetched and hashed with --full alone.
+
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml
+    aotc verify oci://registry.example.org/models/digits:1.0.0 --trust trust.toml
     """
     from aotc_runtime.report import verify_report
 
@@ -51,8 +58,10 @@ def verify(
         raise click.UsageError("--openssf and --public-key go together")
     more = {}
     if openssf is not None and public_key is not None:
+        if isinstance(bundle, str):
+            raise click.UsageError("--openssf needs every byte: fetch the bundle with `aotc pull`")
         more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
-    report = verify_report(bundle, trust, target)
+    report = verify_report(bundle, trust, target, full=full, ca=ca)
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc.errors import refusal
+from aotc_runtime.digest import pieces
 from aotc_runtime.errors import AotcError
 
 MEMBERS_MAX = 1_000_000
@@ -58,10 +59,10 @@ class Archive:
         return self.members[name]
 
 
-def read_archive(data: bytes) -> Archive:
+def read_archive(data: bytes | memoryview) -> Archive:
     """The archive in a file. Raises Damaged."""
     view = memoryview(data)
-    start, size, count = _directory(data)
+    start, size, count = _directory(view)
     if count > MEMBERS_MAX or size > DIRECTORY_BYTES_MAX:
         raise Damaged(f"at most {MEMBERS_MAX} members", str(count))
     found: dict[str, memoryview] = {}
@@ -84,18 +85,18 @@ def in_one_folder(archive: Archive) -> Archive:
     return Archive({name.partition("/")[2]: each for name, each in archive.members.items()})
 
 
-def _directory(data: bytes) -> tuple[int, int, int]:
+def _directory(data: memoryview) -> tuple[int, int, int]:
     """Where the directory begins, its bytes, and how many entries it has."""
-    if not data.startswith(b"PK\x03\x04"):
+    if bytes(data[:4]) != b"PK\x03\x04" or len(data) < _END.size:
         raise Damaged("a zip archive", "another kind of file")
     at = len(data) - _END.size
-    if data[at : at + 4] != b"PK\x05\x06":
+    if bytes(data[at : at + 4]) != b"PK\x05\x06":
         raise Damaged("the end of a zip archive", "other bytes: the file is truncated")
     _, disk, first, here, count, size, start, comment = _END.unpack_from(data, at)
     locator = at - _LOCATOR.size
-    if locator >= 0 and data[locator : locator + 4] == b"PK\x06\x07":
+    if locator >= 0 and bytes(data[locator : locator + 4]) == b"PK\x06\x07":
         _, _, end, _ = _LOCATOR.unpack_from(data, locator)
-        if end + _END64.size != locator or data[end : end + 4] != b"PK\x06\x06":
+        if end + _END64.size != locator or bytes(data[end : end + 4]) != b"PK\x06\x06":
             raise Damaged("the end of a zip archive of 64 bits", "other bytes")
         _, _, _, _, disk, first, here, count, size, start = _END64.unpack_from(data, end)
         at = end
@@ -145,7 +146,10 @@ def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memor
     ):
         raise Damaged(f"the name {name} beside its bytes", "another one")
     member = view[begin : begin + size]
-    if zlib.crc32(member) != checksum:
+    found = 0
+    for piece in pieces(member):
+        found = zlib.crc32(piece, found)
+    if found != checksum:
         raise Damaged(f"{name} with its checksum", "another one: it is damaged")
     return name, member, following
 

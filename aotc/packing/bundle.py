@@ -28,6 +28,7 @@ from aotc.packing.files import (
 )
 from aotc.packing.index_json import layout_index
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
+from aotc.packing.whole_file import WholeFile
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
@@ -165,25 +166,26 @@ def _root_type(manifests: Iterable[BundleManifest]) -> str:
     return oci.BUNDLE_TYPE if typed else ""
 
 
-def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
+def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Blob]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
-    yield from files.items()
+    for name, data in files.items():
+        yield name, Blob(data, "")
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci.WEIGHTS_TYPE, d)):
-        yield _member(digest), blobs[digest].data
+        yield _member(digest), blobs[digest]
 
 
 def _member(digest: str) -> str:
     return oci.BLOB_FOLDER + digest.removeprefix("sha256:")
 
 
-def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
-    for name, data in members:
+def _archive(members: Iterator[tuple[str, Blob]]) -> Iterator[Data | WholeFile]:
+    for name, blob in members:
         info = tarfile.TarInfo(name)
-        info.size = len(data)
+        info.size = len(blob.data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        yield data
-        yield bytes(-len(data) % BLOCK)
+        yield blob.data if blob.file is None else WholeFile(blob.file, info.size)
+        yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
 
@@ -265,7 +267,13 @@ def write_files(
     if form is Form.ARCHIVE:
         return write_atomically(path, _archive(members), check=check, before=before)
     same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
-    return write_folder_atomically(path, members, check, before, same)
+    weights = {
+        _member(digest): (digest, len(blob.data))
+        for digest, blob in blobs.items()
+        if blob.media_type == oci.WEIGHTS_TYPE
+    }
+    contents = ((name, blob.data) for name, blob in members)
+    return write_folder_atomically(path, contents, check, before, same, weights)
 
 
 def pack(

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aotc.errors import refusal
+from aotc.packing.beside import blobs_beside
 from aotc.packing.exchange import exchange
+from aotc.packing.whole_file import WholeFile
 from aotc.temporaries import (
     PART,
     prefix_of,
@@ -50,6 +52,7 @@ type Before = Callable[[], None]
 
 
 NONE: Mapping[str, Path] = MappingProxyType({})
+NO_MEMBERS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 
 def no_check(written: Path) -> None:
@@ -62,7 +65,7 @@ def nothing() -> None:
 
 def write_atomically(
     path: Path,
-    chunks: Iterable[bytes | memoryview],
+    chunks: Iterable[bytes | memoryview | WholeFile],
     mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
@@ -117,13 +120,16 @@ def _refused(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _written(
-    path: Path, chunks: Iterable[bytes | memoryview], mode: int | None = None
+    path: Path, chunks: Iterable[bytes | memoryview | WholeFile], mode: int | None = None
 ) -> Iterator[tuple[Path, int]]:
     """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
         size = 0
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
+                if isinstance(chunk, WholeFile):
+                    size += chunk.append_to(file)
+                    continue
                 for piece in pieces(chunk):
                     size += file.write(piece)
         kept = _keep_owner(descriptor, path, FILE_MODE)
@@ -138,21 +144,28 @@ def write_folder_atomically(
     check: Check = no_check,
     before: Before = nothing,
     same: Mapping[str, Path] = NONE,
+    shared: Mapping[str, tuple[str, int]] = NO_MEMBERS,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
     check: what was written, before it replaces anything.  same: files that hold what members hold,
     by the member's name: they get a second name instead of being copied, where the file system
-    allows that. Raises UsageError (AOTC-E003) if the place cannot be written.
+    allows that.  shared: digests and sizes of members that folders beside this one may hold: those
+    files get another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
             size = 0
+            beside = blobs_beside(path, shared, FILE_MODE)
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
+                if name in beside and _share(beside[name], file):
+                    size += len(data)
+                    continue
                 is_there = name in same and _share(same[name], file)
                 size += len(data)
                 with file.open("rb" if is_there else "wb") as stream:

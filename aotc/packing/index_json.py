@@ -20,11 +20,21 @@ def layout_index(
     """index.json, whose entries have the names by which registries' tools copy them: the version
     for the root, the root's digest with the attestation's own for an attestation.
     """
-    version = next(iter(manifests.values())).version
-    of_root = root.digest.replace(":", "-")
-    named = [_named(root, _NO_PART_OF_A_NAME.sub("_", version))]
-    named += [_named(each, f"{of_root}.{each.digest[7:23]}") for each in attestations]
+    named = [_named(root, version_name(manifests))]
+    named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]
     return Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=tuple(named))
+
+
+def version_name(manifests: Mapping[str, BundleManifest]) -> str:
+    """The version of a bundle as the name of its root, in folders and in registries."""
+    return _NO_PART_OF_A_NAME.sub("_", next(iter(manifests.values())).version)
+
+
+def attestation_name(root: str, digest: str) -> str:
+    """What tools that copy by name copy an attestation by: such as skopeo, which knows no
+    referrers.
+    """
+    return f"{root.replace(':', '-')}.{digest[7:23]}"
 
 
 def _named(reference: Descriptor, name: str) -> Descriptor:

@@ -20,6 +20,7 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
         "minimum_build_time": _time(policy.minimum_build_time),
         "furthest_fallback": policy.furthest_fallback,
         "engines": list(policy.engines) if policy.engines else None,
+        "references": policy.references,
         **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
     }
     valid = len(state.valid())
@@ -88,7 +89,7 @@ def _role(key: dict[str, Any]) -> str:
 
 
 def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("minimum_version", "minimum_build_time", "furthest_fallback"):
+    for name in ("minimum_version", "minimum_build_time", "furthest_fallback", "references"):
         if document[name] is not None:
             yield name, document[name]
     if document["engines"]:

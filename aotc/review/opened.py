@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.contents import ALL_READ, Contents, Envelopes
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher, signers_of
-from aotc_runtime.verification.verify import Unpacked, attribute, unpack, vouch
+from aotc_runtime.verification.verify import Unpacked, accept, attribute, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Opened:
 
     verified: whether a policy was asked, and accepts it.  vouchers: the provenance that makes the
     policy do so; none without a policy.  envelopes: all attestations, whoever signed them.
+    unread: sizes by digest of weights that are elsewhere, of which no digest was checked.
     """
 
     bundle: str
@@ -28,6 +30,7 @@ class Opened:
     vouchers: tuple[Voucher, ...]
     contents: Contents
     envelopes: Envelopes
+    unread: Mapping[str, int]
 
     @property
     def signers(self) -> tuple[str, ...]:
@@ -35,39 +38,53 @@ class Opened:
         return signers_of(self.vouchers)
 
 
-def opened(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+def opened(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
     """A bundle that a policy accepts, but for its rules on the host: docs/trust.md 1 to 7.
 
     policy: None checks digests and no signatures.  now: the time of checking, seconds since the
-    epoch. Raises BundleFormatError, IntegrityError, TrustError.
+    epoch.  unread: weights that are not there, sizes by digest; of them nothing is said. Raises
+    BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source))
-    with vouch(source, policy, now) as vouched:
+        return _opened(source.name, *read_unverified(source, unread), unread)
+    with accept(unpack(attribute(source, policy, now, unread))) as vouched:
         return _accepted(vouched)
 
 
-def attributed(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+def attributed(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
     """A bundle of which a policy accepts the signatures: docs/trust.md 1 to 6. Its other rules are
     for whoever asks what they say of other hosts.
 
-    policy, now: as `opened` takes them. Raises BundleFormatError, IntegrityError, TrustError.
+    policy, now, unread: as `opened` takes them. Raises BundleFormatError, IntegrityError,
+    TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source))
-    with unpack(attribute(source, policy, now)) as unpacked:
+        return _opened(source.name, *read_unverified(source, unread), unread)
+    with unpack(attribute(source, policy, now, unread)) as unpacked:
         return _accepted(unpacked)
 
 
 def _accepted(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
-    return _opened(signed.framed.source.name, contents, signed.envelopes, signed.vouchers)
+    framed = signed.framed
+    return _opened(framed.source.name, contents, signed.envelopes, framed.unread, signed.vouchers)
 
 
 def _opened(
     bundle: str,
     contents: Contents,
     envelopes: Envelopes,
+    unread: Mapping[str, int],
     vouchers: tuple[Voucher, ...] | None = None,
 ) -> Opened:
     first = next(iter(contents.manifests.values()))
@@ -80,4 +97,5 @@ def _opened(
         vouchers=vouchers or (),
         contents=contents,
         envelopes=envelopes,
+        unread=unread,
     )

@@ -24,7 +24,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.contents import ALL_READ, Contents
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed
@@ -125,15 +125,20 @@ class Review(Opened):
             yield from target.executables()
 
 
-def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Review:
+def review(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: datetime,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Review:
     """Read a bundle for review; nothing of it is loaded.
 
     policy: must accept the bundle at this time, except for its rules on the host; None checks
-    digests and no signatures. Raises BundleFormatError (AOTC-E118: evidence that is not of these
-    executables), IntegrityError, TrustError.
+    digests and no signatures.  unread: as of `opened`. Raises BundleFormatError (AOTC-E118:
+    evidence that is not of these executables), IntegrityError, TrustError.
     """
     keys = policy_keys(policy) if policy else {}
-    found = opened(source, policy, now.timestamp())
+    found = opened(source, policy, now.timestamp(), unread)
     contents, trials = found.contents, Trials()
     sizes: dict[str, int] = {}
     for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():

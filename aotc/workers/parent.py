@@ -7,17 +7,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import msgspec
 
 import aotc
 from aotc.errors import is_code, quoted, raise_if
-from aotc.processes import Processes, describe_status
+from aotc.processes import Ending, Processes, describe_status
 from aotc.temporaries import require_room, temporary_folder
 from aotc.workers.child import ANSWER, FINDINGS, FINISHED, JOB, STARTED
+from aotc.workers.forked import Zygotes
 from aotc_runtime.errors import Finding
 
 SAID = "said"
@@ -72,7 +75,7 @@ def nobody(text: str) -> None:
 
 
 def run[A](
-    command: Sequence[str],
+    worker: Sequence[str] | Zygotes,
     job: object,
     answer_type: type[A],
     *,
@@ -89,11 +92,11 @@ def run[A](
 ) -> A:
     """Have a worker do a job, and return its answer.
 
-    within: where it gets a folder.  working: the folder it runs in, by default that of this
-    process.  grace: for one that runs what users wrote, as of `Processes.started`.  seconds,
-    silent_seconds: how long it may take, and how long it may tell nothing.  on_started,
-    on_finished: get what it tells of its progress.  on_said: gets, at the end, what was printed in
-    it, if anything.
+    worker: its command, or the zygotes that fork it, for one that runs no user's code.  within:
+    where it gets a folder.  working: the folder it runs in, by default that of this process.
+    grace: for one that runs what users wrote, as of `Processes.started`.  seconds, silent_seconds:
+    how long it may take, and how long it may tell nothing.  on_started, on_finished: get what it
+    tells of its progress.  on_said: gets, at the end, what was printed in it, if anything.
 
     Raises the worker's own findings, CrashedError, StoppedError, and OSError if there is no room.
     """
@@ -102,16 +105,8 @@ def run[A](
         (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
         with (
             (folder / SAID).open("w+b") as stderr,
-            processes.started(
-                [*command, str(folder)],
-                grace=grace,
-                cwd=working,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=dict(environment),
-                encoding="utf-8",
-                errors="replace",
+            _started(
+                worker, folder, working or Path.cwd(), environment, stderr, processes, grace
             ) as process,
             _Watch(process.end, seconds) as whole,
             _Watch(process.end, silent_seconds) as silence,
@@ -139,6 +134,31 @@ def run[A](
         require_room(within, status)
     late = whole.is_over or silence.is_over
     raise CrashedError(status, doing, said.splitlines(), late=late, misread=misread)
+
+
+def _started(
+    worker: Sequence[str] | Zygotes,
+    folder: Path,
+    working: Path,
+    environment: Mapping[str, str],
+    stderr: IO[bytes],
+    processes: Processes,
+    grace: float,
+) -> AbstractContextManager[Ending]:
+    """The process of a job, whose folder it is given."""
+    if isinstance(worker, Zygotes):
+        return processes.running(partial(worker.fork, folder, working, environment, stderr))
+    return processes.started(
+        [*worker, str(folder)],
+        grace=grace,
+        cwd=working,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=dict(environment),
+        encoding="utf-8",
+        errors="replace",
+    )
 
 
 def _left(path: Path) -> bytes:

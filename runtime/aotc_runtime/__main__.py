@@ -52,7 +52,7 @@ def _parser() -> _Parser:
         help="say whether a bundle may be loaded here, and if not, every reason why",
         allow_abbrev=False,
     )
-    verify.add_argument("bundle", type=Path, metavar="BUNDLE")
+    verify.add_argument("bundle", type=_place, metavar="BUNDLE")
     verify.add_argument("--trust", type=Path, required=True, help="the trust policy")
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
@@ -63,6 +63,12 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     add_arguments(serve)
+    verify.add_argument(
+        "--full", action="store_true", help="of a registry: fetch and hash the weights too"
+    )
+    verify.add_argument(
+        "--ca", type=Path, help="PEM certificates that the registry's has to be signed with"
+    )
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
     )
@@ -105,7 +111,8 @@ def _report(arguments: list[str]) -> Report:
             return host_report()
         if options.command == "serve":
             return _serve(options)
-        return verify_report(options.bundle, options.trust, options.target)
+        more = {"full": options.full, "ca": options.ca}
+        return verify_report(options.bundle, options.trust, options.target, **more)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
     except AotcError as error:
@@ -130,6 +137,11 @@ def _serve(options: argparse.Namespace) -> Report:
 SERVE_PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
 
 
+def _place(text: str) -> Path | str:
+    """A path, which has no two slashes in a row, or a reference to a registry."""
+    return text if text.startswith("oci://") else Path(text)
+
+
 def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
         sys.stderr.write(render(report.findings) + "\n")
@@ -147,7 +159,8 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY, serve BUNDLE --trust POLICY, or host-info",
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--full] "
+        "[--ca FILE] [--json], serve BUNDLE --trust POLICY, or host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

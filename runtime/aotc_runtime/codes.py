@@ -18,6 +18,7 @@ from aotc_runtime.errors import (
     IncompatibleRuntimeError,
     IntegrityError,
     ReadinessError,
+    RegistryError,
     ResourceError,
     ShapeError,
     TrustError,
@@ -353,6 +354,12 @@ TRUST = {
         expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
         hint="`pip install 'aotc-runtime[timestamps]'`",
     ),
+    "AOTC-E326": Code(
+        "a reference by a tag, or by no name at all, where the policy takes digests alone",
+        "name the digest that `aotc push` printed",
+        expected='a digest, as the policy\'s references = "digest" has it',
+        hint="write …@sha256:…: `aotc push` printed it",
+    ),
 }
 
 RUNTIME = {
@@ -475,6 +482,20 @@ RESOURCES = {
     ),
     "AOTC-E556": Code(
         "`load(memory_limit=…)` that is no number of bytes", "pass an int, such as `2 * 2**30`"
+    ),
+}
+
+STORES = {
+    "AOTC-E560": Code(
+        "a store of bundles, or what is fetched, cannot be written: full, read-only, or no folder",
+        "check the folder, its permissions and the free space; `aotc store prune` makes room",
+        expected="a folder that can be written, with room",
+        hint="check the folder, its permissions and free space; what was there is as it was",
+    ),
+    "AOTC-E561": Code(
+        "a bundle that is larger than the limit of the store",
+        "raise the limit, or name one target",
+        hint="raise the limit, or fetch one target alone",
     ),
 }
 
@@ -681,6 +702,47 @@ SERVER = {
     ),
 }
 
+REGISTRY = {
+    "AOTC-E770": Code(
+        "`--ca` names no file of certificates",
+        "name the PEM file of whoever signed the registry's certificate",
+        expected="a file of PEM certificates",
+        hint="name the PEM file of whoever signed the registry's certificate",
+    ),
+    "AOTC-E771": Code(
+        "a reference that names no place in a registry",
+        "write it as `oci://HOST/REPOSITORY:TAG` or `oci://HOST/REPOSITORY@sha256:…`; who asks is "
+        "told by `docker login`, and never in it",
+        expected="oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:…]",
+        hint="write it so; passwords come from `docker login`",
+    ),
+    "AOTC-E772": Code(
+        "a registry cannot be reached, breaks off again and again, or has no time",
+        "try again later: what has arrived is not sent or fetched again where there is a store",
+        expected="an answer of the registry",
+        hint="look at the network and the registry, and run it again",
+    ),
+    "AOTC-E773": Code(
+        "a registry does not let this user in, or the credentials cannot be read",
+        "`docker login HOST`, as a user who may read, or write, the repository",
+        expected="to be let in",
+        hint="log in, as `docker login` does, as a user who may",
+    ),
+    "AOTC-E774": Code(
+        "a registry has no such repository, tag, digest or blob",
+        "look at the reference; registries say the same of what they do not let one see",
+        expected="what the reference names",
+        hint="look at the reference, and whether this user may see it",
+    ),
+    "AOTC-E775": Code(
+        "a registry refuses a request, or says what registries do not say: other ranges, too much, "
+        "redirects without TLS, documents that are none of a bundle",
+        "report it to whoever runs the registry; nothing of it was used",
+        expected="what the OCI distribution specification says",
+        hint="report it to whoever runs the registry; nothing of it was used",
+    ),
+}
+
 FAMILIES: tuple[Family, ...] = (
     Family(BundleFormatError, "E1xx", "bundle format", BUNDLE_FORMAT),
     Family(IntegrityError, "E2xx", "integrity", INTEGRITY),
@@ -688,10 +750,12 @@ FAMILIES: tuple[Family, ...] = (
     Family(IncompatibleRuntimeError, "E4xx", "runtime", RUNTIME),
     Family(IncompatibleHostError, "E50x, E51x", "host", HOST),
     Family(ResourceError, "E55x", "resources", RESOURCES),
+    Family(ResourceError, "E56x", "stores", STORES),
     Family(ShapeError, "E6xx", "calls", CALLS),
     Family(ReadinessError, "E70x", "readiness", READINESS),
     Family(BackendError, "E75x", "backend", BACKEND),
     Family(ServerError, "E76x, E78x", "server", SERVER),
+    Family(RegistryError, "E77x", "registries", REGISTRY),
 )
 
 FAMILY_OF: dict[str, Family] = {code: family for family in FAMILIES for code in family.rows}

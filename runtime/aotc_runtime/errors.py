@@ -87,7 +87,7 @@ class IncompatibleHostError(AotcError):
 
 
 class ResourceError(AotcError):
-    """AOTC-E55x: too little memory, or another resource is missing."""
+    """AOTC-E55x, E56x: too little memory or room, or another resource is missing."""
 
     exit_code = 7
 
@@ -108,6 +108,12 @@ class BackendError(AotcError):
     """AOTC-E75x: XLA failed to load or to run an executable."""
 
     exit_code = 7
+
+
+class RegistryError(AotcError):
+    """AOTC-E77x: a registry that cannot be reached, lets nobody in, or says what none may say."""
+
+    exit_code = 11
 
 
 def family_of(code: str) -> type[AotcError]:

@@ -21,6 +21,7 @@ from aotc_runtime.verification.verify import Vouched, fit, vouch
 if TYPE_CHECKING:
     from aotc_runtime.serving.loading import Loading
 
+Folder = str | os.PathLike[str]
 Trust = str | os.PathLike[str] | TrustPolicy
 
 
@@ -29,6 +30,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     trust: Trust,
+    store: Folder | None = None,
     target: str | None = None,
     threads: int | None = None,
     devices: int | None = None,
@@ -42,6 +44,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     trust: Trust,
+    store: Folder | None = None,
     target: str | None = None,
     threads: int | None = None,
     devices: int | None = None,
@@ -54,6 +57,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     trust: Trust,
+    store: Folder | None = None,
     target: str | None = None,
     threads: int | None = None,
     devices: int | None = None,
@@ -62,7 +66,10 @@ def load(
 ) -> LoadedBundle | Loading:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
-    path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
+    path: an .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
+    trust: a policy, or the path of its TOML file.
+    store: a folder for what registries have, as `aotc_runtime.store.Store` has it; None for
+    $AOTC_STORE, or the user's cache. What is there needs no network.
     target: one of the bundle's targets, or None for the best that this host can run.
     threads: size of the engine's thread pool, or None for one thread per processor; the first load
     in a process decides.
@@ -72,8 +79,8 @@ def load(
     memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
     wait: with False, load in a thread, and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
-    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
-    it is waited for.
+    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError, RegistryError; the handle
+    raises it when it is waited for.
 
     Unsafety: a bundle is machine code. Whoever holds a key the policy trusts can run anything in
     this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
@@ -81,7 +88,7 @@ def load(
     """
 
     def work(enter: Callable[[State], None]) -> LoadedBundle:
-        return _load(path, trust, target, threads, devices, memory_limit, enter)
+        return _load(path, trust, store, target, threads, devices, memory_limit, enter)
 
     if wait:
         return work(lambda _: None)
@@ -93,6 +100,7 @@ def load(
 def _load(
     path: str | os.PathLike[str],
     trust: Trust,
+    store: Folder | None,
     target: str | None,
     threads: int | None,
     devices: int | None,
@@ -102,7 +110,12 @@ def _load(
     laps = Laps()
     require_numbers(threads, devices, memory_limit)
     policy = policy_of(trust)
-    source = open_bundle(path)
+    if isinstance(path, str) and path.startswith("oci://"):
+        from aotc_runtime.store.loading import fetched
+
+        source = fetched(path, policy, store, target)
+    else:
+        source = open_bundle(path)
     laps.end("open")
     with vouch(source, policy, time.time()) as vouched:
         laps.end("verify")

@@ -40,21 +40,32 @@ class Report(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def verify_report(bundle: Path, trust: Path, target: str) -> Report:
-    """Examine a bundle on this host. target: one of the bundle's, or "host".
+def verify_report(
+    bundle: Path | str, trust: Path, target: str, *, full: bool = False, ca: Path | None = None
+) -> Report:
+    """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
+    or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
     """
     policy = read_policy(trust)
-    source = look_into(bundle)
-    facts = detect_all()
-    verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
-    return report_of(str(bundle), verdict, facts)
+    now, asked = time.time(), None if target == HOST else target
+    if isinstance(bundle, Path):
+        source, facts = look_into(bundle), detect_all()
+        return report_of(str(bundle), examine(source, policy, facts, now, asked), facts)
+    from aotc_runtime.store.looking import looked_at
+
+    with looked_at(bundle, policy, now, full=full, ca=ca) as looked:
+        facts = detect_all()
+        verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
+        return report_of(looked.shown, verdict, facts, looked.note)
 
 
-def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
-    """A verdict in words. bundle: its path, as the caller spelled it."""
+def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:
+    """A verdict in words. bundle: its path, as the caller spelled it, or its reference by digest.
+    unread: what was not hashed, in words.
+    """
     manifest = verdict.manifest
     document = {
         "bundle": bundle,
@@ -66,6 +77,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "engine": engine_name(manifest.target) if manifest else None,
         "target_reason": choice_report(verdict.choice) if verdict.choice else None,
         "gates": list(verdict.gates),
+        "weights_hashed": "digests" in verdict.gates,
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
         "certified": certified_report(verdict.choice.certified) if verdict.choice else None,
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
@@ -74,10 +86,12 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         exit_code = family_of(verdict.findings[0].code).exit_code
         return Report(verdict.findings, exit_code, document, ())
     lines = (
-        f"ok      {manifest.name} {manifest.version} may be loaded here",
+        f"ok      {manifest.name} {manifest.version} may be loaded here"
+        f"{', if its weights are the signed ones' if unread else ''}",
         f"root    {verdict.root_digest}",
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
         f"target  {verdict.target} on {facts.cpu}, {_engine(manifest, facts)}",
+        *([f"        {unread}"] if unread else ()),
         *_certified(verdict.choice),
         *_other_targets(verdict.choice),
     )

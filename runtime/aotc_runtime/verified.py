@@ -6,7 +6,7 @@ import os
 import time
 
 from aotc_runtime.errors import IntegrityError, finding
-from aotc_runtime.load import Laps, Trust, load_vouched, policy_of, require_numbers
+from aotc_runtime.load import Folder, Laps, Trust, load_vouched, policy_of, require_numbers
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.system.held import Change, HeldFiles, map_sealed
 from aotc_runtime.system.store import open_bundle
@@ -68,11 +68,18 @@ class Verified:
         self._held.accept()
 
 
-def verify(path: str | os.PathLike[str], *, trust: Trust, sealed: bool = False) -> Verified:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    store: Folder | None = None,
+    target: str | None = None,
+    sealed: bool = False,
+) -> Verified:
     """Verify a bundle and keep it mapped, to be loaded later and as often as one likes. No engine
     is started, so that a server can fork afterwards and load in each of its processes.
 
-    path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
+    path, trust, store: as of `aotc_runtime.load`.  target: the one to fetch from a registry.
     sealed: copy the bundle into memory that nobody can write into, for who does not trust the owner
     of the file; processes that are forked share it.
 
@@ -81,7 +88,13 @@ def verify(path: str | os.PathLike[str], *, trust: Trust, sealed: bool = False) 
     """
     policy = policy_of(trust)
     held = None if sealed else HeldFiles()
-    source = open_bundle(path, map_sealed if held is None else held.map)
+    kind = map_sealed if held is None else held.map
+    if isinstance(path, str) and path.startswith("oci://"):
+        from aotc_runtime.store.loading import fetched
+
+        source = fetched(path, policy, store, target, kind)
+    else:
+        source = open_bundle(path, kind)
     with vouch(source, policy, time.time()) as vouched:
         vouched.finish()
     found = Verified(vouched, held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,6 +79,12 @@ def operations(bundle: Path) -> dict[str, Operation]:
         ),
         "build a new folder": Operation(
             lambda folder: None, packed(Form.LAYOUT, "b"), _there("b"), (NONE, NEW)
+        ),
+        "build a new file from files": Operation(
+            _weights_in_files(assembled), _from_files(assembled), _there("b.aotb"), (NONE, NEW)
+        ),
+        "build a folder beside one": Operation(
+            packed(Form.LAYOUT, "a"), packed(Form.LAYOUT, "b"), _there("b"), (NONE, NEW)
         ),
         "build two files": Operation(
             lambda folder: None, _with_a_bill(assembled), _beside_its_bill, (NONE, "a bill", NEW)
@@ -165,6 +171,30 @@ def _small(bundle: Path) -> TargetParts:
     ]
     changed = msgspec.structs.replace(manifest, entry_points={name: small}, evidence=msgspec.UNSET)
     return TargetParts(changed, blobs)
+
+
+def _weights_in_files(assembled: Assembled) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for digest, blob in assembled.blobs.items():
+            if blob.media_type == oci.WEIGHTS_TYPE:
+                (folder / digest[7:]).write_bytes(blob.data)
+
+    return write
+
+
+def _from_files(assembled: Assembled) -> Callable[[Path], Bundle]:
+    """Pack weights that lie in files, as a build does."""
+
+    def run(folder: Path) -> Bundle:
+        blobs = {
+            digest: replace(blob, file=folder / digest[7:])
+            if (folder / digest[7:]).exists()
+            else blob
+            for digest, blob in assembled.blobs.items()
+        }
+        return pack(folder / "b.aotb", Form.ARCHIVE, replace(assembled, blobs=blobs))
+
+    return run
 
 
 def _with_a_bill(assembled: Assembled) -> Callable[[Path], Bundle]:

@@ -20,6 +20,7 @@ FILES = (
     "sign a file",
     "build over a file",
     "build a new file",
+    "build a new file from files",
     "build two files",
     "keygen",
     "trust init",
@@ -29,7 +30,12 @@ FILES = (
     "merge",
     "extract",
 )
-FOLDERS = ("sign a folder", "build over a folder", "build a new folder")
+FOLDERS = (
+    "sign a folder",
+    "build over a folder",
+    "build a new folder",
+    "build a folder beside one",
+)
 IN_TWO_STEPS = "sign a folder where names cannot be exchanged"
 
 KILLED = [*FILES, "write arrays", *FOLDERS, IN_TWO_STEPS]
@@ -37,6 +43,12 @@ REFUSED = [*FILES, "write arrays", "sign a folder", IN_TWO_STEPS]
 
 ONE_OF_TWO = {"keygen": "a private key", "build two files": "a bill"}
 """What may be there alone."""
+
+NEW = (
+    *("build a new file", "build a new file from files", "build a new folder"),
+    *("build a folder beside one", "trust init", "merge", "extract"),
+)
+"""What none was before."""
 
 STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 6
 """In folders, the same five calls are made for each file."""
@@ -82,8 +94,7 @@ def states_of(name: str) -> set[str]:
     # materials is of use without its bundle.
     if name in ONE_OF_TWO:
         return {"none", "new", ONE_OF_TWO[name]}
-    new = name in ("build a new file", "build a new folder", "trust init", "merge", "extract")
-    return {"none", "new"} if new else {"old", "new"}
+    return {"none", "new"} if name in NEW else {"old", "new"}
 
 
 def ends_well_when_run_again(name: str, record: dict[str, Any]) -> None:

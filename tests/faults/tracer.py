@@ -39,7 +39,18 @@ CALLS = {
 }  # fmt: skip
 """Of x86-64 (asm/unistd_64.h)."""
 
-GROWING = {"write", "pwrite64", "writev", "fsync", "openat", "mkdir", "link", "linkat", "rename"}
+GROWING = {
+    "write",
+    "pwrite64",
+    "writev",
+    "copy_file_range",
+    "fsync",
+    "openat",
+    "mkdir",
+    "link",
+    "linkat",
+    "rename",
+}
 """Calls that a full disk refuses."""
 
 UNCHANGING = {"fsync", "fdatasync", "flock"}

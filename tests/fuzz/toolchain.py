@@ -21,11 +21,13 @@ from aotc.backends.xla import elf, objects, records
 from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
+from aotc.capture import npz
 from aotc.compat.host_files import read_hosts
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
+from aotc.frontends.archive import Damaged
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
 from aotc.frontends.tensorflow import TensorFlowFrontend
@@ -233,6 +235,13 @@ def pt2_program(data: bytes) -> None:
     pt2_archive(made.getvalue())
 
 
+def npz_weights(data: bytes) -> None:
+    """Arrays of weights, as far as a file is taken for one that has them."""
+    if data.startswith(npz.BEGINS):
+        with suppress(Damaged):
+            list(npz.arrays(memoryview(data)))
+
+
 TFHLO_MODULE = b"""
 func.func @main(%x: tensor<1x4xf32>, %w: tensor<4xf32>) -> tensor<1x4xf32> {
   %0 = stablehlo.reshape %w : (tensor<4xf32>) -> tensor<1x4xf32>
@@ -275,5 +284,6 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         pt2_archive,
         pt2_program,
         tfhlo_document,
+        npz_weights,
     )
 }

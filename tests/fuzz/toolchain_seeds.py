@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 
 from aotc.backends.targets import builtin_folder
@@ -113,6 +115,12 @@ TFHLO = json.dumps(
 ).encode()
 
 
+def _npz() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, one=np.arange(6, dtype=np.float32).reshape(2, 3), other=np.array(True))
+    return file.getvalue()
+
+
 def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
     """By the reader's name."""
     contents, envelopes = read_unverified(open_bundle(bundle))
@@ -140,6 +148,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "build_manifest": [MANIFEST],
         "tfhlo_document": [TFHLO],
         "pt2_archive": [PT2.read_bytes()],
+        "npz_weights": [_npz()],
         "pt2_program": [
             data for name, data in _members().items() if name.endswith("models/model.json")
         ],

@@ -27,6 +27,7 @@ from aotc_runtime.verification import (
     roles,
     rules,
     signatures,
+    stated_rules,
     timestamps,
     trust,
     unvouched,
@@ -230,7 +231,7 @@ ROLES = [
 ]
 
 RULES = [
-    Check(verify.frame, ("raise_if(rules.check_limits(source, policy))", "pass"),
+    Check(verify.frame, ("raise_if(rules.check_limits(source, policy, unread))", "pass"),
           under(limits=SizeLimits(blobs=1)), "AOTC-E320"),
     Check(verify.collect,
           ("raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))", "pass"),
@@ -314,12 +315,13 @@ RULES = [
                          ("fixture", "profile.fixture"), ("executable", "profile.executable"))),
     Check(rules.check_fallbacks, ("known.index(policy_) <= furthest", "True"), falling_back,
           "AOTC-E319"),
-    Check(rules.check_runtime, ("running not in accepted", "False"),
+    Check(stated_rules.check_runtime, ("running not in accepted", "False"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
-    *(Check(rules.check_limits, (f"limits.{name},", "None,"), under(limits=SizeLimits(**{name: 1})),
+    *(Check(stated_rules.check_limits, (f"limits.{name},", "None,"),
+            under(limits=SizeLimits(**{name: 1})),
             "AOTC-E320")
       for name in ("blobs", "bundle_bytes", "blob_bytes")),
-    Check(rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
+    Check(stated_rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
           "AOTC-E320"),
     *(Check(TrustPolicy.asks_about_builds, (field, "None"), attack, code)
       for field, attack, code in (
@@ -373,6 +375,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
             provenance,
             rules,
             signatures,
+            stated_rules,
             timestamps,
             trust,
             unvouched,

@@ -16,6 +16,7 @@ ENDING = "answer("
 OTHERS = {
     "cli/main.py": "the command itself",
     "process_guard.py": "goes on to end the others",
+    "workers/zygote.py": "asks the system for the same before it forks a worker",
     "workshops/tensorflow/exporter.py": "runs without aotc: asks the system for the same itself",
 }
 

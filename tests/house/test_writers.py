@@ -119,8 +119,13 @@ def test_only_these_modules_write_what_outlives_a_command() -> None:
     assert WRITERS.keys() | SCRATCH.keys() <= found, "writes nothing any more"
 
 
-def test_the_runtime_writes_no_file() -> None:
-    assert writers(ROOT / "runtime" / "aotc_runtime") <= {"runtime/aotc_runtime/__main__.py"}
+STORE = "runtime/aotc_runtime/store/files.py"
+"""What is fetched: it has no name of a blob until all of it is there and was hashed."""
+
+
+def test_the_runtime_writes_no_file_but_those_of_a_store() -> None:
+    found = writers(ROOT / "runtime" / "aotc_runtime")
+    assert found == {"runtime/aotc_runtime/__main__.py", STORE}
     (call,) = writes_in(ROOT / "runtime" / "aotc_runtime" / "__main__.py")
     assert ast.unparse(call) == "os.open(os.devnull, os.O_WRONLY)"
 

@@ -19,7 +19,8 @@ from aotc.backends.xla.job import Job
 from aotc.errors import refusal
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
-from aotc.workers import environment, parent
+from aotc.workers import environment
+from aotc.workers.forked import Zygotes
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith
@@ -27,19 +28,22 @@ from aotc_runtime.schema.manifest import BuiltWith
 SHARDY_NOTICE = "HloShardingV3"
 """Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
 
-WORKER = parent.module("aotc.backends.xla.worker")
+WORKER = "aotc.backends.xla.worker"
 
 
 class XlaBackend:
     """XLA:CPU of the installed jaxlib.
 
-    worker: the command that compiles.  seconds_max: how long it may take for one executable.
+    worker: a command that compiles, in place of processes that are forked.  seconds_max: how long
+    it may take for one executable.
     """
 
     platform = "cpu"
 
-    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
+    def __init__(
+        self, worker: Sequence[str] | None = None, seconds_max: float = SECONDS_MAX
+    ) -> None:
+        self._workers = CompileWorkers(worker or Zygotes(WORKER), seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
@@ -50,20 +54,9 @@ class XlaBackend:
         crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 the code
         is not for the target, E906 this jaxlib's executables have an unknown layout.
         """
-        target = job.target
-        request = Job(
-            artifact=job.module.artifact,
-            triple=target.triple,
-            cpu=target.cpu,
-            features=target.features,
-            tuning=target.tuning,
-            options={**target.options, **job.options},
-            threads=target.threads,
-            devices=(0,) if job.mesh is None else job.mesh.devices,
-            constants=_npz(job.constants) if job.constants else b"",
-        )
-        variables = environment.bare(PJRT_NPROC=str(target.threads), **pass_log.ENVIRONMENT)
-        result, said = self._workers.compile(job, request, lambda folder: variables)
+        threads = str(job.target.threads)
+        variables = environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)
+        result, said = self._workers.compile(job, request_of(job), lambda folder: variables)
         pipelines, said = pass_log.split(said)
         if result.problem:
             raise _problem(job, result, said)
@@ -72,6 +65,22 @@ class XlaBackend:
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
+
+
+def request_of(job: CompileJob) -> Job:
+    """What a worker is asked for."""
+    target = job.target
+    return Job(
+        artifact=job.module.artifact,
+        triple=target.triple,
+        cpu=target.cpu,
+        features=target.features,
+        tuning=target.tuning,
+        options={**target.options, **job.options},
+        threads=target.threads,
+        devices=(0,) if job.mesh is None else job.mesh.devices,
+        constants=_npz(job.constants) if job.constants else b"",
+    )
 
 
 def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from functools import cache
 
 EINVAL = 22
 
@@ -54,6 +55,7 @@ def _affinity(count: int, errno_location: int) -> bytes:
     )
 
 
+@cache
 def pretend(count: int) -> bool:
     """Make this process see `count` processors. False if the system does not let its code
     change.

@@ -1,8 +1,8 @@
 """`python -m aotc.backends.xla.worker`: compile the module of a job.
 
-One executable for each process: buffer assignment and the order of kernels depend on heap and
-address layout, so that a second compilation in the same process, or one with address space
-randomization, gives other bytes. Uses jaxlib alone.
+One executable for each process, which a zygote may have forked (`aotc.workers.zygote`): buffer
+assignment and the order of kernels depend on heap and address layout, so that a second compilation
+in the same process, or one with address space randomization, gives other bytes. Uses jaxlib alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
 
+PROCESSORS = "PJRT_NPROC"
+"""The variable that says how many processors XLA is to see, as the job does."""
+
 
 def fix_address_layout() -> bool:
     """Start this process anew without address space randomization. True if it cannot be turned off,
@@ -34,6 +37,24 @@ def fix_address_layout() -> bool:
             return True
         os.execv(sys.executable, sys.orig_argv)
     return False
+
+
+def prepare() -> None:
+    """Import what compiling needs, in the order in which every process does.
+
+    The zygote that forks compilers does no more than this: whatever else ran in it would lie in
+    the memory of all of them.
+    """
+    fix_address_layout()  # before anything else: a process that starts anew would do it twice
+    if count := os.environ.get(PROCESSORS):
+        from aotc.backends.xla import processors
+
+        # Before numpy is imported, which starts as many threads.
+        processors.pretend(int(count))
+    from aotc.backends.xla import compile_here
+    from aotc.workers import child
+
+    assert compile_here and child
 
 
 def compile_apart(job: Job) -> Result:
@@ -61,8 +82,7 @@ def compile_apart(job: Job) -> Result:
 
 def main() -> None:
     """Compile what the job says."""
-    # Before anything else is imported: a process that starts anew would import it twice.
-    fix_address_layout()
+    prepare()
     from aotc.backends.xla.job import Job
     from aotc.workers.child import answer
 

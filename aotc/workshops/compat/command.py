@@ -8,10 +8,11 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
+from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 
 
 @click.command(short_help="Say which target runs on which host, and how well.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PLACE)
 @click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
 @described_hosts("; more may follow. Default: this host.")
 @assumed_jaxlibs
@@ -20,14 +21,17 @@ from aotc.cli.host_options import assumed_jaxlibs, described_hosts
     type=click.Path(path_type=Path),
     help="Let certificates of this policy's certifiers count.",
 )
+@fetching_options
 @command
 def compat(
     out: Output,
-    bundle: Path,
+    bundle: Place,
     facts: tuple[Path, ...],
     hosts: tuple[Path, ...],
     jaxlibs: tuple[str, ...],
     trust: Path | None,
+    full: bool,
+    ca: Path | None,
 ) -> int:
     """Say which target of a bundle runs on which host, how well, and how that is known.
 
@@ -44,16 +48,17 @@ def compat(
     from aotc.review.opened import attributed
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
     from aotc_runtime.engines.survey import detect_all
-    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
-    known, source = known_targets(Path.cwd()), look_into(bundle)
+    known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
-    read = attributed(source, policy, now)
+    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+        read = attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}
     rows = judge(read, described, jaxlibs, known, policy, now)
-    document = compat_document(str(bundle), read, rows)
+    document = compat_document(found.shown, read, rows)
+    document["weights_hashed"] = not found.unread
     if not out.json:
         print(*compat_lines(document), sep="\n")
     if findings := tuple(compat_findings(rows)):

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 
 
 @click.command(short_help="Say what changed between two bundles; gate on it.")
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@click.argument("before", type=PLACE)
+@click.argument("after", type=PLACE)
 @click.option(
     "--trust", type=click.Path(path_type=Path), help="A policy that has to accept both bundles."
 )
@@ -29,14 +30,17 @@ from aotc.cli.common import Output, command, report_findings
     show_default=True,
     help="Lines of each module's text diff.",
 )
+@fetching_options
 @command
 def diff(
     out: Output,
-    before: Path,
-    after: Path,
+    before: Place,
+    after: Place,
     trust: Path | None,
     rules: tuple[str, ...],
     lines: int,
+    full: bool,
+    ca: Path | None,
 ) -> int:
     """Say what changed between two bundles, and end with 9 if that matters.
 
@@ -53,15 +57,17 @@ def diff(
     from aotc.workshops.diff.diff import diff as compare
     from aotc.workshops.diff.rules import parse_rules, violations
     from aotc.workshops.diff.text import diff_document, diff_lines
-    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    one, two = (review(look_into(path), policy, now) for path in (before, after))
-    found = compare(one, two, lines_max=lines)
+    fetching = Fetching(full, ca)
+    with looked(out, before, policy, fetching) as old, looked(out, after, policy, fetching) as new:
+        one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
+        found = compare(one, two, lines_max=lines)
     findings = tuple(violations(wanted, found))
     document = diff_document(found)
+    document["weights_hashed"] = not (old.unread or new.unread)
     if not out.json:
         print(*map(printable, diff_lines(found)), sep="\n")
     if findings:

@@ -140,7 +140,7 @@ def _changes(changed: Changed) -> Iterator[Change]:
             yield Change(kind, place, "", there[0], there[1])
     elif key == (Part.WEIGHTS, "blobs"):
         yield _files(place, before, after)
-    elif fact.part is Part.EXECUTABLE and fact.field in _BLOBS:
+    elif fact.field in _BLOBS:
         yield Change(fact.field, place, "", before.digest[:19], after.digest[:19])
     elif fact.field == "numbers":
         for kind in sorted(before.keys() | after.keys()):

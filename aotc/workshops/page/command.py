@@ -8,10 +8,11 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
+from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 
 
 @click.command(short_help="Write one self-contained HTML page for a reviewer.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PLACE)
 @click.option(
     "-o",
     "--output",
@@ -27,14 +28,17 @@ from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 )
 @described_hosts(", for the matrix; may repeat.")
 @assumed_jaxlibs
+@fetching_options
 @command
 def report(
     out: Output,
-    bundle: Path,
+    bundle: Place,
     output: Path,
     trust: Path | None,
     hosts: tuple[Path, ...],
     jaxlibs: tuple[str, ...],
+    full: bool,
+    ca: Path | None,
 ) -> None:
     """Write one self-contained HTML page about a bundle, for whoever reviews it.
 
@@ -58,23 +62,24 @@ def report(
     from aotc.workshops.page.page import page_of
     from aotc.workshops.page.render import render
     from aotc_runtime.digest import sha256
-    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
     facts = read_hosts(hosts) if hosts else {}
     known = known_targets(Path.cwd()) if hosts else []
-    read = review(look_into(bundle), policy, now)
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     asked = Asked(facts, jaxlibs, known, policy, now)
-    data = render(page_of(read, asked, rules))
+    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+        read = review(found.source, policy, now, found.unread)
+        data = render(page_of(read, asked, rules))
     size_bytes = write_atomically(output, [data])
     document = {
         "report": str(output),
         "size_bytes": size_bytes,
         "digest": sha256(data),
-        "bundle": str(bundle),
+        "bundle": found.shown,
+        "weights_hashed": not found.unread,
         "root_digest": read.root_digest,
         "signatures_verified": read.verified,
         "signers": list(read.signers),

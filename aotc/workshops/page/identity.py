@@ -36,6 +36,9 @@ def identity(review: Review) -> Section:
     if review.absent:
         absent = f"Signed with the bundle, but absent from this copy: {listed(review.absent)}."
         parts.append(Text(absent, "bad"))
+    if review.unread:
+        left = size(sum(review.unread.values()))
+        parts.append(Text(f"Its weights, {left}, were left in the registry and not hashed.", "bad"))
     sizes = {KINDS.get(media_type, media_type): number for media_type, number in _sizes(review)}
     parts += bars(
         "Size by what it is", [(name, {"bytes": n}) for name, n in sizes.items()], in_bytes=True
@@ -48,6 +51,12 @@ def _sizes(review: Review) -> list[tuple[str, int]]:
     return sorted(review.sizes.items(), key=lambda item: (known.get(item[0], len(known)), item[0]))
 
 
+def _whole(review: Review) -> str:
+    if review.unread:
+        return "Digests of everything but its weights were checked."
+    return "Its digests were checked: it is whole."
+
+
 def signers(review: Review, policy: dict[str, Any] | None) -> Section:
     """policy: as `aotc.report.trust.policy_document` has it; None if nobody was asked."""
     return Section("signers", "Signers and trust", tuple(_signers(review, policy)))
@@ -57,7 +66,7 @@ def _signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
     if policy is None:
         yield Text(
             "No trust policy was asked: nobody's signature was checked, and everything on this "
-            "page is what the bundle says of itself. Its digests were checked: it is whole. "
+            f"page is what the bundle says of itself. {_whole(review)} "
             "Make this page with --trust POLICY to know who stands behind it.",
             "bad",
         )

@@ -1,36 +1,28 @@
-"""Blobs in a repository of an OCI registry: an entry is a tag, whose manifest has one layer.
-
-https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md; registries say how they
-want to be asked for tokens: https://distribution.github.io/distribution/spec/auth/token/.
+"""Blobs in a repository of an OCI registry: an entry is a tag, whose manifest has one layer. By the
+client that carries bundles (`aotc_runtime.registries`); a cache tries nothing twice.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import threading
 from http import HTTPStatus
-from urllib.parse import SplitResult, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from aotc.cache.bounded import SECONDS, Limit, OutageError, Pace
 from aotc.workshops.remote.http_blobs import REPLY_BYTES_MAX
-from aotc.workshops.remote.http_requests import Http, Reply, basic, without_secrets
+from aotc.workshops.remote.http_requests import read_all
 from aotc_runtime.digest import is_digest, sha256
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.oci import EMPTY_BLOB, EMPTY_TYPE, MANIFEST_TYPE
+from aotc_runtime.registries.blobs import push_blob
+from aotc_runtime.registries.client import ONCE, PULL, Repository
+from aotc_runtime.registries.credentials import Credentials, credentials_for
+from aotc_runtime.registries.references import Reference
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 ENTRY = "application/vnd.aotc.cache-entry.v1"
-EMPTY = "application/vnd.oci.empty.v1+json"
-EMPTY_DATA = b"{}"
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Registries there are asked without TLS, as other tools do."""
-
-REDIRECTS_MAX = 3
-
-_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class _Descriptor(Struct, frozen=True):
@@ -40,11 +32,6 @@ class _Descriptor(Struct, frozen=True):
 
 class _Manifest(Struct, frozen=True):
     layers: tuple[_Descriptor, ...]
-
-
-class _Token(Struct, frozen=True):
-    token: str = ""
-    access_token: str = ""
 
 
 def layer_of(manifest: bytes) -> str | None:
@@ -57,142 +44,73 @@ def layer_of(manifest: bytes) -> str | None:
 
 
 class OciBlobs:
-    """Blobs in oci://HOST/REPOSITORY; `user:password@` is for the registry or its token server."""
+    """Blobs in oci://HOST/REPOSITORY; `user:password@` is for the registry or its token server, in
+    place of what `docker login` has left.
+    """
 
     seconds = SECONDS
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        scheme = "http" if parts.hostname in LOOPBACK else "https"
-        path = f"/v2/{parts.path.strip('/')}/"
-        self._base = urlunsplit(SplitResult(scheme, without_secrets(parts).netloc, path, "", ""))
-        self._password = basic(parts)
-        self._http = Http()
-        self._lock = threading.Lock()
-        self._authorization: dict[str, str] = {}
+        place = Reference(parts.netloc.rpartition("@")[2], parts.path.strip("/"))
+        self._repository = Repository(place, None, lambda: _credentials(parts, place), ONCE)
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
         """The bytes under a name, up to the limit; None if there are none. What is there and is no
         entry of ours is an empty one.
         """
-        manifest = self._ask("GET", f"manifests/{name}", pace, accept=MANIFEST).found()
-        if manifest is None:
-            return None
-        digest = layer_of(manifest)
-        return self._ask("GET", f"blobs/{digest}", pace, limit=limit).found() if digest else b""
+        try:
+            manifest = self._repository.manifest(name, REPLY_BYTES_MAX, pace)
+            if manifest is None:
+                return None
+            digest = layer_of(manifest.data)
+            return self._read(digest, limit, pace) if digest else b""
+        except AotcError as error:
+            raise _outage(error) from error
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
         """Put bytes under a name, replacing what was there."""
-        self._push(EMPTY_DATA, pace)
-        self._push(data, pace)
         manifest = {
             "schemaVersion": 2,
-            "mediaType": MANIFEST,
+            "mediaType": MANIFEST_TYPE,
             "artifactType": ENTRY,
-            "config": _descriptor(EMPTY, EMPTY_DATA),
+            "config": _descriptor(EMPTY_TYPE, EMPTY_BLOB),
             "layers": [_descriptor(ENTRY, data)],
         }
         body = json.dumps(manifest, separators=(",", ":")).encode()
-        reply = self._ask("PUT", f"manifests/{name}", pace, data=body, kind=MANIFEST)
-        if reply.status != HTTPStatus.CREATED:
-            raise reply.outage()
-
-    def _push(self, data: bytes, pace: Pace) -> None:
-        """Upload in one piece, unless it is there."""
-        digest = sha256(data)
-        if self._ask("HEAD", f"blobs/{digest}", pace).status == HTTPStatus.OK:
-            return
-        reply = self._ask("POST", "blobs/uploads/", pace, data=b"")
-        location = reply.headers.get("Location")
-        if reply.status != HTTPStatus.ACCEPTED or location is None:
-            raise reply.outage()
-        joint = "&" if "?" in location else "?"
-        place = f"{location}{joint}{urlencode({'digest': digest})}"
-        reply = self._ask("PUT", place, pace, data=data)
-        if reply.status != HTTPStatus.CREATED:
-            raise reply.outage()
-
-    def _ask(
-        self,
-        method: str,
-        place: str,
-        pace: Pace,
-        *,
-        data: bytes | None = None,
-        accept: str = "",
-        kind: str = "",
-        limit: Limit = REPLY_BYTES_MAX,
-    ) -> Reply:
-        """Ask the registry; with a new token if it wants one, elsewhere if it says so. place:
-        relative to the repository, or as the registry gave it.
-        """
-        url, headers = urljoin(self._base, place), {}
-        if accept:
-            headers["Accept"] = accept
-        if kind:
-            headers["Content-Type"] = kind
-        reply = self._once(method, url, headers, data, limit, pace)
-        if reply.status == HTTPStatus.UNAUTHORIZED and self._is_registry(url):
-            self._authorize(reply.headers.get("WWW-Authenticate", ""), pace)
-            reply = self._once(method, url, headers, data, limit, pace)
-        for _ in range(REDIRECTS_MAX):
-            location = reply.headers.get("Location")
-            if method != "GET" or not 300 <= reply.status < 400 or location is None:
-                break
-            # Registries send readers of blobs to where these are stored.
-            url = urljoin(url, location)
-            reply = self._once(method, url, headers, data, limit, pace)
-        return reply
-
-    def _once(
-        self,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        data: bytes | None,
-        limit: Limit,
-        pace: Pace,
-    ) -> Reply:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise OutageError(f"sent to {urlsplit(url).scheme}:")
-        with self._lock:
-            authorization = self._authorization if self._is_registry(url) else {}
-        return self._http.ask(
-            method, url, {**headers, **authorization}, data, limit=limit, pace=pace
-        )
-
-    def _is_registry(self, url: str) -> bool:
-        """Nobody else is given a password or a token."""
-        ours, theirs = urlsplit(self._base), urlsplit(url)
-        return (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
-
-    def _authorize(self, challenge: str, pace: Pace) -> None:
-        """What the next requests say of us. Raises OutageError if there is nothing to say."""
-        kind, _, rest = challenge.partition(" ")
-        if kind.lower() == "basic" and self._password:
-            found = self._password
-        elif kind.lower() == "bearer":
-            found = {"Authorization": f"Bearer {self._token(rest, pace)}"}
-        else:
-            raise OutageError(f"HTTP 401: {kind or 'no'} authentication is asked for")
-        with self._lock:
-            self._authorization = found
-
-    def _token(self, challenge: str, pace: Pace) -> str:
-        asked = dict(_PARAMETER.findall(challenge))
-        realm = asked.pop("realm", "")
-        if urlsplit(realm).scheme != "https" and not self._is_registry(realm):
-            raise OutageError("its token server is not asked, for it has no TLS")
-        known = {name: asked[name] for name in ("service", "scope") if name in asked}
-        url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(known)}"
-        reply = self._http.ask("GET", url, self._password, limit=REPLY_BYTES_MAX, pace=pace)
-        if reply.status != HTTPStatus.OK:
-            raise reply.outage()
         try:
-            given = msgspec.json.decode(reply.body, type=_Token)
-        except msgspec.MsgspecError as error:
-            raise OutageError("its token server gave no token") from error
-        return given.token or given.access_token
+            for blob in (EMPTY_BLOB, data):
+                push_blob(self._repository, sha256(blob), memoryview(blob), (), pace)
+            self._repository.put_manifest(name, body, MANIFEST_TYPE, pace)
+        except AotcError as error:
+            raise _outage(error) from error
+
+    def _read(self, digest: str, limit: Limit, pace: Pace) -> bytes | None:
+        with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as answer:
+            if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+                return None
+            if answer.status != HTTPStatus.OK:
+                raise OutageError(answer.text())
+            return read_all(answer.read, limit, _Counted())
+
+
+class _Counted(Pace):
+    """The client counts what arrives."""
+
+    def arrived(self, number: int) -> None:
+        pass
+
+
+def _credentials(parts: SplitResult, place: Reference) -> Credentials:
+    if parts.username is None:
+        return credentials_for(place.host)
+    return Credentials(unquote(parts.username), unquote(parts.password or ""))
+
+
+def _outage(error: AotcError) -> Exception:
+    """Why nothing could be read or written, as a cache tells it."""
+    cause = error.__cause__
+    return cause if isinstance(cause, OSError) else OutageError(error.findings[0].found)
 
 
 def _descriptor(media_type: str, data: bytes) -> dict[str, str | int]:

@@ -7,7 +7,7 @@ but for furthest_fallback, which then refuses compiling.
 # No import of its own: msgspec has loaded datetime already. Annotations are not postponed: msgspec
 # would have to evaluate each of them when a policy is first read.
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -100,8 +100,9 @@ class TrustPolicy(_Table, frozen=True):
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
     calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
-    may run, by name; None allows any.  timestamp_authorities: where one of them says when a
-    signature was made, its key is asked about that time.
+    may run, by name; None allows any.  references: how a
+    bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
+    them says when a signature was made, its key is asked about that time.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -112,6 +113,7 @@ class TrustPolicy(_Table, frozen=True):
     minimum_build_time: Instant | None = None
     furthest_fallback: OutOfProfilePolicy | None = None
     engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    references: Literal["digest"] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
     timestamp_authorities: tuple[TimestampAuthority, ...] = ()
     revoked: Revoked = Revoked()

@@ -34,6 +34,9 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.schema.manifest import FORMAT_VERSION, TYPED_ROOTS, BlobRef, BundleManifest
 from aotc_runtime.verification.consistency import check_consistency
 
+ALL_READ: Mapping[str, int] = {}
+"""Nothing was left where it is."""
+
 
 class Root(Struct, frozen=True):
     """What index.json points at: the root and the attestations."""
@@ -200,11 +203,11 @@ class WeightsHashing:
 
 
 def begin_contents(
-    source: BlobSource, root: Root, attested: Collection[str]
+    source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, WeightsHashing]:
     """docs/trust.md 2, 5 and 6: read everything below the root and check that each blob has the
     digest that was signed. For weights that is known once the returned hashing has finished.
-    Targets may be absent, as long as one is there.
+    Targets may be absent, as long as one is there. unread: weights that nobody has here.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
     E205 layers that are not what the manifest refers to; BundleFormatError.
@@ -247,7 +250,8 @@ def begin_contents(
         where = f"{source.name} {surplus[0]}"
         expected = "only blobs that the root reaches"
         raise refusal("AOTC-E204", where, f"{len(surplus)} more", expected=expected)
-    blobs, weights = _hash_layers(source, layers)
+    there = {d: layer for d, layer in layers.items() if d not in unread or not _is_weights(layer)}
+    blobs, weights = _hash_layers(source, there)
     absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
     return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
 
@@ -334,6 +338,10 @@ def _layer_text(layer: tuple[str, int] | None) -> str:
     return f"{layer[1]} bytes of {layer[0]}" if layer else "no such layer"
 
 
+def _is_weights(layer: Descriptor) -> bool:
+    return layer.mediaType == oci.WEIGHTS_TYPE
+
+
 def _hash_layers(
     source: BlobSource, layers: Mapping[str, Descriptor]
 ) -> tuple[dict[str, memoryview], WeightsHashing]:
@@ -344,7 +352,7 @@ def _hash_layers(
     weights: dict[str, memoryview] = {}
     for digest in sorted(layers):
         stored = _stored(source, layers[digest], digest)
-        if layers[digest].mediaType == oci.WEIGHTS_TYPE:
+        if _is_weights(layers[digest]):
             weights[digest] = stored
         else:
             data[digest] = memoryview(bytes(stored))

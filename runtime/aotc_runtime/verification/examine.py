@@ -4,7 +4,7 @@ it contains where nobody vouches for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.contents import (
+    ALL_READ,
     Contents,
     Envelopes,
     Root,
@@ -33,6 +34,9 @@ from aotc_runtime.verification.verify import (
     unpack,
     vouch,
 )
+
+BUT_WEIGHTS = "digests but of weights"
+"""In place of the gate `digests`, where weights were left elsewhere."""
 
 
 def verify(
@@ -75,17 +79,19 @@ def examine(
     facts: HostFacts,
     now: float,
     target: str | None = None,
+    unread: Mapping[str, int] = ALL_READ,
 ) -> Verdict:
     """How far a bundle gets, gate by gate, on the host with these facts, and what stops it.
 
     now: the time of checking, seconds since the epoch.  target: one of the bundle's, or None for
-    the best that the host can run.
+    the best that the host can run.  unread: sizes by digest of weights that are not there: whatever
+    the verdict is, it does not say that they are the signed ones.
     """
     gates: list[str] = []
     root_digest = ""
     signers: tuple[str, ...] = ()
     try:
-        framed = frame(source, policy)
+        framed = frame(source, policy, unread)
         root_digest = framed.root_digest
         gates.append("framing")
         attested = collect(framed)
@@ -95,7 +101,10 @@ def examine(
         gates.append("signatures")
         with unpack(signed) as unpacked:
             unpacked.finish()
-            gates.append("digests")
+            if unread:
+                gates.append(BUT_WEIGHTS)
+            else:
+                gates.append("digests")
             judged = judge(accept(unpacked), facts, target)
             gates.append("policy")
     except AotcError as error:
@@ -106,20 +115,25 @@ def examine(
     return Verdict(root_digest, signers, choice, judged.manifest, tuple(gates), choice.findings)
 
 
-def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
-    """Everything below the root, of which every blob is the one that was signed, weights included.
-    Raises what `begin_contents` raises, and IntegrityError (AOTC-E201) for weights.
+def read_contents(
+    source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
+) -> Contents:
+    """Everything below the root, of which every blob is the one that was signed, weights included
+    but for those that are left unread. Raises what `begin_contents` raises, and IntegrityError
+    (AOTC-E201) for weights.
     """
-    contents, weights = begin_contents(source, root, attested)
+    contents, weights = begin_contents(source, root, attested, unread)
     weights.finish()
     return contents
 
 
-def read_unverified(source: BlobSource) -> tuple[Contents, Envelopes]:
+def read_unverified(
+    source: BlobSource, unread: Collection[str] = ALL_READ
+) -> tuple[Contents, Envelopes]:
     """What a bundle contains and its envelopes, digests checked, signatures not.
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """
     root = read_root(source)
     envelopes = read_envelopes(source, root)
-    return read_contents(source, root, envelopes.blobs), envelopes
+    return read_contents(source, root, envelopes.blobs, unread), envelopes

@@ -9,38 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, HostFacts
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import policies_of
-from aotc_runtime.schema.manifest import XLA, BundleManifest, OutOfProfilePolicy
-from aotc_runtime.schema.policy import FALLBACK_UNSTATED, TrustPolicy
+from aotc_runtime.schema.manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.policy import FALLBACK_UNSTATED, SizeLimits, TrustPolicy
 
 
-def check_limits(source: BlobSource, policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 1: AOTC-E320, from the sizes of what is stored, before any of it is read."""
-    limits = policy.limits
-    if limits == type(limits)():
-        return
-    sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()}
-    largest = max(sizes, key=lambda digest: (sizes[digest], digest), default="")
-    measured = (
-        ("blobs", source.name, limits.blobs, len(sizes), "blobs"),
-        ("bundle_bytes", source.name, limits.bundle_bytes, sum(sizes.values()), "bytes in blobs"),
-        (
-            "blob_bytes",
-            f"{source.name} {largest}",
-            limits.blob_bytes,
-            sizes.get(largest, 0),
-            "bytes",
-        ),
-    )
-    for name, where, limit, found, unit in measured:
-        if limit is not None and found > limit:
-            yield finding(
-                "AOTC-E320",
-                where,
-                f"{found} {unit}",
-                expected=f"at most {limit} {unit}, the policy's limits.{name}",
-            )
+def check_limits(
+    source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int]
+) -> Iterator[Finding]:
+    """docs/trust.md 1: AOTC-E320. unread: sizes by digest of what was left where it is."""
+    if policy.limits != SizeLimits():
+        from aotc_runtime.verification import stated_rules
+
+        yield from stated_rules.check_limits(source, policy.limits, unread)
 
 
 def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Iterator[Finding]:
@@ -67,16 +49,9 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
             expected=f"a bundle named {policy.name}, as the trust policy says",
         )
     if policy.minimum_version:
-        from aotc_runtime.verification.versions import version_key
+        from aotc_runtime.verification import stated_rules
 
-        minimum, found = version_key(policy.minimum_version), version_key(manifest.version)
-        if minimum is None or found is None or found < minimum:
-            yield finding(
-                "AOTC-E307",
-                where,
-                manifest.version,
-                expected=f"version {policy.minimum_version} or later, as the trust policy says",
-            )
+        yield from stated_rules.check_version(manifest, policy.minimum_version)
 
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
@@ -100,20 +75,7 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
 
 def check_runtime(host: HostFacts, policy: TrustPolicy, engines: Set[str]) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
-    accepts = policy.accepts
-    # Without jaxlib only others than XLA can run any code.
-    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
-    for name, accepted, running in (
-        ("jaxlib", accepts.jaxlib if is_asked else None, host.jaxlib),
-        ("aotc_runtime", accepts.aotc_runtime, VERSION),
-    ):
-        if accepted is not None and running not in accepted:
-            package = name.replace("_", "-")
-            yield finding(
-                "AOTC-E318",
-                f"trust policy accepts.{name}",
-                f"{package} {running}",
-                expected=f"{package} {' or '.join(accepted)}",
-                hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
-                "once it is approved",
-            )
+    if policy.accepts.jaxlib is not None or policy.accepts.aotc_runtime is not None:
+        from aotc_runtime.verification import stated_rules
+
+        yield from stated_rules.check_runtime(host, policy.accepts, engines)

@@ -34,6 +34,7 @@ from aotc_runtime.verification.compatibility import (
     wanted_of,
 )
 from aotc_runtime.verification.contents import (
+    ALL_READ,
     Contents,
     Envelopes,
     Root,
@@ -49,11 +50,14 @@ if TYPE_CHECKING:
 
 
 class Framed(Struct, frozen=True):
-    """A bundle whose layout is sound and within the policy's limits."""
+    """A bundle whose layout is sound and within the policy's limits. unread: sizes by digest of
+    weights that were left where they are; with any, it can be judged and not used.
+    """
 
     source: BlobSource
     policy: TrustPolicy
     root: Root
+    unread: Mapping[str, int]
 
     @property
     def root_digest(self) -> str:
@@ -61,11 +65,11 @@ class Framed(Struct, frozen=True):
         return self.root.entry.digest
 
 
-def frame(source: BlobSource, policy: TrustPolicy) -> Framed:
+def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Framed:
     """docs/trust.md 1."""
     root = read_root(source)
-    raise_if(rules.check_limits(source, policy))
-    return Framed(source, policy, root)
+    raise_if(rules.check_limits(source, policy, unread))
+    return Framed(source, policy, root, unread)
 
 
 class Attested(Struct, frozen=True):
@@ -106,11 +110,13 @@ def authenticate(attested: Attested, now: float) -> Signed:
     return Signed(framed, envelopes, vouchers, now)
 
 
-def attribute(source: BlobSource, policy: TrustPolicy, now: float) -> Signed:
+def attribute(
+    source: BlobSource, policy: TrustPolicy, now: float, unread: Mapping[str, int] = ALL_READ
+) -> Signed:
     """Who vouches for a bundle: docs/trust.md 1 to 4. now: the time of checking, seconds since the
-    epoch. Raises BundleFormatError, IntegrityError, TrustError.
+    epoch.  unread: as of `Framed`. Raises BundleFormatError, IntegrityError, TrustError.
     """
-    return authenticate(collect(frame(source, policy)), now)
+    return authenticate(collect(frame(source, policy, unread)), now)
 
 
 class Unpacked(Struct, frozen=True):
@@ -140,7 +146,8 @@ class Unpacked(Struct, frozen=True):
 def unpack(signed: Signed) -> Unpacked:
     """docs/trust.md 5, and the beginning of 6."""
     framed = signed.framed
-    contents, weights = begin_contents(framed.source, framed.root, signed.envelopes.blobs)
+    attested, unread = signed.envelopes.blobs, framed.unread
+    contents, weights = begin_contents(framed.source, framed.root, attested, unread)
     return Unpacked(signed, contents, weights)
 
 

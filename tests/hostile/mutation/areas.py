@@ -66,6 +66,13 @@ AREAS = (
         ),
         attacks=True,
     ),
+    Area(TOOLCHAIN, ("capture/npz.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
+    Area(
+        TOOLCHAIN,
+        ("packing/beside.py", "packing/whole_file.py"),
+        ("tests/unit/packing/test_layouts_beside.py", "tests/unit/packing/test_whole_file.py"),
+        decisions=True,
+    ),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(
         TOOLCHAIN,
@@ -400,6 +407,19 @@ AREAS = (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_slot.py",
             "tests/unit/runtime/serving/test_concurrency.py",
+        ),
+    ),
+    Area(
+        RUNTIME,
+        ("registries", "store"),
+        (
+            "tests/registries/test_blobs.py",
+            "tests/registries/test_credentials.py",
+            "tests/registries/test_push_pull.py",
+            "tests/registries/test_references.py",
+            "tests/registries/test_references_in_commands.py",
+            "tests/registries/test_store.py",
+            "tests/registries/test_store_commands.py",
         ),
     ),
     # Meshes need more devices than a process of tests has.

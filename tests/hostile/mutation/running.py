@@ -16,13 +16,14 @@ from typing import NamedTuple
 from ..attacks import Attacks
 from .areas import Area
 from .mutants import Mutant, mutants
+from .reaching import Place, files_of, place_of, read
 from .trying import (
     NOT_APPLIED,
-    SECONDS_AT_FIRST,
     SECONDS_MIN,
     TIMES_LONGER,
     Attempts,
     start,
+    start_as_it_is,
 )
 from .unreachable import UNREACHABLE
 
@@ -48,21 +49,41 @@ class Tried(NamedTuple):
         return "" if self.status else self.excuse or "SURVIVED"
 
 
+class AsItIs(NamedTuple):
+    """What an area's tests do without a mutant. seconds: after which one has been noticed.  tests:
+    those that run each function.
+    """
+
+    seconds: float
+    tests: Mapping[Place, frozenset[str]]
+
+    def reaching(self, mutant: Mutant) -> frozenset[str]:
+        """The tests that run the function that is changed; none if that is not known."""
+        place = place_of(mutant)
+        return self.tests.get(place, frozenset()) if place else frozenset()
+
+
 def try_all(
-    found: Sequence[Mutant], attacks: Attempts, folder: Path, limits: Mapping[Area, float]
+    found: Sequence[Mutant], attacks: Attempts, folder: Path, areas: Mapping[Area, AsItIs]
 ) -> Iterator[Tried]:
-    """Each in a process of its own, in the order in which they end. limits: seconds, by area."""
-    waiting, running = list(reversed(found)), dict[int, tuple[Mutant, float]]()
+    """Each in a process of its own, in the order in which they end. At first against the tests
+    that run its function; what these let pass, against all of its area.
+    """
+    waiting = [(mutant, areas[mutant.area].reaching(mutant)) for mutant in reversed(found)]
+    running = dict[int, tuple[Mutant, frozenset[str], float]]()
     while waiting or running:
         while waiting and len(running) < len(os.sched_getaffinity(0)):
-            mutant = waiting.pop()
-            process = start(mutant.area, mutant, attacks, folder, limits[mutant.area])
-            running[process] = mutant, monotonic()
+            mutant, only = waiting.pop()
+            process = start(mutant, only, attacks, folder, areas[mutant.area].seconds)
+            running[process] = mutant, only, monotonic()
         process, status = os.wait()
-        mutant, began = running.pop(process)
+        mutant, only, began = running.pop(process)
         for name in (str(process), f"copy-{process}"):
             shutil.rmtree(folder / name, ignore_errors=True)
-        yield Tried(mutant, status, monotonic() - began)
+        if status == 0 and only:
+            waiting.append((mutant, frozenset()))
+        else:
+            yield Tried(mutant, status, monotonic() - began)
 
 
 def main(texts: Sequence[str]) -> int:
@@ -79,14 +100,17 @@ def main(texts: Sequence[str]) -> int:
         subprocess.run(command, check=True)
         (place / "filled").touch()
         attacks = Attacks(str(bundle), str(policy), folder).run
-        limits: dict[Area, float] = {}
+        areas: dict[Area, AsItIs] = {}
+        files, reached = files_of(found), folder / "reached.json"
         for area in dict.fromkeys(mutant.area for mutant in found):
             began = monotonic()
-            if os.waitpid(start(area, None, attacks, folder, SECONDS_AT_FIRST), 0)[1]:
+            reached.unlink(missing_ok=True)
+            if os.waitpid(start_as_it_is(area, attacks, folder, files, reached), 0)[1]:
                 sys.stderr.write(f"{', '.join(area.tests)} fail against the code as it is\n")
                 return 1
-            limits[area] = max(SECONDS_MIN, TIMES_LONGER * (monotonic() - began))
-        for each in try_all(found, attacks, folder, limits):
+            seconds = max(SECONDS_MIN, TIMES_LONGER * (monotonic() - began))
+            areas[area] = AsItIs(seconds, read(reached))
+        for each in try_all(found, attacks, folder, areas):
             tried.append(each)
             if each.verdict:
                 print(f"{each.mutant.label}: {each.verdict}", flush=True)

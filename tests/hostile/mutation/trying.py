@@ -15,6 +15,7 @@ import pytest
 
 from .areas import ROOT, Area
 from .mutants import Mutant, apply
+from .reaching import Following, Only, write
 
 SECONDS_MIN, TIMES_LONGER = 120, 5
 """A reader that never ends has been noticed: after so many times what the code as it is takes."""
@@ -32,34 +33,67 @@ type Attempts = Callable[[], int]
 """What is tried against the code as it is; 0 if all of it ends as it should."""
 
 
-def suite(tests: Sequence[str], folder: Path) -> int:
+def suite(tests: Sequence[str], folder: Path, *plugins: object) -> int:
     """Run tests in this process; 0 if all pass. folder: where bundles lie already."""
     os.environ.update(_shared())
-    return pytest.main([*tests, *_options(folder)])
+    return pytest.main([*tests, *_options(folder)], plugins=plugins)
+
+
+def start_as_it_is(
+    area: Area, attacks: Attempts, folder: Path, files: frozenset[str], reached: Path
+) -> int:
+    """The process that runs attacks and tests against the code as it is.
+
+    files, reached: where it leaves which tests run which functions of these.
+    """
+    process = os.fork()
+    if process:
+        return process
+    outcome = 1
+    try:
+        signal.alarm(SECONDS_AT_FIRST)
+        if area.in_file:
+            _run_in_copy(area, None, folder)
+        outcome = area.attacks and attacks()
+        if not outcome:
+            with Following(files) as followed:
+                outcome = suite(area.tests, folder, followed)
+            write(followed, reached)
+    finally:
+        os._exit(outcome)
 
 
 def start(
-    area: Area, mutant: Mutant | None, attacks: Attempts, folder: Path, seconds: float
+    mutant: Mutant,
+    only: frozenset[str],
+    attacks: Attempts,
+    folder: Path,
+    seconds: float,
 ) -> int:
-    """The process that runs attacks and tests against the mutant, or against the code as it is.
+    """The process that runs attacks and tests against the mutant.
 
-    folder: for bundles, and what is temporary.  seconds: after which it is ended.
+    only: those of the area's tests; none for all.  folder: for bundles, and what is temporary.
+    seconds: after which it is ended.
     """
+    area = mutant.area
     process = os.fork()
     if process:
         return process
     outcome = NOT_APPLIED
     try:
-        if mutant is not None:
-            for descriptor in (1, 2):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-            if not area.in_file:
-                apply(mutant)
+        for descriptor in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if not area.in_file:
+            apply(mutant)
         signal.alarm(math.ceil(seconds))
         if area.in_file:
             _run_in_copy(area, mutant, folder)
         outcome = 1
-        outcome = (area.attacks and attacks()) or suite(area.tests, folder)
+        outcome = (area.attacks and attacks()) or (
+            suite(sorted({test.partition("::")[0] for test in only}), folder, Only(only))
+            if only
+            else suite(area.tests, folder)
+        )
     finally:
         os._exit(outcome)
 

@@ -74,6 +74,15 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "late > KILLING_SECONDS -> (late >= KILLING_SECONDS)",
     ): "no clock shows exactly that",
     ("process_guard.py", "late >= 0 -> (late > 0)"): "no clock shows exactly that",
+    ("archive.py", "locator >= 0 -> (locator > 0)"): "where the file begins, its mark is another",
+    (
+        "archive.py",
+        "at + _ENTRY.size > end -> (at + _ENTRY.size >= end)",
+    ): "an entry that ends there has no name, which is refused",
+    (
+        "archive.py",
+        "offset + _LOCAL.size > limit -> (offset + _LOCAL.size >= limit)",
+    ): "what ends there does not have the member's name",
     (
         "bounded.py",
         "silent <= self._seconds + unseen -> (silent < self._seconds + unseen)",

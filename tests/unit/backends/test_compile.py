@@ -19,6 +19,7 @@ from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.protobuf import BYTES, Field
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workers import parent
 from aotc.workers.child import ANSWER
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Target
@@ -102,6 +103,21 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
     assert (tmp_path / "new").read_text() == "\n"
 
 
+def test_forked_compilers_give_the_bytes_of_processes_of_their_own_in_any_order(
+    make_job: MakeJob, varied: Executable, v3: Target
+) -> None:
+    wide = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
+    fewer = msgspec.structs.replace(v3, threads=1)
+    jobs = [make_job(), make_job(ADD), make_job(wide), make_job(wide, fewer)]
+    alone = XlaBackend(worker=parent.module(compiling.WORKER))
+    expected = [alone.compile(job).digest for job in jobs]
+    assert expected[0] == varied.digest
+    forking = XlaBackend()
+    for order in ([0, 1, 2, 3, 0], [3, 2, 1, 0, 3]):
+        assert [forking.compile(jobs[n]).digest for n in order] == [expected[n] for n in order]
+    forking.stop()
+
+
 def test_compiling_several_at_once_gives_the_same_bytes(
     make_job: MakeJob, varied: Executable
 ) -> None:
@@ -160,7 +176,8 @@ def test_the_processors_of_the_build_host_do_not_matter(make_job: MakeJob, v3: T
     wide = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
     pinning = "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
     start = "os.execv(sys.argv[1], sys.argv[1:])"
-    pinned = XlaBackend(worker=(sys.executable, "-c", pinning + start, *compiling.WORKER))
+    command = parent.module(compiling.WORKER)
+    pinned = XlaBackend(worker=(sys.executable, "-c", pinning + start, *command))
     assert pinned.compile(make_job(wide)).digest == XlaBackend().compile(make_job(wide)).digest
 
 

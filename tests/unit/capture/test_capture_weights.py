@@ -169,10 +169,7 @@ def test_64_bit_tensors_are_kept_where_enabled(capture: Capture) -> None:
         (b"", "not a safetensors file, or a damaged one"),
         (b"junk and more junk", "not a safetensors file, or a damaged one"),
         (b"\x80\x04pickle", "not a safetensors file but a pickle"),
-        (
-            b"PK\x03\x04",
-            "not a safetensors file but a zip archive, as torch.save and numpy.savez write",
-        ),
+        (b"PK\x05\x06" + bytes(18), "not a safetensors file but an empty zip archive"),
         (
             b"version https://git-lfs.github.com/spec/v1",
             "not a safetensors file but the pointer that git-lfs leaves in place of a file",
@@ -186,7 +183,6 @@ def test_a_file_that_is_no_safetensors_is_refused(
     refusal = capture(F, BOUND + SOURCE, files={"params.safetensors": start}).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
     assert refusal.found == f"params.safetensors: {found}"
-    assert ("read it in a function" in refusal.hint) == ("zip archive" in found)
 
 
 def test_a_dtype_that_a_bundle_cannot_hold_is_refused(capture: Capture) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from aotc.errors import CaptureError
 from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.tensorflow import TensorFlowFrontend
+from aotc.frontends.tensorflow import DIMENSIONS_MAX, TensorFlowFrontend
 
 MATRIX = np.arange(12, dtype="float32").reshape(4, 3)
 LARGE = np.linspace(0, 1, 30, dtype="float32").reshape(10, 3)
@@ -119,6 +119,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "a member that climbs": lambda d: d["weights"][0].update(file="../weights/0"),
     "an unknown weight": lambda d: d["modules"][0].update(weights=["other"]),
     "a weight that nobody takes": lambda d: [m.update(weights=[]) for m in d["modules"]],
+    "a weight more": lambda d: d["weights"].append(d["weights"][0] | {"name": "spare"}),
     "a giant weight": lambda d: d["weights"][0].update(shape=[10**12, 3]),
     "a negative size": lambda d: d["weights"][0].update(shape=[-4, -3]),
     "sizes that are too many": lambda d: d["weights"][0].update(shape=[1] * 65),
@@ -142,6 +143,35 @@ def test_files_that_contradict_themselves_are_refused(name: str) -> None:
     told = document()
     CHANGES[name](told)
     assert code(packed(told)) == "AOTC-E843"
+
+
+def expected(told: Any) -> str:
+    with pytest.raises(CaptureError) as caught:
+        read(packed(told))
+    return caught.value.findings[0].expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no modules", "modules, and a name for each array"),
+        ("an input twice", "modules, and a name for each array"),
+        ("an unknown dtype", "dtypes and sizes of arrays"),
+        ("sizes that are too many", "dtypes and sizes of arrays"),
+        ("a weight more", "modules for each size, and the weights that they take"),
+        ("a module twice", "modules for each size, and the weights that they take"),
+    ],
+)
+def test_what_a_document_lacks_is_said_before_anything_is_made_of_it(name: str, said: str) -> None:
+    told = document()
+    CHANGES[name](told)
+    assert expected(told) == said
+
+
+def test_a_weight_has_as_many_dimensions_as_numpy_has() -> None:
+    told = document()
+    told["weights"][0]["shape"] = [1] * (DIMENSIONS_MAX - 2) + [4, 3]
+    assert expected(told) != "dtypes and sizes of arrays", "its module wants two"
 
 
 @pytest.mark.parametrize(

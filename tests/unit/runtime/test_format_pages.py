@@ -31,6 +31,7 @@ from aotc_runtime.verification import (
     provenance,
     rules,
     signatures,
+    stated_rules,
     timestamps,
     trust,
     verify,
@@ -146,7 +147,16 @@ def rows() -> dict[int, str]:
 def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
     assert list(rows()) == list(range(1, 11))
     named: set[int] = set()
-    for module in (verify, contents, rules, provenance, signatures, trust, compatibility):
+    for module in (
+        verify,
+        contents,
+        rules,
+        stated_rules,
+        provenance,
+        signatures,
+        trust,
+        compatibility,
+    ):
         text = Path(module.__file__ or "").read_text("utf-8")
         for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
             numbers = [int(number) for number in re.findall(r"\d+", match)]
@@ -196,6 +206,7 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
         verify,
         contents,
         rules,
+        stated_rules,
         provenance,
         signatures,
         trust,

@@ -13,11 +13,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from aotc.errors import CaptureError
 from aotc.frontends import archive
 from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch import plan, results, schema, weights
 from aotc.frontends.pytorch.plan import DTypeNumber, Ref, Step
 from tests.unit.frontends.pytorch.test_hostile_files import (
+    CONFIG,
     PROGRAM,
     changed,
     code,
@@ -49,20 +51,27 @@ def test_entries_that_nobody_counts_are_refused() -> None:
         archive.read_archive(bytes(data))
 
 
-def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06") -> bytes:
-    """A file whose end has records of 64 bits. gap: how far the locator misses."""
+def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06", hidden: bytes = b"") -> bytes:
+    """A file whose end has records of 64 bits. gap: how far the locator misses.  hidden: what
+    neither of them says is there.
+    """
     data = zipped(members())
     _, _, _, _, count, size, start, _ = struct.unpack("<4s4H2LH", data[-END:])
     at = len(data) - END
     record = struct.pack("<4sQ2H2L4Q", magic, 44, 45, 45, 0, 0, count, count, size, start)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, at + gap, 1)
-    return data[:-END] + record + locator + data[-END:]
+    return data[:-END] + record + hidden + locator + data[-END:]
 
 
 def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
     read_again = archive.in_one_folder(archive.read_archive(of_64_bits()))
     assert read_again.members.keys() == members().keys()
-    for bad in (of_64_bits(gap=1), of_64_bits(gap=-56), of_64_bits(magic=b"PK\x06\x00")):
+    for bad in (
+        of_64_bits(gap=1),
+        of_64_bits(gap=-56),
+        of_64_bits(magic=b"PK\x06\x00"),
+        of_64_bits(hidden=b"more"),
+    ):
         with pytest.raises(Damaged):
             archive.read_archive(bad)
 
@@ -349,3 +358,86 @@ def test_tensors_are_as_many_as_their_bytes_hold() -> None:
     ):
         with pytest.raises(Damaged):
             tensors(*bad, data=data)
+
+
+def _passed(kind: str, value: object) -> Any:
+    """What callers pass is another kind of value."""
+
+    def change(document: Any) -> None:
+        (spec,) = document["graph_module"]["signature"]["input_specs"][3:]
+        spec.clear()
+        spec.update(value if kind == "spec" else {"user_input": {"arg": {kind: value}}})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            _passed("spec", {"custom_obj": {"arg": {"name": "ids"}}}),
+            "an input that is neither tensor nor number",
+        ),
+        (
+            _passed("spec", {"token": {"arg": {"name": "ids"}}}),
+            "an input that is neither tensor nor number",
+        ),
+        (_passed("as_sym_int", {"as_name": "ids"}), "an input that is a number and varies"),
+        (
+            lambda d: graph(d)["tensor_values"]["ids"].update(dtype=8),
+            "the input 'ids' is float64",
+        ),
+    ],
+)
+def test_what_callers_cannot_pass_to_a_program_is_refused_by_name(change: Any, said: str) -> None:
+    with pytest.raises(CaptureError) as caught:
+        read(changed(PROGRAM, change))
+    assert any(said in finding.found for finding in caught.value.findings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: graph(d)["tensor_values"]["ids"].update(dtype=99),
+        lambda d: graph(d)["tensor_values"]["ids"].update(sizes=[{"as_int": 1}] * 65),
+        lambda d: graph(d)["tensor_values"]["p_head_weight"].update(dtype=6),
+    ],
+)
+def test_what_a_graph_says_of_a_tensor_has_to_be_possible_and_its_own(change: Any) -> None:
+    with pytest.raises(CaptureError) as caught:
+        read(changed(PROGRAM, change))
+    (finding,) = caught.value.findings
+    assert finding.expected.partition(" ")[0] in ("sizes", "'head.weight'")
+
+
+def test_an_input_has_as_many_dimensions_as_numpy_has() -> None:
+    model = read(
+        changed(
+            PROGRAM, lambda d: graph(d)["tensor_values"]["ids"].update(sizes=[{"as_int": 1}] * 64)
+        )
+    )
+    assert model.inputs[0].shape == (1,) * 64
+
+
+def test_a_weight_has_a_name() -> None:
+    parts = members()
+    for name in (PROGRAM, CONFIG):
+        parts[name] = parts[name].replace(b'"head.weight"', b'""')
+    with pytest.raises(CaptureError) as caught:
+        read(zipped(parts))
+    assert caught.value.findings[0].expected == "printable names of weights"
+
+
+@pytest.mark.parametrize(
+    ("given", "casts"),
+    [
+        (("cpu", None, False), False),
+        (("cpu", None, False, True), False),
+        (("cpu", None, True), True),
+        (("cpu", None), True),
+    ],
+)
+def test_a_region_casts_by_itself_unless_it_is_said_not_to(
+    given: tuple[Any, ...], casts: bool
+) -> None:
+    assert plan._autocasts(step("higher_order.wrap_with_autocast", *given)) is casts

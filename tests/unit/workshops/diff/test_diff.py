@@ -277,6 +277,12 @@ def test_every_field_of_a_manifest_is_compared(base: Review, field: str) -> None
         assert broken(found, kind) and broken(found, "any") and not broken(found, "flops")
 
 
+def test_what_a_target_requires_is_told_beside_what_it_is(base: Review) -> None:
+    for field, place in (("requires", f"{V3} requires devices"), ("target", f"{V3} threads")):
+        found = diff(base, with_manifest(base, **{field: CHANGED[field][1]}), lines_max=9)
+        assert [where for where, _, _ in changes(found, "targets")] == [place]
+
+
 def with_weights(old: Review, **change: Any) -> Review:
     weights = old.targets[V3].manifest.weights["p"]
     return with_manifest(old, weights={"p": msgspec.structs.replace(weights, **change)})

@@ -126,14 +126,6 @@ def test_a_layer_that_was_collected_is_no_entry(start: Start, tmp_path: Path) ->
     assert blobs.read(NAME, 10**6, Pace()) is None
 
 
-def test_a_token_server_without_tls_is_not_given_the_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    blobs = OciBlobs("oci://me:secret@127.0.0.1:1/team/cache")
-    with pytest.raises(OutageError, match="no TLS"):
-        blobs._authorize('Bearer realm="http://tokens.example.com/"', Pace())
-
-
 @pytest.mark.parametrize("url", ["oci://host", "oci:///x", "oci://host/Upper", "oci://host/a b"])
 def test_a_url_without_a_repository_is_refused(url: str) -> None:
     with pytest.raises(UsageError) as caught:

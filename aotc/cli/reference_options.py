@@ -1,0 +1,92 @@
+"""What commands that speak to registries ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.cli.common import Output, print_notes
+from aotc.cli.progress import byte_progress
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.policy import TrustPolicy
+    from aotc_runtime.store.looking import Looked
+
+    _Type = click.ParamType["Place"]
+else:
+    _Type = click.ParamType  # which takes no type in older releases
+
+type Place = Path | str
+"""Where a bundle is: a path, or a reference."""
+
+
+class _PlaceType(_Type):
+    name = "path"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Place:
+        # A path has no two slashes in a row.
+        is_reference = isinstance(value, str) and value.startswith("oci://")
+        return value if is_reference else Path(value)
+
+
+PLACE = _PlaceType()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """full: fetch weights too.  ca: as of `Transport`."""
+
+    full: bool
+    ca: Path | None
+
+
+def ca_option[F: Callable[..., object]](function: F) -> F:
+    """`--ca`."""
+    return click.option(
+        "--ca",
+        type=click.Path(path_type=Path),
+        help="PEM certificates that the registry's has to be signed with, in place of this host's.",
+    )(function)
+
+
+def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--full` and `--ca`."""
+    return click.option(
+        "--full", is_flag=True, help="Of a bundle in a registry: fetch and hash its weights too."
+    )(ca_option(function))
+
+
+@contextmanager
+def looked(
+    out: Output, place: Place, policy: TrustPolicy | None, fetching: Fetching
+) -> Iterator[Looked]:
+    """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
+    hashed. Raises what `looked_at` raises.
+    """
+    from aotc_runtime.store.looking import looked_at
+
+    full, ca = fetching.full, fetching.ca
+    quiet = out.json or isinstance(place, Path)
+    with (
+        byte_progress("fetch", quiet=quiet) as told,
+        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=told) as found,
+    ):
+        if not out.json:
+            print_notes(notes_of(found))
+        yield found
+
+
+def notes_of(found: Looked) -> Iterator[str]:
+    """What people have to know of a bundle that was looked at in a registry."""
+    if found.shown != found.asked:
+        yield f"{found.asked} is {found.shown}"
+    if found.note:
+        yield found.note

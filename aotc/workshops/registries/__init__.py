@@ -1,0 +1,1 @@
+"""Bundles to and from OCI registries, and the store in between."""

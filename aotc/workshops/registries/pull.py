@@ -1,0 +1,127 @@
+"""A bundle out of a repository into a file or folder, by way of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotc.packing.bundle import Blob, Form, reading_back, require_place, write
+from aotc.packing.files import cannot_write
+from aotc.packing.index_json import layout_index
+from aotc.stages import Bundle
+from aotc.temporaries import prefix_of, temporary_folder
+from aotc_runtime import canonical
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import BlobSource, Descriptor, Entry
+from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.listing import Listing
+from aotc_runtime.registries.transfer import OnBytes, nobody
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.store import Store
+from aotc_runtime.store import pull as pull_into
+from aotc_runtime.store.pulling import Accept, accept_all
+from aotc_runtime.system.passing import look_into, pass_file
+
+
+def pull(
+    repository: Repository,
+    path: Path,
+    form: Form,
+    targets: tuple[str, ...] = (),
+    store: Store | None = None,
+    on_bytes: OnBytes = nobody,
+    accept: Accept = accept_all,
+) -> Bundle:
+    """Write a bundle, as it was pushed: the same bytes, if it is all of it.
+
+    targets: by name; none for all.  store: keeps what was fetched; without one, what the bundle at
+    this place has already is not fetched again.  accept: as of `aotc_runtime.store.pull`.
+    Raises RegistryError, IntegrityError, BundleFormatError, UsageError (AOTC-E003, E004),
+    ResourceError.
+    """
+    require_place(path, form)
+    with _store(path, store) as used:
+        listing = pull_into(repository, used, targets, on_bytes, accept, _there(path))
+        shared = store is None
+        blobs = {
+            digest: Blob(
+                pass_file(used.files.path(digest)),
+                media_type,
+                used.files.path(digest) if shared else None,
+            )
+            for digest, media_type in _types(listing).items()
+        }
+        manifests = _manifests(repository, listing)
+        root = _descriptor(listing.root)
+        attestations = [_descriptor(e, oci.ATTESTATION_TYPE) for e in listing.attestations]
+        index = layout_index(root, attestations, manifests)
+        size = write(path, form, index, blobs, reading_back(root.digest, manifests))
+    return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
+
+
+def keep(
+    repository: Repository,
+    store: Store,
+    targets: tuple[str, ...] = (),
+    on_bytes: OnBytes = nobody,
+    accept: Accept = accept_all,
+) -> Bundle:
+    """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
+    listing = pull_into(repository, store, targets, on_bytes, accept)
+    size = sum(map(len, listing.documents.values()))
+    size += sum(layer.size for layer in listing.layers().values())
+    manifests = _manifests(repository, listing)
+    return Bundle(
+        path=store.folder, root_digest=listing.root.digest, manifests=manifests, size_bytes=size
+    )
+
+
+def _manifests(repository: Repository, listing: Listing) -> dict[str, BundleManifest]:
+    return {
+        target.name: canonical.decode(
+            listing.documents[target.image.config.digest],
+            BundleManifest,
+            where=f"{repository.where} {target.name}",
+        )
+        for target in listing.targets
+    }
+
+
+@contextmanager
+def _store(path: Path, store: Store | None) -> Iterator[Store]:
+    """The store, or one beside the result that goes with the command."""
+    if store is not None:
+        yield store
+        return
+    try:
+        parent = next(each for each in path.absolute().parents if each.is_dir())
+        with temporary_folder(parent, prefix_of(path)) as folder:
+            yield Store(folder)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _there(path: Path) -> BlobSource | None:
+    """The bundle that is to be replaced, whose blobs may be some of the new one's."""
+    try:
+        return look_into(path)
+    except AotcError:
+        return None
+
+
+def _types(listing: Listing) -> dict[str, str]:
+    """Media type of every blob by digest."""
+    found = dict.fromkeys(listing.documents, oci.ATTESTATION_TYPE)
+    found |= {layer.digest: layer.mediaType for layer in listing.layers().values()}
+    return found
+
+
+def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
+    return Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )

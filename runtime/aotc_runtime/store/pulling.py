@@ -1,0 +1,124 @@
+"""From a registry into a store: what lacks is fetched, several blobs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotc_runtime.digest import pieces
+from aotc_runtime.errors import refusal
+from aotc_runtime.formats.oci import BlobSource, Descriptor
+from aotc_runtime.registries.blobs import fetch_blob
+from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.listing import Documents, Listing, look, resolve
+from aotc_runtime.registries.transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.store.bundles import Store
+from aotc_runtime.store.files import FileSink
+from aotc_runtime.verification.verify import attribute
+
+type Accept = Callable[[Store, Listing], None]
+"""Says whether what a bundle's documents tell is enough to fetch the rest; raises if not."""
+
+
+type Wanted = Callable[[Descriptor], bool]
+
+
+def all_layers(layer: Descriptor) -> bool:
+    """Fetch everything."""
+    return True
+
+
+def accept_all(store: Store, listing: Listing) -> None:
+    """Fetch whatever it is: who uses it verifies it."""
+
+
+def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
+    """Fetch what keys of the policy have signed, and is within its limits: docs/trust.md 1 to 4.
+
+    now: seconds since the epoch.  name: for messages.
+    """
+
+    def accept(store: Store, listing: Listing) -> None:
+        source = Documents(name, listing)
+        attribute(source, policy, now)
+
+    return accept
+
+
+def pull(
+    repository: Repository,
+    store: Store,
+    targets: tuple[str, ...] = (),
+    on_bytes: OnBytes = nobody,
+    accept: Accept = accept_all,
+    have: BlobSource | None = None,
+    wanted: Wanted = all_layers,
+) -> Listing:
+    """Have a bundle in a store: its documents and attestations first, then, if these are accepted,
+    all else. targets: by name; none for all that are there.  have: a bundle whose blobs need not be
+    fetched.  wanted: says of each layer whether to fetch it.
+
+    Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
+    what `accept` raises.
+    """
+    listing = look(repository, resolve(repository)).only(targets)
+    store.files.make()
+    with store.files.kept():
+        for digest, data in listing.documents.items():
+            store.files.put(digest, data)
+        store.keep(listing.root, listing.attestations)
+        accept(store, listing)
+    layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
+    make_room(store, listing, sum(layer.size for layer in layers.values()))
+    with store.files.kept():
+        lacking = [d for d, layer in layers.items() if not store.files.has(d, layer.size)]
+        tally = Tally(sum(layers[digest].size for digest in lacking), on_bytes)
+
+        def fetch(digest: str) -> None:
+            size = layers[digest].size
+            counted = Counted(tally, size)
+            with store.files.receiving(digest, size, repository.transport.wait) as sink:
+                if sink is not None:
+                    counted.at(sink.written())
+                    if have is None or not _copied(have, digest, size, sink):
+                        fetch_blob(repository, digest, size, sink, counted)
+            counted.end()
+
+        each(repository, lacking, fetch)
+        # Who made room meanwhile may have taken the documents, which belonged to no whole target.
+        for digest, data in listing.documents.items():
+            store.files.put(digest, data)
+        store.keep(listing.root, listing.attestations)
+    return listing
+
+
+def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
+    """Whether a blob could be taken from a bundle that is there."""
+    data = have.blob(digest)
+    if data is None or len(data) != size:
+        return False
+    sink.restart()
+    for piece in pieces(data):
+        sink.write(piece)
+    if sink.digest() == digest:
+        return True
+    sink.restart()
+    return False
+
+
+def make_room(store: Store, listing: Listing, size: int) -> None:
+    """Have the store within its limit once this bundle is in it. Raises AOTC-E561."""
+    if store.limit is None:
+        return
+    needed = size + sum(map(len, listing.documents.values()))
+    if needed > store.limit:
+        expected = f"at most {store.limit} bytes, the store's limit"
+        raise refusal("AOTC-E561", str(store.folder), f"{needed} bytes", expected=expected)
+    there = sum(len_ for digest, len_ in _sizes(listing).items() if store.files.has(digest, len_))
+    if store.size_bytes() + needed - there > store.limit:
+        store.prune(store.limit - (needed - there), keep=(listing.root.digest,))
+
+
+def _sizes(listing: Listing) -> dict[str, int]:
+    documents = {digest: len(data) for digest, data in listing.documents.items()}
+    return documents | {digest: layer.size for digest, layer in listing.layers().items()}

@@ -1,0 +1,222 @@
+"""Push and pull with Debian's docker-registry, and with the tools that its users have."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import aotc_runtime
+from aotc.cli.group import cli
+from aotc.packing.index_json import attestation_name
+from aotc_runtime.errors import RegistryError
+from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.references import parse
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_root
+from tests.conftest import ROOT
+from tests.registries.docker_registry import (
+    MARKS,
+    ORAS,
+    running,
+    skopeo,
+    with_password,
+    with_tls,
+)
+
+pytestmark = MARKS
+
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    with running(tmp_path / "registry") as address:
+        yield address
+
+
+def aotc(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments], catch_exceptions=False)
+
+
+def said(*arguments: object) -> dict[str, object]:
+    done = aotc(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_bundle_is_pushed_and_pulled_and_loads(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    place = f"oci://{registry}/models/digits"
+    pushed = said("push", bundle, place, "--trust", policy)
+    assert pushed["reference"] == f"{place}@{pushed['root_digest']}"
+    again = said("push", bundle, f"{place}:stable")
+    assert again["sent_blobs"] == 0
+    for name in (":1.0.0", ":stable", f"@{pushed['root_digest']}"):
+        back = tmp_path / "back.aotb"
+        said("pull", f"{place}{name}", "-o", back, "--trust", policy)
+        assert back.read_bytes() == bundle.read_bytes()
+    aotc_runtime.load(back, trust=policy).close()
+    done = aotc("pull", f"{place}:1.0.0", "--layout", tmp_path / "layout")
+    assert done.exit_code == 0, done.output
+    assert open_bundle(tmp_path / "layout").digests() == open_bundle(bundle).digests()
+
+
+def test_blobs_are_mounted_from_another_repository(registry: str, digits_bundle: Bundle) -> None:
+    bundle, _ = digits_bundle
+    said("push", bundle, f"oci://{registry}/models/digits")
+    mounted = said("push", bundle, f"oci://{registry}/other/digits", "--mount", "models/digits")
+    assert mounted["sent_blobs"] == 0
+
+
+def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
+    from aotc.workshops.registries.push import push
+    from aotc_runtime.system.passing import look_into
+
+    bundle, _ = digits_bundle
+    with Repository(parse(f"oci://{registry}/models/digits")) as there:
+        push(look_into(bundle), there, None, 0.0, chunk_bytes=5000)
+    back = tmp_path / "back.aotb"
+    said("pull", f"oci://{registry}/models/digits:1.0.0", "-o", back)
+    assert back.read_bytes() == bundle.read_bytes()
+
+
+def test_what_was_pushed_here_is_pulled_by_skopeo(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    said("push", bundle, f"oci://{registry}/digits")
+    root = read_root(open_bundle(bundle))
+    names = ["1.0.0", *(attestation_name(root.entry.digest, e.digest) for e in root.attestations)]
+    for name in names:
+        skopeo("copy", "--all", "--preserve-digests", "--src-tls-verify=false",
+               f"docker://{registry}/digits:{name}", f"oci:{tmp_path}/fetched:{name}")  # fmt: skip
+    assert open_bundle(tmp_path / "fetched").digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(tmp_path / "fetched", trust=policy).close()
+
+
+def test_what_skopeo_pushed_is_pulled_here(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    layout = tmp_path / "digits"
+    layout.mkdir()
+    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
+    entries = json.loads((layout / "index.json").read_bytes())["manifests"]
+    for entry in entries:
+        name = entry["annotations"]["org.opencontainers.image.ref.name"]
+        skopeo("copy", "--all", "--preserve-digests", "--dest-tls-verify=false",
+               f"oci:{layout}:{name}", f"docker://{registry}/digits:{name}")  # fmt: skip
+    back = tmp_path / "back.aotb"
+    said("pull", f"oci://{registry}/digits:1.0.0", "-o", back, "--trust", policy)
+    assert open_bundle(back).digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(back, trust=policy).close()
+
+
+needs_oras = pytest.mark.skipif(not ORAS, reason="oras: make test-registry")
+
+
+def oras(what: str, place: str, folder: Path) -> None:
+    script = ROOT / "tests" / "registries" / "with_oras.py"
+    subprocess.run([ORAS, str(script), what, place, str(folder)], check=True)
+
+
+@needs_oras
+def test_what_was_pushed_here_is_pulled_by_oras(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    said("push", bundle, f"oci://{registry}/models/digits")
+    oras("pull", f"{registry}/models/digits", tmp_path / "fetched")
+    assert open_bundle(tmp_path / "fetched").digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(tmp_path / "fetched", trust=policy).close()
+
+
+@needs_oras
+def test_what_oras_pushed_is_pulled_here(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    layout = tmp_path / "digits"
+    layout.mkdir()
+    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
+    oras("push", f"{registry}/models/digits", layout)
+    back = tmp_path / "back.aotb"
+    said("pull", f"oci://{registry}/models/digits:1.0.0", "-o", back, "--trust", policy)
+    assert open_bundle(back).digests() == open_bundle(bundle).digests()
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Docker's configuration, which has nothing yet."""
+    folder = tmp_path / "docker"
+    folder.mkdir()
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+    monkeypatch.delenv("REGISTRY_AUTH_FILE", raising=False)
+    return folder
+
+
+def login(folder: Path, address: str, password: str) -> None:
+    auth = base64.b64encode(f"me:{password}".encode()).decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
+
+
+def test_a_registry_with_passwords_lets_in_who_has_logged_in(
+    digits_bundle: Bundle, tmp_path: Path, nobody: Path
+) -> None:
+    bundle, _ = digits_bundle
+    folder = tmp_path / "registry"
+    with running(folder, **with_password(folder)) as address:
+        place = f"oci://{address}/models/digits"
+        for password in ("", "wrong"):
+            if password:
+                login(nobody, address, password)
+            done = aotc("push", bundle, place)
+            assert done.exit_code == RegistryError.exit_code and "AOTC-E773" in done.output
+        # What docker's own tools write is what is read.
+        skopeo("login", "--tls-verify=false", "--authfile", str(nobody / "config.json"),
+               "-u", "me", "-p", "secret", address)  # fmt: skip
+        said("push", bundle, place)
+        back = tmp_path / "back.aotb"
+        said("pull", f"{place}:1.0.0", "-o", back)
+        assert back.read_bytes() == bundle.read_bytes()
+
+
+def test_a_registry_with_tls_is_asked_by_its_authority_alone(
+    digits_bundle: Bundle, tmp_path: Path, nobody: Path
+) -> None:
+    bundle, _ = digits_bundle
+    folder, other = tmp_path / "registry", tmp_path / "other"
+    with_tls(other)
+    with running(folder, **with_tls(folder), **with_password(folder)) as address:
+        login(nobody, address, "secret")
+        place, back = f"oci://{address}/models/digits:1.0.0", tmp_path / "back.aotb"
+        done = aotc("push", bundle, place, "--ca", other / "ca.pem")
+        assert done.exit_code == RegistryError.exit_code
+        assert "AOTC-E772" in done.output and "CERTIFICATE_VERIFY_FAILED" in done.output
+        said("push", bundle, place, "--ca", folder / "ca.pem")
+        said("pull", place, "-o", back, "--ca", folder / "ca.pem")
+        assert back.read_bytes() == bundle.read_bytes()
+        done = aotc("pull", place, "-o", back)
+        assert done.exit_code == RegistryError.exit_code, "and not without TLS"
+
+
+def test_the_index_of_referrers_stands_in_where_there_is_no_api(
+    registry: str, digits_bundle: Bundle
+) -> None:
+    bundle, _ = digits_bundle
+    pushed = said("push", bundle, f"oci://{registry}/digits")
+    with Repository(parse(f"oci://{registry}/digits")) as there:
+        assert there.document(f"referrers/{pushed['root_digest']}", 1000) is None
+        stand_in = there.manifest(str(pushed["root_digest"]).replace(":", "-"))
+    assert stand_in is not None
+    attached = {entry.digest for entry in read_root(open_bundle(bundle)).attestations}
+    assert {each["digest"] for each in json.loads(stand_in.data)["manifests"]} == attached

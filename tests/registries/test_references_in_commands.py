@@ -1,0 +1,193 @@
+"""Commands that look into bundles take references: they fetch what they need, and say what not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aotc.cli.group import cli
+from aotc.signing.trust_file import policy_text
+from aotc.workshops.registries.push import push
+from aotc_runtime.__main__ import main
+from aotc_runtime.errors import IntegrityError
+from aotc_runtime.formats import oci
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import vouch
+from tests.registries.conftest import GOLDEN, Connect
+from tests.registries.oci_server import OciServer
+
+DIGITS = GOLDEN / "digits.aotb"
+REPO = "models/digits"
+
+
+def aotc(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def document(*arguments: object) -> dict[str, object]:
+    done = aotc(*arguments, "--json")
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture
+def there(server: OciServer, connect: Connect) -> tuple[str, str]:
+    """The reference of a pushed bundle by its tag, and by its digest."""
+    with connect(REPO) as repository:
+        place = push(look_into(DIGITS), repository, None, 0.0).place
+    server.asked.clear()
+    return f"oci://{server.address}/{REPO}:1.0.0", str(place)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "trust.toml"
+    path.write_text(policy_text("digits", [(GOLDEN / "golden.pub").read_text("utf-8")]), "utf-8")
+    return path
+
+
+def weights() -> set[str]:
+    contents = read_unverified(look_into(DIGITS))[0]
+    layers = (d for image in contents.targets.values() for d in image.layers)
+    return {d.digest for d in layers if d.mediaType == oci.WEIGHTS_TYPE}
+
+
+def fetched(server: OciServer) -> set[str]:
+    return {each.path.rpartition("/")[2] for each in server.asked if each.method == "GET"}
+
+
+COMMANDS = {
+    "inspect": [],
+    "compat": [],
+    "diff": [str(DIGITS)],
+    "report": ["-o", "report.html"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("full", [False, True])
+def test_weights_stay_in_the_registry_unless_they_are_asked_for(
+    name: str,
+    full: bool,
+    server: OciServer,
+    there: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = ["--full"] if full else []
+    found = document(name, there[0], *COMMANDS[name], *more)
+    assert found["weights_hashed"] is full
+    assert weights() <= fetched(server) if full else not weights() & fetched(server)
+    assert server.count("GET", "/manifests/1.0.0") == 1
+    done = aotc(name, there[0], *COMMANDS[name], *more)
+    assert f"{there[0]} is {there[1]}" in done.stderr
+    assert ("weights not hashed" in done.stderr) is not full
+    if name == "report":
+        page = (tmp_path / "report.html").read_text("utf-8")
+        assert ("not hashed" in page) is not full
+        assert ("it is whole" in page) is full
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_verdict_says_whether_the_weights_were_hashed(
+    full: bool, server: OciServer, there: tuple[str, str], policy: Path
+) -> None:
+    more = ["--full"] if full else []
+    found = document("verify", there[0], "--trust", policy, *more)
+    assert found["weights_hashed"] is full
+    assert found["bundle"] == there[1]
+    assert ("digests" in found["gates"]) is full
+    assert ("digests but of weights" in found["gates"]) is not full
+
+
+def test_the_runtime_alone_says_the_same(
+    there: tuple[str, str], policy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["verify", there[1], "--trust", str(policy), "--json"])
+    alone = json.loads(capsys.readouterr().out)
+    whole = document("verify", there[1], "--trust", policy)
+    for each in (alone, whole):
+        del each["host"]["memory_bytes"]  # what is free changes from one moment to the next
+    assert alone == whole
+
+
+def test_a_policy_that_demands_digests_takes_no_tag(
+    server: OciServer, there: tuple[str, str], policy: Path
+) -> None:
+    text = policy.read_text("utf-8")
+    policy.write_text(text.replace("name =", 'references = "digest"\nname =', 1), "utf-8")
+    for name in ("verify", "compat", "report"):
+        found = document(name, there[0], "--trust", policy)
+        assert [each["code"] for each in found["findings"]] == ["AOTC-E326"]
+    assert server.asked == []
+    found = document("verify", there[1], "--trust", policy)
+    assert "AOTC-E326" not in str(found)
+
+
+def test_nothing_is_fetched_of_what_nobody_trusts(
+    server: OciServer, there: tuple[str, str], tmp_path: Path
+) -> None:
+    from aotc.signing.signer import LocalSigner
+
+    path = tmp_path / "other.toml"
+    path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
+    found = document("compat", there[1], "--trust", path)
+    assert found["exit_code"] == 5
+    contents = read_unverified(look_into(DIGITS))[0]
+    layers = {d.digest for image in contents.targets.values() for d in image.layers}
+    assert not layers & fetched(server)
+
+
+def test_what_was_left_in_the_registry_can_never_be_used(
+    there: tuple[str, str], policy: Path
+) -> None:
+    """The way that loads go knows of no weights that nobody hashed."""
+    import time
+
+    from aotc_runtime.store.looking import looked_at
+
+    read = read_policy(policy)
+    with (
+        looked_at(there[1], None, time.time()) as found,
+        pytest.raises(IntegrityError) as caught,
+        vouch(found.source, read, time.time()),
+    ):
+        pass
+    assert caught.value.code == "AOTC-E202"
+
+
+def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
+    from aotc_runtime.engines.survey import detect_all
+    from aotc_runtime.store.looking import looked_at
+    from aotc_runtime.verification.examine import examine
+
+    contents = read_unverified(look_into(DIGITS))[0]
+    image = next(iter(contents.targets.values()))
+    code = next(d for d in image.layers if d.mediaType == oci.EXECUTABLE_TYPE)
+    with looked_at(there[1], None, 0.0) as found:
+        unread = {**found.unread, code.digest: code.size}
+        members = {n: v for n, v in found.source.members.items() if code.digest[7:] not in n}
+        source = type(found.source)(found.source.name, members)
+        verdict = examine(source, read_policy(policy), detect_all(), 0.0, None, unread)
+    assert [each.code for each in verdict.findings] == ["AOTC-E202"]
+
+
+def test_limits_of_a_policy_count_what_was_left(there: tuple[str, str], policy: Path) -> None:
+    size = sum(len(look_into(DIGITS).blob(d) or b"") for d in look_into(DIGITS).digests())
+    policy.write_text(
+        policy.read_text("utf-8") + f"\n[limits]\nbundle_bytes = {size - 1}\n", "utf-8"
+    )
+    for more in ([], ["--full"]):
+        found = document("verify", there[1], "--trust", policy, *more)
+        assert "AOTC-E320" in [each["code"] for each in found["findings"]], more
+
+
+def test_commands_that_use_every_byte_say_so(there: tuple[str, str], policy: Path) -> None:
+    done = aotc("verify", there[0], "--trust", policy, "--openssf", "m.sig", "--public-key", "k")
+    assert done.exit_code == 2 and "aotc pull" in done.stderr

@@ -1,0 +1,74 @@
+"""The walk of docs/shipping.md works as it stands, from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.registries.docker_registry import MARKS, running
+from tests.registries.oci_server import OciServer
+
+PAGE = (ROOT / "docs" / "shipping.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def own() -> Iterator[str]:
+    server = OciServer()
+    yield server.address
+    server.close()
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Iterator[str]:
+    with running(tmp_path / "registry") as address:
+        yield address
+
+
+def walk(address: str, folder: Path) -> str:
+    """What it prints."""
+    folder.mkdir()
+    (folder / "manifests").symlink_to(ROOT / "manifests")
+    (script,) = blocks("python")
+    (folder / "serve.py").write_text(script, "utf-8")
+    commands = "\n".join(blocks("sh")).replace("registry.example.org", address)
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "DOCKER_CONFIG": str(folder),
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which the walk uses")
+def test_the_walk_works_as_it_stands(own: str, tmp_path: Path) -> None:
+    said = walk(own, tmp_path / "walk")
+    assert "if its weights are the signed ones" in said
+    assert "AOTC-E326" in said
+
+
+@pytest.mark.registry
+@MARKS[1]
+def test_the_walk_works_with_debians_registry(debian: str, tmp_path: Path) -> None:
+    walk(debian, tmp_path / "walk")
