@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
+SERVE := out/serve
 STORES := out/stores
 IREE := out/iree
 ARM := out/arm
@@ -115,6 +116,14 @@ endef
 test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3 GB)
 	$(iree)
 	$(IREE)/bin/python -m pytest -m iree tests/engines tests/hostile
+
+test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (installs it and grpcio in out/serve)
+	$$(scripts/find-python) -m venv $(SERVE)/server
+	$(SERVE)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e './runtime[serve,xla]'
+	$$(scripts/find-python) -m venv $(SERVE)/client
+	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
+	$(BIN)/python -m pytest -m serve tests/servers
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)

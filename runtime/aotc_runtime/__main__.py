@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.rendering import render
 from aotc_runtime.report import (
@@ -23,6 +25,7 @@ from aotc_runtime.report import (
     refusal,
     verify_report,
 )
+from aotc_runtime.servers.options import add_arguments, options_of
 
 PROGRAM = "aotc-runtime"
 
@@ -54,6 +57,12 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
+    serve = commands.add_parser(
+        "serve",
+        help="serve bundles over HTTP and gRPC (Open Inference Protocol)",
+        allow_abbrev=False,
+    )
+    add_arguments(serve)
     verify.add_argument(
         "--channel", action="store_true", help="the policy's channel has to name this bundle, too"
     )
@@ -66,7 +75,7 @@ def _parser() -> _Parser:
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
     )
-    for command in (verify, host_info):
+    for command in (verify, host_info, serve):
         command.add_argument(
             "--json", action="store_true", help="print one JSON document on stdout"
         )
@@ -79,7 +88,7 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")
         report = _report(arguments)
-        _print(report, as_json="--json" in arguments)
+        _print(report, as_json="--json" in arguments, in_lines="serve" in arguments[:1])
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("aborted\n")
@@ -103,6 +112,8 @@ def _report(arguments: list[str]) -> Report:
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
+        if options.command == "serve":
+            return _serve(options)
         more = {"full": options.full, "ca": options.ca, "channel": options.channel}
         return verify_report(options.bundle, options.trust, options.target, **more)
     except _Misused as error:
@@ -111,17 +122,37 @@ def _report(arguments: list[str]) -> Report:
         return Report(error.findings, error.exit_code, {}, ())
 
 
+def _serve(options: argparse.Namespace) -> Report:
+    """Serve until a signal ends it."""
+    try:
+        from aotc_runtime.servers.server import run as run_server
+    except ImportError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in SERVE_PACKAGES:
+            from aotc_runtime.errors import refusal
+
+            raise refusal("AOTC-E406", "serve", f"no {name}") from error
+        raise
+    run_server(options_of(options))
+    return Report((), 0, {}, ())
+
+
+SERVE_PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
+
+
 def _place(text: str) -> Path | str:
     """A path, which has no two slashes in a row, or a reference to a registry."""
     return text if text.startswith("oci://") else Path(text)
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
         sys.stderr.write(render(report.findings) + "\n")
     elif report.findings:
-        sys.stdout.write(document_text(refusal(report.findings, report.exit_code, report.document)))
-    elif as_json:
+        text = document_text(refusal(report.findings, report.exit_code, report.document))
+        # Beside a server's events, which have a line each.
+        sys.stdout.write(msgspec.json.format(text, indent=-1) + "\n" if in_lines else text)
+    elif as_json and not in_lines:
         sys.stdout.write(document_text({"ok": True, **report.document, "findings": []}))
     else:
         sys.stdout.writelines(f"{line}\n" for line in report.lines)
@@ -132,7 +163,7 @@ def _misuse(found: str) -> Finding:
         code="AOTC-E001",
         where=PROGRAM,
         expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
-        "[--ca FILE] [--json], or host-info [--json]",
+        "[--ca FILE] [--json], serve BUNDLE --trust POLICY, or host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

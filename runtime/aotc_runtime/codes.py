@@ -25,6 +25,15 @@ from aotc_runtime.errors import (
 )
 
 
+class ServerError(AotcError):
+    """AOTC-E76x, E78x: what a server refuses: requests, or to start.
+
+    Here, and not beside the others, because nothing that loads a bundle raises it.
+    """
+
+    exit_code = 2
+
+
 class Code(NamedTuple):
     """A row of the catalogue. meaning, remedy: for readers of the documentation, in Markdown.
     expected, hint: what findings say where nothing else is said, `{name}` being a value that is
@@ -430,6 +439,12 @@ RUNTIME = {
         "what runs the bundle's executables is not installed; it was verified without",
         "install the extra that the message names: in a clone, `pip install './runtime[xla]'`",
     ),
+    "AOTC-E406": Code(
+        "what serves bundles over the network is not installed",
+        "in a clone, `pip install './runtime[serve]'`",
+        expected="the packages of the extra aotc-runtime[serve]",
+        hint="install them: in a clone, `pip install './runtime[serve]'`",
+    ),
     "AOTC-E411": Code(
         "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
         "or is revoked",
@@ -682,6 +697,66 @@ BACKEND = {
     ),
 }
 
+SERVER = {
+    "AOTC-E761": Code(
+        "a request that is not what the protocol says: malformed JSON, a size that lies, a tensor "
+        "that is missing, unknown or there twice (HTTP 400, INVALID_ARGUMENT)",
+        "send what the model's metadata describe",
+    ),
+    "AOTC-E762": Code(
+        "no such model, version or address (HTTP 404, NOT_FOUND)",
+        "use one that `/v2/repository/index` lists",
+    ),
+    "AOTC-E763": Code(
+        "a request that is larger than the server accepts (HTTP 413, RESOURCE_EXHAUSTED)",
+        "send less at once, or start the server with a higher limit",
+    ),
+    "AOTC-E764": Code(
+        "a body that did not arrive in time (HTTP 408)",
+        "send it faster, or start the server with a longer `--body-seconds`",
+    ),
+    "AOTC-E765": Code(
+        "a call that took longer than the server waits (HTTP 504, DEADLINE_EXCEEDED)",
+        "ask for less at once, or start the server with a longer `--call-seconds`",
+    ),
+    "AOTC-E766": Code(
+        "a server that is starting, ending, or has too much to do (HTTP 503, UNAVAILABLE)",
+        "try again later, or elsewhere",
+        expected="a server with room for this request",
+        hint="try again later",
+    ),
+    "AOTC-E767": Code(
+        "a part of the protocol that this server does not offer (HTTP 501, UNIMPLEMENTED)",
+        "leave it out of the request",
+    ),
+    "AOTC-E768": Code(
+        "loading and unloading over the network, which was not allowed when the server was started "
+        "(HTTP 403, PERMISSION_DENIED)",
+        "start the server with `--control`, or send it SIGHUP",
+    ),
+    "AOTC-E769": Code(
+        "a result with NaN or an infinity, which JSON cannot hold (HTTP 400)",
+        "ask for binary data: `binary_data_output`",
+    ),
+    "AOTC-E780": Code(
+        "bundles that would be served under the same name and version, or policies that do not "
+        "fit them",
+        "pass one of them",
+    ),
+    "AOTC-E781": Code(
+        "a fault of the server itself; its log has the details (HTTP 500, INTERNAL)",
+        "report it",
+        expected="an answer",
+        hint="the log of the server has the details; please report it",
+    ),
+    "AOTC-E782": Code(
+        "an address that the server cannot listen at",
+        "pass another `--host` or `--port`",
+        expected="an address to listen at",
+        hint="pass another --host, --port or --grpc-port",
+    ),
+}
+
 REGISTRY = {
     "AOTC-E770": Code(
         "`--ca` names no file of certificates",
@@ -734,6 +809,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(ShapeError, "E6xx", "calls", CALLS),
     Family(ReadinessError, "E70x", "readiness", READINESS),
     Family(BackendError, "E75x", "backend", BACKEND),
+    Family(ServerError, "E76x, E78x", "server", SERVER),
     Family(RegistryError, "E77x", "registries", REGISTRY),
 )
 

@@ -65,6 +65,17 @@ class BundleSlot:
         if old.bundle is not bundle:
             old.bundle.close()
 
+    def close(self, timeout: float | None = None) -> None:
+        """Close the bundle when its last call has ended; calls raise ShapeError (AOTC-E633) then.
+
+        timeout: seconds to wait for that. Raises TimeoutError, and leaves it open.
+        """
+        with self._changed:
+            tenancy = self._tenancy
+            if not self._changed.wait_for(lambda: tenancy.calls == 0, timeout):
+                raise TimeoutError(f"{tenancy.calls} calls of {tenancy.bundle!r} still run")
+        tenancy.bundle.close()
+
     @contextmanager
     def calling(self) -> Iterator[LoadedBundle]:
         """The bundle of one call, which is not closed before the call has ended."""

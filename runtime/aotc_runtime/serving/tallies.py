@@ -31,6 +31,14 @@ class Path(StrEnum):
     COMPILED = "compiled"
 
 
+class Answer(Struct, frozen=True):
+    """What a call gave, and how it was served. executable: label of the one that did most of it."""
+
+    result: Any
+    path: Path
+    executable: str
+
+
 class Latency(Struct, frozen=True):
     """Calls served, their time together (seconds) and how many took at most each bound (seconds).
 

@@ -471,6 +471,27 @@ AREAS = (
     ),
     Area(
         RUNTIME,
+        ("servers/tensors.py",),
+        ("tests/unit/runtime/servers/test_tensors.py",),
+    ),
+    Area(
+        RUNTIME,
+        (
+            "servers/bodies.py",
+            "servers/connections.py",
+            "servers/inference.py",
+            "servers/rest.py",
+            "servers/statuses.py",
+        ),
+        (
+            "tests/unit/runtime/servers/test_rest.py",
+            "tests/unit/runtime/servers/test_replacing.py",
+            "tests/hostile/test_served_connections.py",
+        ),
+        in_file=True,
+    ),
+    Area(
+        RUNTIME,
         ("serving/compiling/background.py",),
         ("tests/unit/runtime/serving/compiling/test_background.py",),
         decisions=True,

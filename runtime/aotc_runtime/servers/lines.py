@@ -1,0 +1,191 @@
+"""Lines of requests that wait to be joined: one for each model and each shape of the rest.
+
+A line runs one call at a time; what arrives meanwhile is joined for the next. Used from the event
+loop alone; calls run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aotc_runtime.errors import AotcError
+from aotc_runtime.servers.joining import (
+    Chooser,
+    Others,
+    Plan,
+    joined,
+    plan_of,
+    size_of,
+    taken_apart,
+)
+from aotc_runtime.servers.metrics import Metrics
+from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.tensors import Array
+from aotc_runtime.serving.tallies import Answer
+
+Finish = Callable[[Answer, int], Any]
+"""In a thread: from an answer, and how many requests its call served, to what a client gets."""
+
+
+class Waiting:
+    """A request in a line. size: in the dimension that is joined along."""
+
+    __slots__ = ("arrays", "arrived", "finish", "future", "size")
+
+    def __init__(self, arrays: list[Array], size: int, finish: Finish) -> None:
+        self.arrays, self.size, self.finish = arrays, size, finish
+        self.arrived = monotonic()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class Lines:
+    """All lines of a server. delay: seconds that a request may wait for others."""
+
+    def __init__(self, delay: float, pool: Executor, metrics: Metrics) -> None:
+        self._delay, self._pool, self._metrics = delay, pool, metrics
+        # Weak: a bundle that was replaced must not be kept by what is known of its models.
+        self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
+        self._lines: dict[tuple[Model, Others], _Line] = {}
+
+    def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
+        """How the model's requests are joined, if they are."""
+        if model not in self._plans:
+            plan = plan_of(model)
+            self._plans[model] = (plan, Chooser(model, plan)) if plan is not None else None
+        return self._plans[model]
+
+    async def answer(self, model: Model, arrays: list[Array], finish: Finish) -> Any:
+        """What `finish` makes of the answer to a request, which waits for others first.
+
+        Raises what the call raises.
+        """
+        found = self.plan(model)
+        sized = size_of(found[0], arrays) if found is not None else None
+        if found is None or sized is None:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, _alone, model, arrays, finish)
+        size, others = sized
+        key = model, others
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(self, model, *found, others)
+        waiting = Waiting(arrays, size, finish)
+        line.put(waiting)
+        return await waiting.future
+
+    def forget(self, model: Model, others: Others) -> None:
+        """An empty line needs no place."""
+        self._lines.pop((model, others), None)
+
+    @property
+    def delay(self) -> float:
+        return self._delay
+
+    @property
+    def pool(self) -> Executor:
+        return self._pool
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._metrics
+
+
+class _Line:
+    def __init__(
+        self, lines: Lines, model: Model, plan: Plan, chooser: Chooser, others: Others
+    ) -> None:
+        self._lines, self._model, self._plan = lines, model, plan
+        self._chooser, self._others = chooser, others
+        self._waiting: deque[Waiting] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = False
+
+    def put(self, waiting: Waiting) -> None:
+        self._waiting.append(waiting)
+        self._look()
+
+    def _look(self) -> None:
+        """Start a call if it is time; else look again when it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # Whoever waits no longer is not served.
+        while self._waiting and self._waiting[0].future.done():
+            self._waiting.popleft()
+        if self._is_running:
+            return
+        if not self._waiting:
+            self._lines.forget(self._model, self._others)
+            return
+        left = self._waiting[0].arrived + self._lines.delay - monotonic()
+        if left <= 0 or sum(w.size for w in self._waiting) >= self._plan.largest:
+            self._start()
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(left, self._look)
+
+    def _start(self) -> None:
+        live = deque(waiting for waiting in self._waiting if not waiting.future.done())
+        count = self._chooser.count([waiting.size for waiting in live], self._others)
+        chosen = [live.popleft() for _ in range(count)]
+        self._waiting, self._is_running = live, True
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._lines.pool, _together, self._model, self._plan, chosen)
+        work.add_done_callback(lambda done: self._ended(chosen, done))
+
+    def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
+        self._is_running = False
+        self._lines.metrics.joined(self._model.name, len(chosen))
+        error = done.exception() if not done.cancelled() else asyncio.CancelledError()
+        for number, waiting in enumerate(chosen):
+            if waiting.future.done():
+                continue
+            if error is not None:
+                waiting.future.set_exception(error)
+                continue
+            found = done.result()[number]
+            if isinstance(found, Exception):
+                waiting.future.set_exception(found)
+            else:
+                waiting.future.set_result(found)
+        self._look()
+
+
+def _alone(model: Model, arrays: list[Array], finish: Finish) -> Any:
+    return finish(model.call(arrays), 1)
+
+
+def _together(model: Model, plan: Plan, chosen: list[Waiting]) -> list[Any]:
+    """In a thread: what each request gets, or the error that it gets instead."""
+    if len(chosen) > 1:
+        try:
+            answer = model.call(joined(plan, [waiting.arrays for waiting in chosen]))
+        except AotcError:
+            # Whatever it is, each gets its own answer or its own error.
+            return [_each(model, waiting) for waiting in chosen]
+        parts = taken_apart(plan, answer.result, [waiting.size for waiting in chosen])
+        return [
+            _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
+            for waiting, part in zip(chosen, parts, strict=True)
+        ]
+    return [_each(model, chosen[0])]
+
+
+def _each(model: Model, waiting: Waiting) -> Any:
+    try:
+        return waiting.finish(model.call(waiting.arrays), 1)
+    except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
+        return error
+
+
+def _finished(waiting: Waiting, answer: Answer, count: int) -> Any:
+    try:
+        return waiting.finish(answer, count)
+    except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
+        return error

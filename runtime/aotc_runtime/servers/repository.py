@@ -1,0 +1,403 @@
+"""The bundles that a server has: loading them, looking them up by name, replacing and unloading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc_runtime.errors import AotcError, Finding, refusal
+from aotc_runtime.load import load
+from aotc_runtime.servers.models import Model, models_of
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.slot import BundleSlot
+from aotc_runtime.verification.versions import version_key
+from aotc_runtime.words import did_you_mean
+
+LAYOUT = "oci-layout"
+"""The file that makes a folder a bundle; other folders hold bundles."""
+
+Tell = Callable[[str, dict[str, object]], None]
+"""Says what happened: a word for it, and what belongs to it."""
+
+
+class Standing(StrEnum):
+    """Where a place stands: as the protocol's index tells it."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+class Release:
+    """A bundle as it serves. models: by every name that they answer to."""
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        self.bundle = bundle
+        self.models = models_of(bundle)
+
+
+class Place:
+    """Where a bundle comes from, and what serves of it.
+
+    reference: as the user has it.  path: where its bytes are.  trust: the policy's file.
+    was: what the files looked like when they were last loaded.  refused: why the last load failed.
+    is_unloaded: by somebody, who may load it again.
+    """
+
+    def __init__(self, reference: str, trust: Path) -> None:
+        self.reference, self.trust = reference, trust
+        self.standing = Standing.LOADING
+        self.slot: BundleSlot | None = None
+        self.releases: dict[LoadedBundle, Release] = {}
+        self.was: tuple[object, ...] = ()
+        self.refused: tuple[Finding, ...] = ()
+        self.is_unloaded = False
+        self.names: set[str] = set()
+
+    @property
+    def release(self) -> Release | None:
+        """What new requests are served by."""
+        slot = self.slot
+        return self.releases.get(slot.bundle) if slot is not None else None
+
+
+class Settings(Struct, frozen=True):
+    """How bundles are loaded. target, threads: as for `aotc_runtime.load`."""
+
+    target: str | None = None
+    threads: int | None = None
+
+
+class IndexEntry(Struct, frozen=True):
+    """A row of the protocol's index."""
+
+    name: str
+    version: str
+    state: str
+    reason: str = ""
+
+
+def path_of(reference: str) -> Path:
+    """Where a bundle's bytes are. The one place where references would be resolved that are no
+    paths.
+    """
+    return Path(reference)
+
+
+def references_in(reference: str) -> list[str]:
+    """The bundle itself; of a folder that is none, the bundles in it."""
+    folder = path_of(reference)
+    if not folder.is_dir() or (folder / LAYOUT).exists():
+        return [reference]
+    found = sorted(
+        str(each)
+        for each in folder.iterdir()
+        if each.name.endswith(".aotb") or (each / LAYOUT).exists()
+    )
+    if not found:
+        raise refusal(
+            "AOTC-E108",
+            reference,
+            "a folder without any",
+            expected="a bundle, or a folder with .aotb files",
+            hint="pass the .aotb file, or the folder where it lies",
+        )
+    return found
+
+
+class Repository:
+    """Every bundle of a server. Loading is done by one thread at a time; looking up by any.
+
+    Nothing is loaded that the policy of its place refuses; what served before then serves on.
+    """
+
+    def __init__(
+        self, references: Sequence[str], policies: Sequence[Path], settings: Settings, tell: Tell
+    ) -> None:
+        """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
+        if len(policies) not in (1, len(references)):
+            raise refusal(
+                "AOTC-E780",
+                "--trust",
+                f"{len(policies)} policies for {len(references)} bundles",
+                expected="one policy for all bundles, or one for each in their order",
+                hint="pass --trust once, or as often as there are bundles",
+            )
+        every = list(policies) * (len(references) if len(policies) == 1 else 1)
+        self._given = list(zip(references, every, strict=True))
+        self._settings, self._tell = settings, tell
+        self._lock = threading.Lock()
+        self._places: dict[str, Place] = {}
+        self._named: dict[str, list[Place]] = {}
+        self._is_ready = False
+
+    # Loading
+
+    def load_all(self, *, strict: bool) -> tuple[Finding, ...]:
+        """Load what is new or was changed, and give the reasons against the rest; strict: raise
+        the first AotcError instead.
+        """
+        findings: list[Finding] = []
+        with self._lock:
+            try:
+                self._look_around()
+            except AotcError as error:
+                if strict:
+                    raise
+                self._tell("refused", {"reason": str(error)})
+                findings += error.findings
+            for place in list(self._places.values()):
+                if place.is_unloaded or self._is_unchanged(place):
+                    continue
+                try:
+                    self._load(place)
+                except AotcError as error:
+                    if strict:
+                        raise
+                    findings += error.findings
+            self._is_ready = self._is_ready or strict
+        return tuple(findings)
+
+    def load_model(self, name: str) -> None:
+        """Load the bundle of a model, or load it again if it was changed. Raises an AotcError."""
+        with self._lock:
+            self._look_around()
+            for place in list(self._places.values()):
+                if not place.was and not place.is_unloaded:
+                    self._load(place)
+            for place in self._places_of(name):
+                if not self._is_unchanged(place):
+                    self._load(place)
+
+    def unload_model(self, name: str) -> None:
+        """Serve the bundle of a model no more, in none of its versions, and close it when its last
+        call has ended. Raises ServerError (AOTC-E762).
+        """
+        with self._lock:
+            for place in self._places_of(name):
+                slot = place.slot
+                place.slot, place.standing, place.was = None, Standing.UNAVAILABLE, ()
+                place.refused, place.is_unloaded = (), True
+                self._index()
+                if slot is not None:
+                    slot.close()
+                    place.releases.clear()
+                    self._tell("unloaded", {"bundle": place.reference})
+
+    def _look_around(self) -> None:
+        """Places for bundles that have appeared."""
+        for given, trust in self._given:
+            for reference in references_in(given):
+                if reference not in self._places:
+                    self._places[reference] = Place(reference, trust)
+
+    def _is_unchanged(self, place: Place) -> bool:
+        return place.slot is not None and place.was == _looks_of(place)
+
+    def _load(self, place: Place) -> None:
+        """Beside what serves; it takes its place when it is ready. Raises an AotcError."""
+        looks = _looks_of(place)
+        if place.slot is None:
+            place.standing = Standing.LOADING
+        try:
+            settings = self._settings
+            bundle = load(
+                path_of(place.reference),
+                trust=place.trust,
+                target=settings.target,
+                threads=settings.threads,
+            )
+            try:
+                release = self._release(place, bundle)
+            except AotcError:
+                bundle.close()
+                raise
+        except AotcError as error:
+            place.refused = error.findings
+            served = place.release
+            if served is None:
+                place.standing = Standing.UNAVAILABLE
+            serving = served.bundle.version if served is not None else "nothing"
+            self._tell(
+                "refused",
+                {"bundle": place.reference, "serving": serving, "reason": str(error)},
+            )
+            raise
+        self._take(place, release, looks)
+
+    def _release(self, place: Place, bundle: LoadedBundle) -> Release:
+        """Raises ServerError (AOTC-E780) for names that another bundle has."""
+        release = Release(bundle)
+        for other in self._places.values():
+            theirs = other.release
+            if other is place or theirs is None:
+                continue
+            both = release.models.keys() & theirs.models.keys()
+            is_one_bundle = theirs.bundle.name == bundle.name
+            if both and not (is_one_bundle and theirs.bundle.version != bundle.version):
+                raise refusal(
+                    "AOTC-E780",
+                    place.reference,
+                    f"{min(both)} {bundle.version}, which {other.reference} is, too",
+                    expected="bundles of different names or versions",
+                    hint="serve one of them, or give it a version of its own",
+                )
+        return release
+
+    def _take(self, place: Place, release: Release, looks: tuple[object, ...]) -> None:
+        bundle = release.bundle
+        place.releases[bundle] = release
+        place.refused, place.was, place.standing = (), looks, Standing.READY
+        place.is_unloaded = False
+        place.names = {bundle.name, *release.models}
+        self._tell(
+            "serving",
+            {
+                "bundle": place.reference,
+                "name": bundle.name,
+                "version": bundle.version,
+                "digest": bundle.root_digest,
+                "models": sorted({model.name for model in release.models.values()}),
+            },
+        )
+        if place.slot is None:
+            place.slot = BundleSlot(bundle)
+            self._index()
+            return
+        old = place.slot.bundle
+        # Under its new names before it serves, under its old ones until then.
+        self._index(arriving=(place, release))
+        place.slot.replace(bundle)
+        self._index()
+        del place.releases[old]
+
+    # Looking up
+
+    def _index(self, arriving: tuple[Place, Release] | None = None) -> None:
+        """Name the places by what they serve; one dictionary takes the other's place at once."""
+        named: dict[str, list[Place]] = {}
+        for place in self._places.values():
+            served = [place.release, arriving[1] if arriving and arriving[0] is place else None]
+            for name in {name for release in served if release for name in release.models}:
+                named.setdefault(name, []).append(place)
+        for places in named.values():
+            places.sort(key=_newest_first, reverse=True)
+        self._named = named
+
+    @contextmanager
+    def serving(self, name: str, version: str = "") -> Iterator[Model]:
+        """The model for one request; its bundle is not closed before the request has ended.
+
+        version: "" for the highest.  Raises ServerError: AOTC-E762, E766.
+        """
+        for _ in range(3):
+            for place in self._named.get(name, ()):
+                slot = place.slot
+                if slot is None:
+                    continue
+                with slot.calling() as bundle:
+                    release = place.releases.get(bundle)
+                    model = release.models.get(name) if release is not None else None
+                    if model is not None and version in ("", model.version):
+                        yield model
+                        return
+        raise self._unknown(name, version)
+
+    def find(self, name: str, version: str = "") -> Model:
+        """The model, to look at. Raises ServerError: AOTC-E762, E766."""
+        with self.serving(name, version) as model:
+            return model
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a model that serve, the highest first."""
+        releases = [place.release for place in self._named.get(name, ())]
+        return [release.bundle.version for release in releases if release is not None]
+
+    def index(self) -> list[IndexEntry]:
+        """A row for each model and version; a place that never served is named by its reference."""
+        rows = []
+        for place in list(self._places.values()):
+            release = place.release
+            reason = "; ".join(f"{f.code} {f.where}: {f.found}" for f in place.refused)
+            if release is None:
+                rows.append(IndexEntry(place.reference, "", place.standing.value, reason))
+                continue
+            rows += [
+                IndexEntry(name, release.bundle.version, Standing.READY.value, reason)
+                for name in sorted({model.name for model in release.models.values()})
+            ]
+        return rows
+
+    def bundles(self) -> list[LoadedBundle]:
+        """Every bundle that serves."""
+        releases = [place.release for place in list(self._places.values())]
+        return [release.bundle for release in releases if release is not None]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that was asked for at the start has been loaded: every fixture of it
+        has matched. What is refused later, beside what serves, changes nothing.
+        """
+        return self._is_ready
+
+    def close(self) -> None:
+        """Close every bundle, calls or not."""
+        for bundle in self.bundles():
+            bundle.close()
+
+    def _places_of(self, name: str) -> list[Place]:
+        """Those that serve a bundle or model of that name, or did."""
+        found = [place for place in self._places.values() if name in place.names]
+        if not found:
+            raise self._unknown(name, "")
+        return found
+
+    def _unknown(self, name: str, version: str) -> AotcError:
+        if name not in self._named and any(
+            place.standing is Standing.LOADING for place in list(self._places.values())
+        ):
+            return refusal("AOTC-E766", name, "one that is still loading its bundles")
+        known = sorted(self._named)
+        if name in self._named:
+            versions = self.versions(name)
+            return refusal(
+                "AOTC-E762",
+                f"model {name}",
+                f"version {version}",
+                expected="one of the versions " + ", ".join(versions),
+                hint="leave the version out for the highest",
+            )
+        return refusal(
+            "AOTC-E762",
+            f"model {name}",
+            "none of that name",
+            expected="one of " + (", ".join(known) or "none: nothing is loaded"),
+            hint=did_you_mean(name, known, "POST /v2/repository/index lists the models"),
+        )
+
+
+def _newest_first(place: Place) -> tuple[bool, object]:
+    release = place.release
+    version = release.bundle.version if release is not None else ""
+    key = version_key(version)
+    return key is not None, key if key is not None else version
+
+
+def _looks_of(place: Place) -> tuple[object, ...]:
+    """What tells that files are other ones: identity, size and times of the bundle and policy."""
+    path = path_of(place.reference)
+    files = [path, path / "index.json", place.trust]
+    looks: list[object] = []
+    for file in files:
+        try:
+            found = file.stat()
+        except OSError:
+            looks.append(None)
+        else:
+            looks.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+    return tuple(looks)

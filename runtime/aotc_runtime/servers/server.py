@@ -1,0 +1,219 @@
+"""The process of `python -m aotc_runtime serve`: sockets, signals, an end without losses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvicorn
+
+from aotc_runtime.servers.connections import bounded
+from aotc_runtime.servers.metrics import Metrics
+from aotc_runtime.servers.options import Options
+from aotc_runtime.servers.repository import Repository, Settings
+from aotc_runtime.servers.rest import application
+from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.statuses import not_listening
+
+if TYPE_CHECKING:
+    from aotc_runtime.servers.grpc_server import GrpcServer
+
+SYSTEMD_SOCKETS = 3
+"""The number of the first socket that systemd passes on."""
+
+BACKLOG = 4096
+
+
+def run(options: Options) -> None:
+    """Serve until SIGTERM or SIGINT. Raises an AotcError if it cannot start."""
+    with asyncio.Runner(loop_factory=_loop()) as runner:
+        runner.run(_serve(options))
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, which takes less time for each request, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return made
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, which leaves the signals to us."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(options: Options) -> None:
+    tell = _teller(options.as_json)
+    metrics = Metrics()
+    repository = Repository(
+        options.bundles, options.policies, Settings(options.target, options.threads), tell
+    )
+    delay = None if options.max_delay is None else options.max_delay / 1000
+    service = Service(repository, options.limits, metrics, options.workers, delay)
+    listening = _socket(options.host, options.port)
+    _raise_file_limit(options.limits.connections)
+    config = uvicorn.Config(
+        application(service, control=options.control),
+        http=bounded(options.limits, metrics),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=int(options.limits.idle_seconds) or 1,
+        timeout_graceful_shutdown=int(options.drain_seconds) or 1,
+    )
+    server = _Uvicorn(config)
+    metrics.watch_connections(lambda: len(server.server_state.connections))
+    grpc: GrpcServer | None = None
+    if options.grpc_port is not None:
+        from aotc_runtime.servers.grpc_server import GrpcServer
+
+        grpc = await GrpcServer.started(service, options)
+    stop = _Stop()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.ask)
+    reloads = _Reloads(repository)
+    loop.add_signal_handler(signal.SIGHUP, reloads.ask)
+    http = asyncio.create_task(server.serve(sockets=[listening]))
+    host, port = listening.getsockname()[:2]
+    tell(
+        "listening",
+        {
+            "http": f"http://{f'[{host}]' if ':' in host else host}:{port}",
+            **({"grpc": f"{grpc.host}:{grpc.port}"} if grpc is not None else {}),
+        },
+    )
+    loading = asyncio.create_task(asyncio.to_thread(repository.load_all, strict=True))
+    try:
+        asked = asyncio.create_task(stop.asked.wait())
+        await asyncio.wait([loading, asked, http], return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+            tell("ready", {})
+        await asyncio.wait([asked, http], return_when=asyncio.FIRST_COMPLETED)
+        service.is_draining = True
+        tell("ending", {"requests": service.requests})
+        await stop.pause(options.drain_delay)
+        if grpc is not None:
+            await grpc.stop(options.drain_seconds)
+    finally:
+        server.should_exit = True
+        if grpc is not None:
+            await grpc.stop(0)
+        await http
+        service.close()
+        reloads.close()
+    tell("ended", {})
+    if not loading.done():
+        # A thread in the engine's own code cannot be interrupted; there is nothing left to lose.
+        sys.stdout.flush()
+        os._exit(0)
+    repository.close()
+
+
+class _Stop:
+    """That somebody wants the server to end; who asks again does not want to wait."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._again = asyncio.Event()
+
+    def ask(self) -> None:
+        if self.asked.is_set():
+            if self._again.is_set():
+                os._exit(1)
+            self._again.set()
+        self.asked.set()
+
+    async def pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._again.wait(), seconds)
+
+
+class _Reloads:
+    """Loads what was changed whenever SIGHUP asks, one after the other."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._task: asyncio.Task[None] | None = None
+        self._is_wanted = False
+
+    def ask(self) -> None:
+        self._is_wanted = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._is_wanted:
+            self._is_wanted = False
+            await asyncio.to_thread(self._repository.load_all, strict=False)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
+    """Prints events: a line of JSON each, or text."""
+
+    def tell(event: str, facts: dict[str, object]) -> None:
+        if as_json:
+            line = msgspec.json.encode({"event": event, **facts}).decode()
+        else:
+            line = " ".join([event, *(f"{name}={_text(value)}" for name, value in facts.items())])
+        with contextlib.suppress(OSError, ValueError):
+            print(line, flush=True)
+
+    return tell
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    """The one that systemd has opened, or a new one. Raises ServerError (AOTC-E782)."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        return socket.socket(fileno=SYSTEMD_SOCKETS)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise not_listening(f"{host}:{port}", str(error)) from error
+    return listening
+
+
+def _raise_file_limit(connections: int) -> None:
+    """Let this process have a descriptor for each connection, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 1024
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

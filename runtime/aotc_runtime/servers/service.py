@@ -1,0 +1,260 @@
+"""Requests of any protocol: how many may be under way, how much memory they may hold, the threads
+that they run in, and how long a client waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.servers.inference import Outcome, Prepared, outcome
+from aotc_runtime.servers.lines import Lines
+from aotc_runtime.servers.metrics import Metrics
+from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.repository import Repository
+from aotc_runtime.servers.statuses import fault
+from aotc_runtime.serving.tallies import Answer
+
+Read = Callable[[Model], Prepared]
+
+
+class Memory:
+    """The bytes that requests and answers under way may hold together. One thread uses it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+
+    def take(self, size: int) -> None:
+        """Raises ServerError (AOTC-E766)."""
+        if self.used + size > self._limit:
+            raise refusal(
+                "AOTC-E766",
+                "server",
+                f"{self.used} of {self._limit} bytes taken by other requests, and {size} more",
+            )
+        self.used += size
+
+    def give_back(self, size: int) -> None:
+        self.used -= size
+
+
+QUICK_SECONDS = 0.001
+"""A request that takes less is answered in the event loop itself: handing it to a thread and back
+costs more than it holds others up.
+"""
+QUICK_BYTES, QUICK_MOST = 2**21, 1024
+
+Kind = tuple[str, str, int]
+"""Model, version and bytes: requests that take about the same time."""
+
+
+class Quick:
+    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Kind, float] = {}
+
+    def holds(self, kind: Kind) -> bool:
+        return self._seconds.get(kind, 1.0) < QUICK_SECONDS
+
+    def took(self, kind: Kind, seconds: float) -> None:
+        """One that took long counts for many that did not."""
+        if kind[2] > QUICK_BYTES:
+            return
+        known = self._seconds.get(kind)
+        if known is None and len(self._seconds) >= QUICK_MOST:
+            self._seconds.clear()
+        self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
+
+
+class Service:
+    """Answers requests with the bundles of a repository.
+
+    Used from the event loop alone; what takes time runs in threads, where calls release Python's
+    lock.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        limits: Limits,
+        metrics: Metrics,
+        workers: int | None,
+        delay: float | None = None,
+    ) -> None:
+        """delay: seconds that requests wait to be joined; None to join none."""
+        self.repository, self.limits, self.metrics = repository, limits, metrics
+        self.memory = Memory(limits.memory)
+        self.is_draining = False
+        self._requests = 0
+        self._pool = ThreadPoolExecutor(
+            workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
+        )
+        self._lines = Lines(delay, self._pool, metrics) if delay is not None else None
+        self._quick = Quick()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every bundle serves, and the server is not about to end."""
+        return self.repository.is_ready and not self.is_draining
+
+    @property
+    def requests(self) -> int:
+        """How many are under way."""
+        return self._requests
+
+    def enter(self) -> None:
+        """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
+        if self._requests >= self.limits.requests:
+            raise refusal(
+                "AOTC-E766", "server", f"{self._requests} requests under way, which is its limit"
+            )
+        self._requests += 1
+
+    def leave(self) -> None:
+        """A request has ended."""
+        self._requests -= 1
+
+    async def infer[T](
+        self,
+        protocol: str,
+        name: str,
+        version: str,
+        size: int,
+        read: Read,
+        write: Callable[[Outcome], T],
+    ) -> T:
+        """Answer an inference request.
+
+        size: bytes that it holds, already taken from the memory of requests, and given back when
+        nothing uses them any more, which may be after this has raised.
+        read: makes arguments of what the protocol carried.  write: makes what it carries of the
+        outcome; both run in a thread.
+
+        Raises an AotcError, and nothing else.
+        """
+        started = perf_counter()
+        known = ""
+        try:
+            try:
+                self.enter()
+            except AotcError:
+                self.memory.give_back(size)
+                raise
+
+            if self._lines is None and self._quick.holds((name, version, size)):
+                try:
+                    answer, known = self._answer(name, version, read, write, size)
+                finally:
+                    self._ended(size)
+            else:
+                work = self._alone if self._lines is None else self._waiting
+                answering = work(name, version, read, write, size)
+                try:
+                    async with asyncio.timeout(self.limits.call_seconds):
+                        answer, known = await answering
+                except TimeoutError:
+                    raise too_slow(name, self.limits.call_seconds) from None
+        except AotcError as error:
+            known = known or self._known(name)
+            self.metrics.request(known, protocol, error.code, perf_counter() - started)
+            raise
+        self.metrics.request(known, protocol, "", perf_counter() - started)
+        return answer
+
+    def _alone[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+    ) -> asyncio.Future[tuple[T, str]]:
+        """All of it in one thread."""
+        loop = asyncio.get_running_loop()
+        future = self._pool.submit(self._answer, name, version, read, write, size)
+        # When nobody waits any longer the thread may still run, and use what the request holds.
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size))
+        return asyncio.wrap_future(future)
+
+    def _waiting[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+    ) -> asyncio.Future[tuple[T, str]]:
+        """Joined with others: read in a thread, answered in a line."""
+        task = asyncio.ensure_future(self._join(name, version, read, write))
+        task.add_done_callback(lambda _: self._ended(size))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _join[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
+    ) -> tuple[T, str]:
+        assert self._lines is not None
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            try:
+                model = stack.enter_context(self.repository.serving(name, version))
+                prepared = await loop.run_in_executor(self._pool, read, model)
+
+                def finish(answer: Answer, requests: int) -> T:
+                    return write(outcome(model, prepared, answer, requests=requests))
+
+                answered: T = await self._lines.answer(model, prepared.arrays, finish)
+            except AotcError:
+                raise
+            except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
+                traceback.print_exc(file=sys.stderr)
+                raise fault() from None
+            return answered, model.name
+
+    def _answer[T](
+        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+    ) -> tuple[T, str]:
+        """In a thread, or at once where that is known to be quick: the answer, the model's name."""
+        started = perf_counter()
+        try:
+            with self.repository.serving(name, version) as model:
+                prepared = read(model)
+                answer = model.call(prepared.arrays)
+                answered = write(outcome(model, prepared, answer)), model.name
+            self._quick.took((name, version, size), perf_counter() - started)
+            return answered
+        except AotcError:
+            raise
+        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
+            traceback.print_exc(file=sys.stderr)
+            raise fault() from None
+
+    def _ended(self, size: int) -> None:
+        self.leave()
+        self.memory.give_back(size)
+
+    def _known(self, name: str) -> str:
+        """The model's name for counters, which must not grow with what clients make up."""
+        try:
+            return self.repository.find(name).name
+        except AotcError:
+            return ""
+
+    def close(self) -> None:
+        """Run no more calls; those that run end as they would."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def too_slow(name: str, seconds: float) -> AotcError:
+    """The error (AOTC-E765) for a call that nobody waits for any longer."""
+    return refusal(
+        "AOTC-E765",
+        f"model {name[:100]}",
+        "none yet",
+        expected=f"an answer within {seconds:g} s",
+        hint="ask for less at once, or start the server with a longer --call-seconds",
+    )

@@ -1,0 +1,226 @@
+"""Clients that lie, dawdle, die or come in thousands: clear errors, and bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from served import Served, binary_request, serving
+from waiting import SECONDS, until
+
+MIB = 2**20
+X = np.random.default_rng(3).random((8, 64), np.float32)
+INPUTS = {"image": ("FP32", X)}
+INFER = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(digits_bundle: tuple[Path, Path]) -> Iterator[Served]:
+    limits = ["--max-body", "4M", "--max-memory", "16M", "--max-connections", "50"]
+    limits += ["--header-seconds", "3", "--body-seconds", "3", "--idle-seconds", "3"]
+    limits += ["--write-seconds", "3"]
+    with serving(digits_bundle[:1], digits_bundle[1:], *limits) as server:
+        yield server
+        assert server.infer("digits", INPUTS)[0] == 200
+        assert held(server) == 0
+
+
+@pytest.fixture(autouse=True)
+def serves_on(served: Served) -> Iterator[None]:
+    """After each test it answers, and holds nothing."""
+    yield
+    assert served.infer("digits", INPUTS)[0] == 200
+    until(lambda: held(served) == 0, "it holds no request")
+
+
+def held(served: Served) -> float:
+    text = served.ask("GET", "/metrics")[2].decode()
+    found = re.search(r"^aotc_server_request_bytes (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def client_of(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.port), SECONDS)
+
+
+def received(client: socket.socket) -> bytes:
+    """Everything until the server closes."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def told(answer: bytes) -> tuple[int, str]:
+    """Status and our code of an answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["code"]
+
+
+SENT: dict[str, tuple[bytes, int, str]] = {
+    "a body that is stated larger than allowed": (
+        f"{INFER}Content-Length: {10**12}\r\n\r\n".encode(), 413, "AOTC-E763",
+    ),
+    "a header without end": (b"GET / HTTP/1.1\r\nx: " + b"y" * 2**20, 431, "AOTC-E763"),
+    "an address without end": (b"GET /" + b"y" * 2**20, 431, "AOTC-E763"),
+    "headers without end": (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, 431, "AOTC-E763"),
+    "a trailer without end": (
+        f"{INFER}Transfer-Encoding: chunked\r\n\r\n0\r\nx: ".encode() + b"y" * 2**20,
+        431,
+        "AOTC-E763",
+    ),
+    "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", 400, "AOTC-E761"),
+    "a negative length": (f"{INFER}Content-Length: -1\r\n\r\n".encode(), 400, "AOTC-E761"),
+    "two lengths": (
+        f"{INFER}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab".encode(), 400, "AOTC-E761",
+    ),
+    "a length and chunks": (
+        f"{INFER}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".encode(),
+        400,
+        "AOTC-E761",
+    ),
+    "half a header": (b"GET /v2 HTTP/1.1\r\nHost:", 408, "AOTC-E764"),
+    "nothing": (b"", 408, "AOTC-E764"),
+    "half a body": (f"{INFER}Content-Length: 100\r\n\r\n{{".encode(), 408, "AOTC-E764"),
+    "half a chunk": (
+        f"{INFER}Transfer-Encoding: chunked\r\n\r\n5\r\nab".encode(), 408, "AOTC-E764",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "status", "code"), SENT.values(), ids=SENT)
+def test_what_is_sent_wrong_or_never_is_told_and_closed(
+    served: Served, sent: bytes, status: int, code: str
+) -> None:
+    with client_of(served) as client:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            client.sendall(sent)
+        assert told(received(client)) == (status, code)
+
+
+def test_chunks_without_end_are_refused_at_the_limit(served: Served) -> None:
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    with client_of(served) as client:
+        client.sendall(f"{INFER}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 64 * MIB:
+                client.sendall(chunk)
+                sent += len(chunk)
+        assert sent < 64 * MIB
+
+
+def test_requests_that_are_only_stated_do_not_take_more_than_the_limit(served: Served) -> None:
+    """Each may have 4 MiB, and all together 16."""
+    clients = [client_of(served) for _ in range(8)]
+    for client in clients:
+        client.sendall(f"{INFER}Content-Length: {4 * MIB}\r\n\r\n".encode() + b"x" * 1000)
+    found = sorted(told(received(client)) for client in clients)
+    for client in clients:
+        client.close()
+    # Those that had room are told that they are too slow.
+    assert found == [(408, "AOTC-E764")] * 4 + [(503, "AOTC-E766")] * 4
+
+
+def test_clients_that_die_leave_nothing_behind(served: Served) -> None:
+    header, data = binary_request(INPUTS)
+    head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
+    for cut in (10, 100, 500, len(header + data)):
+        client = client_of(served)
+        body = header + data
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:cut])
+        # A reset instead of an end: what a killed process leaves.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+    until(lambda: held(served) == 0, "it holds no request")
+
+
+def test_more_connections_than_allowed_are_turned_away_at_once(served: Served) -> None:
+    clients = [client_of(served) for _ in range(80)]
+    codes = []
+    for client in clients:
+        answer = received(client)
+        codes.append(told(answer))
+        client.close()
+    assert codes.count((503, "AOTC-E766")) >= 30
+    assert set(codes) == {(503, "AOTC-E766"), (408, "AOTC-E764")}
+
+
+def test_a_client_that_does_not_take_its_answers_is_cut_off(served: Served) -> None:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", served.port))
+    client.settimeout(SECONDS)
+    with client, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        client.setblocking(False)
+        request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+        # Answers pile up behind each other until the server waits for the client to read.
+        for _ in range(5000):
+            with contextlib.suppress(BlockingIOError):
+                client.send(request)
+        client.settimeout(SECONDS)
+        until(lambda: connections(served) <= 2, "the client is cut off")
+
+
+def connections(served: Served) -> float:
+    text = served.ask("GET", "/metrics")[2].decode()
+    found = re.search(r"^aotc_server_connections (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_thousands_of_connections_are_served_in_bounded_memory(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(3000, (hard if hard != resource.RLIM_INFINITY else 10_000) - 500)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 400)), hard))
+    clients: list[socket.socket] = []
+    try:
+        with serving(digits_bundle[:1], digits_bundle[1:]) as server:
+            server.infer("digits", INPUTS)
+            before = resident(server)
+            clients += [client_of(server) for _ in range(count)]
+            header, data = binary_request(INPUTS)
+            head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
+            request = f"{head}Content-Length: {len(header + data)}\r\n\r\n".encode() + header + data
+            answers = set()
+            for start in range(0, count, 500):
+                for client in clients[start : start + 500]:
+                    client.sendall(request)
+                for client in clients[start : start + 500]:
+                    answers.add(whole(client))
+            assert len(answers) == 1 and answers.pop().startswith(b"HTTP/1.1 200 ")
+            # 64 KiB for each: its buffers, and what Python holds for it.
+            assert resident(server) - before < count * 2**16 + 64 * MIB
+    finally:
+        for client in clients:
+            client.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def whole(client: socket.socket) -> bytes:
+    """One answer, without its date."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += client.recv(65536)
+    length = int(re.search(rb"content-length: (\d+)", data)[1])  # type: ignore[index]
+    head, _, body = data.partition(b"\r\n\r\n")
+    while len(body) < length:
+        body += client.recv(65536)
+    return re.sub(rb"date: [^\r]*", b"", head) + body
+
+
+def resident(server: Served) -> int:
+    """Bytes that the process has in memory."""
+    text = Path(f"/proc/{server.process.pid}/status").read_text("utf-8")
+    return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) * 1024  # type: ignore[index]

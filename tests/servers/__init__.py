@@ -1,0 +1,1 @@
+"""Tests of served bundles by clients that know nothing of aotc."""

@@ -1,0 +1,217 @@
+"""Requests that wait are joined where a build has proven it, and get what they would alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from served import Served, serving
+
+import aotc_runtime
+from aotc_runtime import LoadedBundle
+from aotc_runtime.servers.joining import Chooser, joined, plan_of, size_of, taken_apart
+from aotc_runtime.servers.models import models_of
+from tests.e2e.small_programs import build_signed
+
+RANDOM = np.random.default_rng(4)
+
+PROGRAM = """\
+import jax.numpy as jnp
+
+
+def rows(x, y):
+    return {"sum": x * 2 + y, "across": (x + y).T}
+
+
+def running(x):
+    return jnp.cumsum(x, axis=0)
+
+
+def scaled(x, factor):
+    return x * factor
+"""
+
+MANIFEST = """\
+schema = 1
+name = "joins"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 4, 16]
+
+[entry_points.rows]
+function = "program:rows"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+inputs.y = { shape = ["batch", 4], dtype = "float32" }
+relations = ["batch <= 60"]
+out_of_profile.batch = "split"
+
+[entry_points.running]
+function = "program:running"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile.batch = "pad"
+
+[entry_points.scaled]
+function = "program:scaled"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+inputs.factor = { shape = [], dtype = "float32" }
+out_of_profile.batch = "split"
+"""
+
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+    folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
+    return folder / "joins.aotb", folder / "trust.toml"
+
+
+@pytest.fixture(scope="module")
+def loaded(joins: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(joins[0], trust=joins[1]) as bundle:
+        yield bundle
+
+
+def test_only_what_was_proven_to_be_split_is_joined(loaded: LoadedBundle) -> None:
+    plans = {name: plan_of(model) for name, model in models_of(loaded).items()}
+    # A running sum is padded well, and would be wrong behind the rows of another request.
+    assert plans["joins.running"] is None
+    assert plans["joins.scaled"] is None, "the factor of one request is not another's"
+    plan = plans["joins.rows"]
+    assert plan is not None and (plan.dimension, plan.largest) == ("batch", 16)
+    assert (plan.inputs, plan.outputs) == ((0, 0), (1, 0))
+
+
+COUNTS: dict[str, tuple[list[int], int]] = {
+    "one": ([1], 1),
+    "a profile of ones": ([1] * 4, 4),
+    "the largest of ones": ([1] * 30, 16),
+    "one beyond a profile": ([3, 1, 1], 2),
+    "none beyond the largest": ([10, 10], 1),
+    "a size larger than any profile": ([17, 1], 1),
+}
+
+
+@pytest.mark.parametrize(("waiting", "count"), COUNTS.values(), ids=COUNTS)
+def test_so_many_are_joined_as_make_the_cheapest_call(
+    loaded: LoadedBundle, waiting: list[int], count: int
+) -> None:
+    model = models_of(loaded)["joins.rows"]
+    plan = plan_of(model)
+    assert plan is not None
+    assert Chooser(model, plan).count(waiting, ((4,), (4,))) == count
+
+
+def test_what_was_joined_comes_apart(loaded: LoadedBundle) -> None:
+    model = models_of(loaded)["joins.rows"]
+    plan = plan_of(model)
+    assert plan is not None
+    requests = [[RANDOM.random((size, 4), np.float32) for _ in range(2)] for size in (3, 1, 9, 3)]
+    assert size_of(plan, requests[0]) == (3, ((4,), (4,)))
+    assert size_of(plan, [requests[0][0], requests[1][1]]) is None
+    whole = model.call(joined(plan, requests))
+    assert whole.executable == "rows[batch=16]"
+    for request, part in zip(requests, taken_apart(plan, whole.result, [3, 1, 9, 3]), strict=True):
+        alone = model.call(request).result
+        assert [each.tobytes() for each in part] == [each.tobytes() for each in alone]
+
+
+@pytest.fixture(scope="module")
+def served(joins: Bundle, encoder_bundle: Bundle) -> Iterator[Served]:
+    bundles, policies = zip(joins, encoder_bundle, strict=True)
+    with serving(bundles, policies, "--max-delay", "30") as server:
+        yield server
+
+
+def at_once(ask: Callable[[int], Any], count: int) -> list[Any]:
+    """What so many clients got that ask at the same time."""
+    found: list[Any] = [None] * count
+    together = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        together.wait()
+        found[number] = ask(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_joined_requests_get_what_is_theirs_and_are_told_what_served_them(served: Served) -> None:
+    sizes = [1, 2, 3, 1, 4, 1, 1, 2] * 3
+    x = [RANDOM.random((size, 4), np.float32) for size in sizes]
+    y = [RANDOM.random((size, 4), np.float32) for size in sizes]
+
+    def ask(number: int) -> Any:
+        inputs = {"x": ("FP32", x[number]), "y": ("FP32", y[number])}
+        return served.infer("joins.rows", inputs)
+
+    requests = []
+    for _ in range(3):
+        for number, (status, document, outputs) in enumerate(at_once(ask, len(sizes))):
+            assert status == 200
+            assert outputs["sum"] == (x[number] * 2 + y[number]).tobytes()
+            assert outputs["across"] == np.ascontiguousarray((x[number] + y[number]).T).tobytes()
+            assert document["parameters"]["profile"].startswith("rows[batch=")
+            requests.append(document["parameters"]["requests"])
+    assert max(requests) > 1
+
+
+def test_a_request_that_fails_fails_alone(served: Served) -> None:
+    good = RANDOM.random((2, 4), np.float32)
+    bad = RANDOM.random((65, 4), np.float32)
+
+    def ask(number: int) -> Any:
+        x = bad if number % 3 == 0 else good
+        return served.infer("joins.rows", {"x": ("FP32", x), "y": ("FP32", x)})
+
+    for number, (status, document, outputs) in enumerate(at_once(ask, 12)):
+        if number % 3 == 0:
+            assert (status, document["code"]) == (400, "AOTC-E613")
+        else:
+            assert outputs["sum"] == (good * 2 + good).tobytes()
+
+
+def test_rows_that_depend_on_each_other_are_never_joined(served: Served) -> None:
+    x = [RANDOM.random((2, 4), np.float32) for _ in range(8)]
+    for number, (status, document, outputs) in enumerate(
+        at_once(lambda n: served.infer("joins.running", {"x": ("FP32", x[n])}), 8)
+    ):
+        assert status == 200 and document["parameters"]["requests"] == 1
+        got = np.frombuffer(outputs["result"], np.float32).reshape(2, 4)
+        np.testing.assert_allclose(got, np.cumsum(x[number], axis=0), rtol=1e-6)
+
+
+def test_mixed_lengths_are_within_the_tolerance_of_their_calls(
+    served: Served, encoder_bundle: Bundle
+) -> None:
+    tokens = [
+        RANDOM.integers(0, 100, (1, 12 if number % 2 else 16)).astype(np.int32)
+        for number in range(12)
+    ]
+    found = at_once(lambda n: served.infer("encoder", {"tokens": ("INT32", tokens[n])}), 12)
+    assert max(document["parameters"]["requests"] for _, document, _ in found) > 1
+    with aotc_runtime.load(encoder_bundle[0], trust=encoder_bundle[1]) as bundle:
+        tolerance = bundle["encode"].spec.tolerance
+        for given, (status, _, outputs) in zip(tokens, found, strict=True):
+            assert status == 200
+            alone = bundle["encode"](given)
+            for name, array in alone.items():
+                got = np.frombuffer(outputs[name], np.float32).reshape(array.shape)
+                limits = {"rtol": float(tolerance.rtol), "atol": float(tolerance.atol)}
+                np.testing.assert_allclose(got, array, **limits)
+
+
+def test_metrics_tell_how_many_were_joined(served: Served) -> None:
+    text = served.ask("GET", "/metrics")[2].decode()
+    assert 'aotc_server_joined_requests_count{model="joins.rows"}' in text

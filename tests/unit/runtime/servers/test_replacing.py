@@ -1,0 +1,259 @@
+"""Bundles that are replaced, refused, unloaded and added while a server is asked; and its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile.archives import on_disk
+from hostile.tampering import flipped, in_memory, signed, take_apart
+from served import Served, binary_request, serving
+from waiting import SECONDS, until
+
+import aotc_runtime
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+X = np.random.default_rng(2).random((8, 64), np.float32)
+INPUTS = {"image": ("FP32", X)}
+
+
+class Versions:
+    """The same program as several versions, signed by one key. trust: a policy for it."""
+
+    def __init__(self, bundle: Path, folder: Path) -> None:
+        self._bundle, self._folder = bundle, folder
+        self._signer = LocalSigner.ephemeral()
+        self.trust = folder / "policy.toml"
+        self.trust.write_text(policy_text("digits", [self._signer.public_pem()]))
+
+    def write(self, version: str, place: Path) -> None:
+        """Put this version where a server looks, at once."""
+        documents = take_apart(in_memory(self._bundle))
+        documents.manifest["version"] = version
+        made = self._folder / version
+        made.mkdir()
+        on_disk(signed(documents, self._signer), "archive", made).replace(place)
+        made.rmdir()
+
+
+@pytest.fixture
+def versions(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Versions:
+    return Versions(digits_bundle[0], tmp_path)
+
+
+@contextmanager
+def asking(served: Served, expected: bytes) -> Iterator[list[tuple[int, str]]]:
+    """Clients that ask without a pause; what they got: statuses and versions."""
+    got: list[tuple[int, str]] = []
+    wrong: list[Any] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        connection = served.connect()
+        while not ended.is_set():
+            try:
+                status, document, outputs = served.infer("digits", INPUTS, connection)
+            except Exception as error:  # noqa: BLE001 - told by the test
+                wrong.append(error)
+                return
+            got.append((status, document.get("model_version", "")))
+            if outputs["probabilities"] != expected:
+                wrong.append(document)
+        connection.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield got
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert {status for status, _ in got} == {200}
+
+
+@pytest.fixture(scope="module")
+def expected(digits_bundle: tuple[Path, Path]) -> bytes:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        result: bytes = bundle["predict"](X)["probabilities"].tobytes()
+        return result
+
+
+def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
+    versions: Versions, tmp_path: Path, expected: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        with asking(served, expected) as got:
+            until(lambda: len(got) > 50, "calls of the old one")
+            for number in (1, 2, 3):
+                versions.write(f"1.{number}.0", place)
+                served.process.send_signal(signal.SIGHUP)
+                served.wait_for("serving", number + 1)
+            start = len(got)
+            until(lambda: len(got) > start + 50, "calls of the new one")
+        assert {version for _, version in got} >= {"1.0.0", "1.3.0"}
+        assert {version for _, version in got[-20:]} == {"1.3.0"}
+        assert served.get("/v2/models/digits")[1]["versions"] == ["1.3.0"]
+        assert served.get("/v2/models/digits/versions/1.0.0")[0] == 404
+
+
+def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
+    versions: Versions, tmp_path: Path, expected: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        with asking(served, expected) as got:
+            damaged = tmp_path / "damaged"
+            damaged.write_bytes(flipped(place.read_bytes()))
+            damaged.replace(place)
+            served.process.send_signal(signal.SIGHUP)
+            refused = served.wait_for("refused")
+            start = len(got)
+            until(lambda: len(got) > start + 20, "calls after it was refused")
+        assert refused["serving"] == "1.0.0" and refused["reason"].startswith("AOTC-E")
+        assert served.get("/v2/health/ready")[0] == 200
+        (row,) = served.post("/v2/repository/index")[1]
+        assert row["state"] == "READY" and row["reason"].startswith("AOTC-E")
+        versions.write("1.1.0", place)
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("serving", 2)
+        assert served.post("/v2/repository/index")[1][0]["reason"] == ""
+
+
+def test_a_policy_that_refuses_what_serves_is_told(versions: Versions, tmp_path: Path) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        text = versions.trust.read_text()
+        versions.trust.write_text(text.replace("\n[[", '\nminimum_version = "2.0.0"\n\n[[', 1))
+        served.process.send_signal(signal.SIGHUP)
+        assert "AOTC-E3" in served.wait_for("refused")["reason"]
+        assert served.infer("digits", INPUTS)[0] == 200
+
+
+def test_what_is_not_trusted_is_never_loaded(
+    digits_bundle: tuple[Path, Path], versions: Versions
+) -> None:
+    with serving([digits_bundle[0]], [versions.trust], ready=False) as served:
+        assert served.process.wait(SECONDS) == 5
+        served.read_all()
+        assert served.events[-1]["findings"][0]["code"].startswith("AOTC-E30")
+        assert served.said("serving") == []
+
+
+def test_versions_serve_beside_each_other_and_come_into_a_folder(
+    versions: Versions, tmp_path: Path
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    versions.write("1.10.0", folder / "b.aotb")
+    versions.write("1.9.0", folder / "a.aotb")
+    with serving([folder], [versions.trust], "--control") as served:
+        assert served.get("/v2/models/digits")[1]["versions"] == ["1.10.0", "1.9.0"]
+        assert served.infer("digits", INPUTS)[1]["model_version"] == "1.10.0"
+        assert served.infer("digits/versions/1.9.0", INPUTS)[1]["model_version"] == "1.9.0"
+        versions.write("2.0.0", folder / "c.aotb")
+        assert served.post("/v2/repository/models/digits/load") == (200, {})
+        assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
+        shutil.copyfile(folder / "c.aotb", folder / "d.aotb")
+        status, document = served.post("/v2/repository/models/digits/load")
+        assert (status, document["code"]) == (409, "AOTC-E780")
+        assert served.get("/v2/health/ready")[0] == 200
+        assert served.post("/v2/repository/models/digits/unload") == (200, {})
+        assert served.get("/v2/models/digits/ready")[0] == 404
+        assert served.get("/v2/health/live")[0] == 200
+        status, _, _ = served.ask(
+            "POST", "/v2/repository/models/digits/load", b"", {"Origin": "http://example.org"}
+        )
+        assert status == 403
+
+
+def half_sent(served: Served) -> tuple[socket.socket, bytes]:
+    """A request of which half has arrived, and the other half."""
+    header, data = binary_request(INPUTS)
+    body = header + data
+    head = (
+        "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+        f"Inference-Header-Content-Length: {len(header)}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    client = socket.create_connection(("127.0.0.1", served.port), SECONDS)
+    client.sendall(head + body[:1000])
+    return client, body[1000:]
+
+
+def received(client: socket.socket) -> bytes:
+    """Everything until the server closes."""
+    parts = []
+    while part := client.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_sigterm_lets_requests_end_that_have_begun(digits_bundle: tuple[Path, Path]) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:]) as served:
+        client, rest = half_sent(served)
+        # Until it is answered, the server has taken the other connection's bytes, too.
+        assert served.get("/v2/health/ready")[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        client.sendall(rest)
+        answer = received(client)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"connection: close" in answer
+        assert served.process.wait(SECONDS) == 0
+        served.read_all()
+        assert served.events[-1] == {"event": "ended"}
+
+
+def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        assert served.get("/v2/health/ready")[0] == 503
+        assert served.get("/v2/health/live")[0] == 200
+        status, headers, _ = served.ask("GET", "/v2/models/digits/ready")
+        assert status == 200 and headers["connection"] == "close"
+        assert served.infer("digits", INPUTS)[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(SECONDS) == 0
+
+
+def test_it_is_not_ready_before_the_last_fixture_has_matched(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], ready=False) as served:
+        status, document = served.get("/v2/health/ready")
+        before = bool(served.said("serving"))
+        assert served.get("/v2/health/live")[0] == 200
+        assert (status == 503 and document == {"ready": False}) or before
+        served.wait_for("ready")
+        assert served.get("/v2/health/ready") == (200, {"ready": True})
+
+
+def test_an_address_that_is_taken_is_refused(digits_bundle: tuple[Path, Path]) -> None:
+    import subprocess
+    import sys
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        command = [sys.executable, "-m", "aotc_runtime", "serve", str(digits_bundle[0]), "--json"]
+        command += ["--trust", str(digits_bundle[1]), "--port", str(other.getsockname()[1])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E782"
