@@ -74,6 +74,11 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "late > KILLING_SECONDS -> (late >= KILLING_SECONDS)",
     ): "no clock shows exactly that",
     ("process_guard.py", "late >= 0 -> (late > 0)"): "no clock shows exactly that",
+    (
+        "arrays.py",
+        "not self.device.is_deleted(self._buffer) -> True",
+    ): "what XLA has deleted is deleted once more, which does nothing",
+    ("sizes.py", "shape in compiled -> False"): "what was compiled fits; it only takes longer",
     ("archive.py", "locator >= 0 -> (locator > 0)"): "where the file begins, its mark is another",
     (
         "archive.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -204,6 +205,54 @@ def test_records_are_read_by_attribute_or_key_and_come_back_as_records() -> None
         built.x = 3
     with pytest.raises(AttributeError):
         _ = built.z
+    with pytest.raises(KeyError, match="Point has x, y, not z"):
+        _ = built["z"]
+
+
+class Attributes(dict[str, Any]):
+    """A mapping with children beside its items."""
+
+    x, y = 1, 2
+
+
+class Half(dict[str, Any]):
+    x = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "is_taken"),
+    [
+        (Attributes(), True),
+        (Attributes(other=3), True),
+        (Attributes(x=3), False),
+        (Half(), False),
+        (Record("Point", {"other": 1}), False),
+    ],
+)
+def test_a_mapping_is_read_by_attribute_where_it_has_all_of_them_and_no_such_item(
+    value: Any, is_taken: bool
+) -> None:
+    spec = tree({"node": "record", **PAIR})
+    if is_taken:
+        assert sorted(flatten(spec, value, "x")) == [(0, 1), (1, 2)]
+    else:
+        with pytest.raises(ShapeError):
+            list(flatten(spec, value, "x"))
+
+
+def test_a_record_without_fields_takes_no_record_that_has_some() -> None:
+    spec = tree({"node": "record", "type": "Empty", "fields": [], "items": []})
+    assert list(flatten(spec, Record("Empty", {}), "x")) == []
+    with pytest.raises(ShapeError):
+        list(flatten(spec, Record("Point", {"x": 1}), "x"))
+
+
+def test_a_named_tuple_is_also_passed_as_a_dict_of_its_fields_and_as_nothing_alike() -> None:
+    spec = tree({"node": "namedtuple", **PAIR})
+    assert sorted(flatten(spec, {"y": 2, "x": 1}, "x")) == [(0, 1), (1, 2)]
+    for value in ({"x": 1}, SimpleNamespace(_fields=("x", "y"), x=1, y=2)):
+        with pytest.raises(ShapeError):
+            list(flatten(spec, value, "x"))
 
 
 def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
@@ -253,6 +302,7 @@ def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
         ({"node": "tuple", "items": [LEAF]}, {"a": 1}, "x"),
         ({"node": "namedtuple", **PAIR}, (1, 2), "x"),
         ({"node": "record", **PAIR}, {"x": 1}, "x"),
+        ({"node": "record", **PAIR}, SimpleNamespace(x=1), "x"),
         ({"node": "list", "items": [LEAF, {"node": "dict", "items": {"a": LEAF}}]}, [1, 2], "x/1"),
     ],
 )
@@ -271,6 +321,31 @@ def test_another_structure_is_refused_at_its_place(
         ({"node": "tuple", "items": [LEAF]}, {}, "a tuple of 1", "a dict with no keys"),
         ({"node": "dict", "items": {"a": LEAF}}, (1, 2), "a dict with 'a'", "a tuple of 2"),
         ({"node": "dict", "items": {}}, 1.0, "a dict with no keys", "a float"),
+        (
+            {"node": "dict", "items": {"a": LEAF, "b": LEAF}},
+            {"a": 1, "c": 2},
+            "a dict with 'a', 'b'",
+            "a dict without 'b' and with 'c'",
+        ),
+        ({"node": "dict", "items": {"a": LEAF}}, {}, "a dict with 'a'", "a dict without 'a'"),
+        (
+            {"node": "record", **PAIR},
+            Record("Point", {"x": 1, "z": 2}),
+            "Point(x, y)",
+            "a Record without 'y' and with 'z'",
+        ),
+        (
+            {"node": "dict", "items": {"x": LEAF}},
+            Point(1, 2),
+            "a dict with 'x'",
+            "a Point with 'y'",
+        ),
+        (
+            {"node": "record", **PAIR, "type": "OrderedDict"},
+            OrderedDict(y=1, x=2),
+            "OrderedDict(x, y)",
+            "a dict in the order 'y', 'x'",
+        ),
     ],
 )
 def test_a_structure_is_told_by_its_kind_and_its_size(

@@ -283,6 +283,12 @@ def test_what_a_target_requires_is_told_beside_what_it_is(base: Review) -> None:
         assert [where for where, _, _ in changes(found, "targets")] == [place]
 
 
+def test_any_change_is_told_by_how_many_there_are_and_one_kind_by_its_places(base: Review) -> None:
+    found = diff(base, with_manifest(base, target={"threads": 77}), lines_max=9)
+    assert broken(found, "any") == ["1 of targets"]
+    assert broken(found, "targets") == [f"{V3} threads 8 -> 77"]
+
+
 def with_weights(old: Review, **change: Any) -> Review:
     weights = old.targets[V3].manifest.weights["p"]
     return with_manifest(old, weights={"p": msgspec.structs.replace(weights, **change)})

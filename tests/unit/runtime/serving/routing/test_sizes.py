@@ -9,7 +9,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import ShapeError
-from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.manifest import DType, EntryPoint, TensorSpec
 from aotc_runtime.serving.routing.sizes import Shapes, no_profile, shapes_at, solve
 
 Bundle = tuple[Path, Path]
@@ -72,6 +72,19 @@ def test_every_input_that_cannot_fit_is_told(decode: EntryPoint) -> None:
     findings = refused("decode", decode, shapes).findings
     assert [finding.where for finding in findings] == ["decode cache/0/key", "decode cache/1/value"]
     assert "axis 1 has to be 128" in findings[0].hint
+
+
+def test_an_axis_that_several_dimensions_make_up_has_their_product() -> None:
+    tensors = [
+        TensorSpec("x", DType.FLOAT32, ("batch", "seq"), False),
+        TensorSpec("rows", DType.FLOAT32, ("batch*seq",), False),
+    ]
+    assert solve("f", tensors, ((2, 3), (6,)), []) == {"batch": 2, "seq": 3}
+    with pytest.raises(ShapeError) as caught:
+        solve("f", tensors, ((2, 3), (5,)), [])
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E612", "f rows")
+    assert finding.expected.startswith("6 on axis 0")
 
 
 def test_inputs_that_disagree_are_told_with_their_sizes(decode: EntryPoint) -> None:
