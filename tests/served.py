@@ -119,7 +119,7 @@ def binary_request(inputs: dict[str, tuple[str, Array]], **request: Any) -> tupl
 
 @contextmanager
 def serving(
-    bundles: Sequence[Path],
+    bundles: Sequence[Path | str],
     policies: Sequence[Path],
     *options: str,
     ready: bool = True,

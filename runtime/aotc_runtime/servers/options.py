@@ -32,7 +32,8 @@ class Limits(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """Everything that `serve` is started with. grpc_port: None for no gRPC.
+    """Everything that `serve` is started with. grpc_port: None for no gRPC.  store: for bundles of
+    registries, as for `aotc_runtime.load`.
 
     control: whether bundles may be loaded and unloaded over the network.  max_delay: milliseconds
     that a request may wait for others to be joined with; None to join nothing.
@@ -44,6 +45,7 @@ class Options(Struct, frozen=True):
     port: int = 8000
     grpc_port: int | None = None
     target: str | None = None
+    store: Path | None = None
     threads: int | None = None
     workers: int | None = None
     control: bool = False
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `serve`."""
     defaults, limits = Options((), ()), Limits()
     parser.add_argument(
-        "bundles", nargs="+", metavar="BUNDLE", help="a bundle, or a folder of .aotb files"
+        "bundles", nargs="+", metavar="BUNDLE", help="a bundle, oci://… or a folder of .aotb files"
     )
     parser.add_argument(
         "--trust",
@@ -74,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _number(parser, "--port", "PORT", int, defaults.port, "of HTTP; 0 for a free one")
     _number(parser, "--grpc-port", "PORT", int, None, "of gRPC; 0 for a free one", "no gRPC")
     parser.add_argument("--target", help="a target of the bundles; default: best for this host")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="FOLDER",
+        help="for bundles of registries; default: $AOTC_STORE, or the user's cache",
+    )
     _number(parser, "--threads", "N", int, None, "of the engine", "one for each processor")
     _number(parser, "--workers", "N", int, None, "calls at the same time", "one for each processor")
     parser.add_argument(
@@ -173,6 +181,7 @@ def options_of(given: argparse.Namespace) -> Options:
         port=given.port,
         grpc_port=given.grpc_port,
         target=given.target,
+        store=given.store,
         threads=given.threads or None,
         workers=given.workers or None,
         control=given.control,

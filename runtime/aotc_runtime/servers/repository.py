@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
 from aotc_runtime.load import load
+from aotc_runtime.registries.references import is_reference, parse
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot
@@ -44,7 +45,7 @@ class Release:
 class Place:
     """Where a bundle comes from, and what serves of it.
 
-    reference: as the user has it.  path: where its bytes are.  trust: the policy's file.
+    reference: as the user has it, a path or `oci://…`.  trust: the policy's file.
     was: what the files looked like when they were last loaded.  refused: why the last load failed.
     is_unloaded: by somebody, who may load it again.
     """
@@ -67,10 +68,11 @@ class Place:
 
 
 class Settings(Struct, frozen=True):
-    """How bundles are loaded. target, threads: as for `aotc_runtime.load`."""
+    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`."""
 
     target: str | None = None
     threads: int | None = None
+    store: Path | None = None
 
 
 class IndexEntry(Struct, frozen=True):
@@ -82,17 +84,10 @@ class IndexEntry(Struct, frozen=True):
     reason: str = ""
 
 
-def path_of(reference: str) -> Path:
-    """Where a bundle's bytes are. The one place where references would be resolved that are no
-    paths.
-    """
-    return Path(reference)
-
-
 def references_in(reference: str) -> list[str]:
     """The bundle itself; of a folder that is none, the bundles in it."""
-    folder = path_of(reference)
-    if not folder.is_dir() or (folder / LAYOUT).exists():
+    folder = Path(reference)
+    if is_reference(reference) or not folder.is_dir() or (folder / LAYOUT).exists():
         return [reference]
     found = sorted(
         str(each)
@@ -207,8 +202,9 @@ class Repository:
         try:
             settings = self._settings
             bundle = load(
-                path_of(place.reference),
+                place.reference,
                 trust=place.trust,
+                store=settings.store,
                 target=settings.target,
                 threads=settings.threads,
             )
@@ -389,10 +385,14 @@ def _newest_first(place: Place) -> tuple[bool, object]:
 
 
 def _looks_of(place: Place) -> tuple[object, ...]:
-    """What tells that files are other ones: identity, size and times of the bundle and policy."""
-    path = path_of(place.reference)
-    files = [path, path / "index.json", place.trust]
-    looks: list[object] = []
+    """What tells that files are other ones: identity, size and times of the bundle and policy. What
+    a digest names never changes; what a tag names may have each time.
+    """
+    files, looks = [place.trust], list[object]()
+    if not is_reference(place.reference):
+        files += [Path(place.reference), Path(place.reference) / "index.json"]
+    elif not parse(place.reference).digest:
+        looks.append(object())
     for file in files:
         try:
             found = file.stat()

@@ -59,9 +59,8 @@ class _Uvicorn(uvicorn.Server):
 async def _serve(options: Options) -> None:
     tell = _teller(options.as_json)
     metrics = Metrics()
-    repository = Repository(
-        options.bundles, options.policies, Settings(options.target, options.threads), tell
-    )
+    settings = Settings(options.target, options.threads, options.store)
+    repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
     service = Service(repository, options.limits, metrics, options.workers, delay)
     listening = _socket(options.host, options.port)
