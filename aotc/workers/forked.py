@@ -58,10 +58,10 @@ class Zygote:
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._printed = io.FileIO(os.memfd_create("printed"), "w+")
+        printed = self._printed = io.FileIO(os.memfd_create("printed"), "w+")
         started: Future[Child] = Future()
 
-        def start() -> Child:
+        def start() -> Child:  # which the thread keeps: without `self`, it keeps nobody else
             with theirs:
                 return Child(
                     [
@@ -72,7 +72,7 @@ class Zygote:
                     cwd="/",  # where nobody else can put files
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=self._printed,
+                    stderr=printed,
                     pass_fds=[theirs.fileno()],
                 )
 
@@ -113,7 +113,6 @@ def _start_and_stay(start: Callable[[], Child], started: Future[Child]) -> None:
     except OSError as error:
         started.set_exception(error)
         return
-    del start
     started.set_result(process)
     process.wait()
 

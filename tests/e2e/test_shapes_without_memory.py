@@ -69,7 +69,7 @@ with aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=1) as bundle:
         call, x = bundle[name], np.full((batch, 1), 0.5, np.float32)
         state = call.on_device(np.zeros((batch, 1), np.float32), x)
         wanted = np.asarray(state).tolist()
-        limit(2**19)
+        limit(2**20)
         try:
             call(state, x)
             code = "served"

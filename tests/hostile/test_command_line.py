@@ -76,13 +76,14 @@ _COMMAND = re.compile(
     r"^((?:python\S* (?:-P )?-m aotc_runtime|aotc-runtime|aotc) (?:verify|host-info)\b[^#|>\n]*)",
     re.MULTILINE,
 )
+# Those that ask a registry or a channel are run where one answers, with their pages.
 DOCUMENTED = sorted(
     {
         match[1].strip()
         for page in PAGES
         for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
         for match in _COMMAND.finditer(block)
-        if "--openssf" not in match[1]
+        if not any(word in match[1] for word in ("--openssf", "--channel", "oci://"))
     }
 )
 

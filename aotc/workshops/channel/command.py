@@ -14,7 +14,7 @@ from aotc_runtime.channel.installed import require_tuf
 
 @click.group()
 def channel() -> None:
-    """Say which bundle is deployed, for hosts that verify with --channel."""
+    """Say which bundle is deployed, to hosts that ask."""
 
 
 @channel.command(short_help="Make a channel: a folder to serve or to copy.")

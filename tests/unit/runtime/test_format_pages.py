@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime import limits
+from aotc_runtime import limits, report
 from aotc_runtime.formats import oci, tar, tensors
 from aotc_runtime.schema import manifest as schema
 from aotc_runtime.schema import tree
@@ -144,8 +144,8 @@ def rows() -> dict[int, str]:
     return {int(number): text for number, text in found}
 
 
-def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
-    assert list(rows()) == list(range(1, 11))
+def test_the_steps_are_numbered_1_to_11_and_the_code_refers_to_each() -> None:
+    assert list(rows()) == list(range(1, 12))
     named: set[int] = set()
     for module in (
         verify,
@@ -156,6 +156,7 @@ def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
         signatures,
         trust,
         compatibility,
+        report,
     ):
         text = Path(module.__file__ or "").read_text("utf-8")
         for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
@@ -175,8 +176,11 @@ def test_the_gates_stand_in_the_order_of_the_code() -> None:
         and isinstance(node.args[0], ast.Constant)
     ]
     on_page = [gate for text in rows().values() for gate in re.findall(r"^ `(\w+)` \|", text)]
-    assert on_page == [gate for _, gate in sorted(in_code)]
-    assert on_page == ["framing", "attestations", "signatures", "digests", "policy", "host"]
+    # The last one is asked for, by a command alone.
+    assert '[*verdict.gates, "channel"]' in Path(report.__file__ or "").read_text("utf-8")
+    assert on_page == [*(gate for _, gate in sorted(in_code)), "channel"]
+    gates = ["framing", "attestations", "signatures", "digests", "policy", "host", "channel"]
+    assert on_page == gates
 
 
 def test_the_stages_are_the_types_of_the_code_and_made_by_these_functions() -> None:
