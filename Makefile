@@ -32,7 +32,8 @@ T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
 STABLEHLO ?=
-JOBS ?= 2
+# Tests wait for processes, files and limits: three keep two processors busy.
+JOBS ?= 3
 READER ?=
 FUZZ_SECONDS ?= 60
 # Of an environment with extras, readers of their model files are fuzzed, too.
