@@ -99,7 +99,8 @@ def test_sizes_that_were_not_imported_are_refused_with_those_that_were() -> None
 def test_a_signature_is_refused() -> None:
     with pytest.raises(CaptureError) as caught:
         read(packed(document()), "serving_default")
-    assert caught.value.code == "AOTC-E845"
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E845", "serving_default")
 
 
 def test_64_bit_types_are_refused_by_name_while_they_are_off() -> None:
