@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from served import serving
+from shell import in_shell
 
 PAGE = Path(__file__).parents[4] / "docs" / "serving.md"
 
@@ -29,20 +29,10 @@ def test_the_commands_work_as_they_stand(digits_bundle: tuple[Path, Path], tmp_p
     shutil.copy(digits_bundle[1], tmp_path / "trust.toml")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-e", "-c", walk("sh").replace("8000", port)],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert '"profile":"predict[batch=1]"' in done.stdout
+    said = in_shell(walk("sh").replace("8000", port), tmp_path)
+    assert '"profile":"predict[batch=1]"' in said
     assert "aotc_call_seconds" in (tmp_path / "metrics.txt").read_text("utf-8")
-    assert done.stdout.rstrip().endswith("ended")
+    assert "\nended\n" in said
 
 
 def test_the_client_works_as_it_stands(digits_bundle: tuple[Path, Path]) -> None:
