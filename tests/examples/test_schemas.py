@@ -1,13 +1,15 @@
-"""The files under examples/ as schemas and linters of other people see them: `make test-examples`."""
+"""The files under examples/ as other people's schemas and linters see them: `make test-examples`."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -15,6 +17,7 @@ from tests.conftest import ROOT
 from tests.examples.started import EXAMPLES
 
 OUT = ROOT / "out" / "examples"
+KSERVE = os.environ.get("AOTC_KSERVE", "")
 LINTERS, NODE = OUT / "linters" / "bin", OUT / "node" / "node_modules"
 
 linted = [
@@ -55,18 +58,49 @@ def test_a_manifest_has_what_kubernetes_knows_and_nothing_else(path: str, _: str
         assert "WARN" not in said and "passed" in said
 
 
+def kserves() -> dict[str, Any]:
+    """What is for KServe, by its kind."""
+    text = (EXAMPLES / "kserve" / "digits.yaml").read_text("utf-8")
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
 @all_linted
 def test_kserves_runtime_is_a_pod_as_kubernetes_knows_it(tmp_path: Path, _: str) -> None:
-    (runtime,) = (
-        each
-        for each in yaml.safe_load_all((EXAMPLES / "kserve" / "digits.yaml").read_text("utf-8"))
-        if each["kind"] == "ServingRuntime"
-    )
-    spec = {name: runtime["spec"][name] for name in ("containers", "volumes")}
-    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}}
+    spec = kserves()["ServingRuntime"]["spec"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}}
     path = tmp_path / "pod.yaml"
-    path.write_text(yaml.safe_dump(pod | {"spec": spec}), "utf-8")
+    parts = {name: spec[name] for name in ("containers", "volumes")}
+    path.write_text(yaml.safe_dump(pod | {"spec": parts}), "utf-8")
     assert "passed" in lint("kubernetes-validate", "--strict", path)
+
+
+def strict(schema: Any) -> Any:
+    """A schema of Kubernetes by which other fields than those that it names are wrong."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: strict(each) for name, each in schema.items()}
+    if "properties" in found and not found.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+@pytest.mark.examples
+@pytest.mark.skipif(not KSERVE, reason="needs a checkout of kserve/kserve: make test-examples")
+@pytest.mark.parametrize("kind", ["ServingRuntime", "InferenceService"])
+def test_a_resource_has_what_kserve_knows_and_nothing_else(kind: str) -> None:
+    name = f"serving.kserve.io_{kind.lower()}s.yaml"
+    text = Path(KSERVE, "config", "crd", "full", name).read_text("utf-8")
+    (version,) = yaml.safe_load(text)["spec"]["versions"]
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {}
+    resource = kserves()[kind]
+    assert resource["apiVersion"] == f"serving.kserve.io/{version['name']}"
+    check = jsonschema.Draft202012Validator(schema)
+    assert [error.message for error in check.iter_errors(resource)] == []
+    resource["spec"]["modell"] = {}
+    assert not check.is_valid(resource)
 
 
 @all_linted
