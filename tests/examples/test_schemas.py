@@ -1,4 +1,4 @@
-"""The files under examples/ as other people's schemas and linters see them: `make test-examples`."""
+"""The files under examples/ as schemas and linters of others see them: `make test-examples`."""
 
 from __future__ import annotations
 
