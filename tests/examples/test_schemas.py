@@ -15,6 +15,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.examples.started import EXAMPLES
+from tests.shell import in_shell
 
 OUT = ROOT / "out" / "examples"
 KSERVE = os.environ.get("AOTC_KSERVE", "")
@@ -144,3 +145,24 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
         ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@all_linted
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone")
+def test_the_line_that_installs_aotc_installs_what_the_jobs_use(tmp_path: Path, _: str) -> None:
+    workflow = yaml.safe_load((EXAMPLES / "github" / "bundle.yml").read_text("utf-8"))
+    gitlab = yaml.safe_load((EXAMPLES / "gitlab" / "bundle.gitlab-ci.yml").read_text("utf-8"))
+    lines = {s["run"] for j in workflow["jobs"].values() for s in j["steps"] if "pip" in str(s)}
+    (line,) = lines | {gitlab[".aotc"]["before_script"][0]}
+    venv = tmp_path / "venv"
+    commands = f'python -m venv "{venv}"\nPATH="{venv}/bin:$PATH"\n{line}\n'
+    try:
+        said = in_shell(
+            f"{commands} aotc --version; aotc-runtime host-info",
+            tmp_path,
+            AOTC=f"git+file://{ROOT}",
+            PIP_CONSTRAINT=str(ROOT / "constraints.txt"),
+        )
+    finally:
+        shutil.rmtree(venv, ignore_errors=True)  # half a gigabyte
+    assert '"kind": "aotc-host"' in said
