@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hostile.tampering import Documents, digest_of, in_memory, signed, take_apart
 
 import aotc_runtime
 from aotc.pipeline.build import build
@@ -13,8 +15,8 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.registries.push import push
 from aotc_runtime.__main__ import main
-from aotc_runtime.errors import ResourceError, TrustError
-from aotc_runtime.formats.oci import WEIGHTS_TYPE
+from aotc_runtime.errors import AotcError, ResourceError, TrustError
+from aotc_runtime.formats.oci import INDEX_TYPE, WEIGHTS_TYPE
 from aotc_runtime.registries.references import Reference
 from aotc_runtime.store import Store
 from aotc_runtime.system.passing import look_into
@@ -138,6 +140,43 @@ def test_what_the_policy_refuses_is_not_fetched(
         with pytest.raises(TrustError) as caught:
             load(str(place), trust=policy, store=tmp_path / "store")
         assert caught.value.code == code
+    assert fetched(server, two) == set()
+
+
+def inconsistent(documents: Documents) -> None:
+    documents.manifest["entry_points"]["predict"]["profiles"][0]["sizes"] = {"other": 1}
+
+
+def with_a_layer_of_its_own(documents: Documents) -> None:
+    other = {**documents.image["layers"][0], "digest": digest_of(b"x"), "size": 1}
+    documents.image["layers"].append(other)
+    documents.image["layers"].sort(key=lambda layer: layer["digest"])
+    documents.layers[digest_of(b"x")] = b"x"
+
+
+@pytest.mark.parametrize("damage", [inconsistent, with_a_layer_of_its_own])
+def test_what_contradicts_itself_is_not_fetched(
+    damage: Callable[[Documents], None], two: Bundle, server: OciServer, tmp_path: Path
+) -> None:
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(two[0]))
+    damage(documents)
+    bundle = signed(documents, signer)
+    for digest, data in bundle.blobs.items():
+        server.blobs["models/digits", digest] = data
+        if data.startswith(b"{"):
+            server.manifests["models/digits", digest] = (data, json.loads(data).get("mediaType"))
+    (root,) = (
+        each["digest"]
+        for each in json.loads(bundle.files["index.json"])["manifests"]
+        if each["mediaType"] == INDEX_TYPE
+    )
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
+    place = f"oci://{server.address}/models/digits@{root}"
+    with pytest.raises(AotcError) as caught:
+        aotc_runtime.load(place, trust=policy, store=tmp_path / "store")
+    assert caught.value.code in ("AOTC-E118", "AOTC-E205")
     assert fetched(server, two) == set()
 
 
