@@ -71,7 +71,7 @@ def _require_about(written: _Written, root: str, file: Path) -> None:
     envelope = written.dsseEnvelope
     try:
         statement = msgspec.json.decode(base64.b64decode(envelope.payload), type=Statement)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _none(file, "an envelope without a statement") from error
     said = (envelope.payloadType, statement.predicateType)
     if said != (PAYLOAD_TYPE, PROVENANCE_TYPE):
