@@ -13,8 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import Finding, TrustError, family_of, raise_if
-from aotc_runtime.errors import refusal as refused
+from aotc_runtime.errors import Finding, TrustError, family_of
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
@@ -63,9 +62,10 @@ def verify_report(
     read; what is wrong with the bundle itself is in the report.
     """
     policy = read_policy(trust)
-    if channel and policy.channel is None:
-        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
-        raise refused("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
+    if channel:
+        from aotc_runtime.channel.asking import channel_of
+
+        channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
     if isinstance(bundle, Path):
         source, facts = look_into(bundle), detect_all()
@@ -121,14 +121,10 @@ def _asked(
     name, version = manifest.name, manifest.version
     try:
         # Imported where a channel is asked: python-tuf need not be installed.
-        from aotc_runtime.channel.installed import require_tuf
+        from aotc_runtime.channel.asking import require_newest
 
-        require_tuf()
-        from aotc_runtime.channel import client
-
-        current = client.ask(channel, folder, [name])
         index = bytes(source.blob(verdict.root_digest) or b"")
-        raise_if(client.check_newest(current, name, version, index))
+        current = require_newest(channel, folder, name, version, index)
     except TrustError as error:
         return Report(error.findings, error.exit_code, report.document, ())
     stamp = current.roles["timestamp"]

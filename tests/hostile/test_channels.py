@@ -25,6 +25,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.workshops.channel.repository import Repository
 from aotc_runtime.__main__ import main as runtime_main
 from aotc_runtime.channel import client, sources, state
+from aotc_runtime.digest import sha256
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
@@ -328,6 +329,14 @@ def test_a_damaged_state_is_refused_and_not_forgotten(deployed: Deployed) -> Non
     for cut in (0, 1, 71, 72, len(good) // 2, len(good) - 1):
         path.write_bytes(good[:cut])
         assert deployed.answer() == "AOTC-E332", cut
+    for text in (b"", b"{", b"[]", b'{"root.json": 1}', b"[" * 100_000):
+        path.write_bytes(sha256(text).encode() + b"\n" + text)
+        assert deployed.answer() == "AOTC-E332", text[:20]
+    for name in ("../root.json", "/root.json", "a/b.json", "root.txt", "\0.json", ""):
+        text = json.dumps({name: "x"}).encode()
+        path.write_bytes(sha256(text).encode() + b"\n" + text)
+        assert deployed.answer() == "AOTC-E332", name
+    assert not (deployed.folder / "seen" / "root.json").exists()
     path.write_bytes(good)
     assert deployed.answer() == NEVER
 

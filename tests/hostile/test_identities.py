@@ -23,9 +23,11 @@ from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Identity, Revoked, TrustPolicy
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification import identities
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.identities import id_of
+from aotc_runtime.verification.trust import policy_keys, read_policy
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door
@@ -299,6 +301,49 @@ def test_at_every_door_an_identity_is_enough_and_another_is_not(
     for more in ('trusted_root = "{}"\ntrusted_root_file = "x"', "", 'more = "x"'):
         trust.write_text(text.replace('trusted_root_file = "root.json"', more), "utf-8")
         assert at_every_door(path, trust, capfd) == [("AOTC-E309", 5)] * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ("", ("AOTC-E309", "neither")),
+        ('trusted_root = "{}"\ntrusted_root_file = "x"\n', ("AOTC-E309", "both")),
+        ('trusted_root_file = "missing"\n', ("AOTC-E308", "No such file or directory")),
+        ('trusted_root_file = "bytes"\n', ("AOTC-E309", "'utf-8' codec can't decode byte 0xff")),
+    ],
+)
+def test_a_policy_says_what_is_wrong_with_trusted_roots(
+    fields: str, found: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    path = tmp_path / "trust.toml"
+    path.write_text(
+        f'schema = 1\nname = "digits"\n[[identities]]\nissuer = "{ISSUER}"\n'
+        f'identity = "{IDENTITY}"\n{fields}'
+    )
+    with pytest.raises(AotcError) as raised:
+        policy_keys(read_policy(path), "policy")
+    code, text = found
+    assert code in [each.code for each in raised.value.findings]
+    assert any(each.found.startswith(text) for each in raised.value.findings)
+    assert {each.code for each in raised.value.findings} <= {code, "AOTC-E309"}
+
+
+def test_material_of_the_largest_size_is_read_and_of_a_larger_one_not(
+    documents: Documents, host: HostFacts, here: Sigstore
+) -> None:
+    written = here.signed(statement(documents))
+    plain = json.dumps(written["verificationMaterial"]).encode()
+    for more, expected in ((0, []), (4, ["AOTC-E111"])):
+        envelope = json.loads(envelope_of(here.signed(statement(documents))))
+        size = (identities.MATERIAL_CHARACTERS_MAX + more) // 4 * 3
+        material = b64(plain + b" " * (size - len(plain)))
+        assert len(material) == identities.MATERIAL_CHARACTERS_MAX + more
+        envelope["signatures"] = [
+            {**written["dsseEnvelope"]["signatures"][0], "sigstore": material}
+        ]
+        documents.envelopes = [to_json(envelope)]
+        assert codes(put_together(documents), policy_of(trusting(here)), host) == expected
 
 
 @pytest.mark.parametrize("root", ["", "{}", "x", '{"mediaType": "x"}'])

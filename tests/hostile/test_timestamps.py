@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from aotc.bundles.endorse import endorse
 from aotc.errors import UsageError
@@ -25,6 +28,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Revoked, TimestampAuthority, TrustPolicy
 from aotc_runtime.verification import authorities, signatures, timestamps, trust
 from aotc_runtime.verification.examine import verify
+from aotc_runtime.verification.package_errors import reason_of
 
 from .archives import on_disk
 from .authorities import Authority, answer_to, authority, stamped, timestamp_in, with_timestamp
@@ -373,6 +377,50 @@ def _stranger(elsewhere: Authority) -> None:
 _STRANGER = ""
 
 
+def test_a_timestamp_of_a_time_that_there_is_not_is_refused(
+    sign: Sign, ours: LocalSigner, host: HostFacts, here: Authority
+) -> None:
+    def told(envelope: bytes) -> bytes:
+        good = base64.b64decode(timestamp_in(stamped(envelope, here)))
+        at = re.search(rb"\x18\x0f(20[0-9]{12}Z)", good)
+        assert at is not None
+        made = good[: at.start(1)] + b"0000" + good[at.start(1) + 4 :]
+        return with_timestamp(envelope, base64.b64encode(made).decode())
+
+    policy = policy_of(ours, here.trusted())
+    assert codes(sign(told), policy, host, datetime.now(UTC)) == ["AOTC-E324"]
+
+
+def test_a_package_that_panics_has_shown_nothing(
+    sign: Sign, ours: LocalSigner, host: HostFacts, here: Authority
+) -> None:
+    """Of a certificate whose issuer is no text, which cryptography reads and OpenSSL does not."""
+    der = x509.load_pem_x509_certificate(here.root.encode()).public_bytes(Encoding.DER)
+    assert der.count(b"\x0c\x04root") == 2
+    odd = base64.encodebytes(der.replace(b"\x0c\x04root", b"\x0c\x04\xff\xff\xff\xff")).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{odd}-----END CERTIFICATE-----\n"
+    told = sign(lambda envelope: stamped(envelope, here))
+    policy = policy_of(ours, TimestampAuthority(certificates=pem))
+    assert codes(told, policy, host, datetime.now(UTC)) == []
+    assert (
+        codes(
+            told,
+            policy_of(ours, TimestampAuthority(certificates=pem), here.trusted()),
+            host,
+            datetime.now(UTC),
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
+def test_what_ends_a_process_is_no_reason(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        reason_of(error)
+    assert reason_of(ValueError()) == "ValueError" and reason_of(ValueError("a\nb")) == "a"
+    assert reason_of(ValueError("x" * 201)) == "x" * 200
+
+
 @pytest.mark.parametrize(
     "pem", ["x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
 )
@@ -382,6 +430,24 @@ def test_an_authority_without_certificates_is_refused(
     told = sign(lambda envelope: stamped(envelope, here))
     policy = policy_of(ours, TimestampAuthority(certificates=pem))
     assert codes(told, policy, host, datetime.now(UTC)) == ["AOTC-E309"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ("", [("AOTC-E309", "neither")]),
+        ('certificates = "x"\ncertificates_file = "x"\n', [("AOTC-E309", "both")]),
+        ('certificates_file = "missing.pem"\n', [("AOTC-E308", "No such file or directory")]),
+    ],
+)
+def test_a_policy_says_once_what_is_wrong_with_the_files_that_it_names(
+    fields: str, found: list[tuple[str, str]], ours: LocalSigner, tmp_path: Path
+) -> None:
+    path = written(tmp_path, ours, None)
+    path.write_text(path.read_text() + "[[timestamp_authorities]]\n" + fields)
+    with pytest.raises(AotcError) as raised:
+        trust.policy_keys(trust.read_policy(path), "policy")
+    assert [(each.code, each.found) for each in raised.value.findings] == found
 
 
 @pytest.mark.parametrize("fields", [{}, {"certificates": "x", "certificates_file": "x"}])
@@ -490,7 +556,7 @@ CHECKS: dict[str, tuple[Any, str, str, list[str]]] = {
                 "False", ["AOTC-E311"]),
     "future": (timestamps.moment_of, "made > now + CLOCKS_DIFFER", "False", []),
     "elsewhere": (timestamps._refused, "verifier.verify_message(answer, signature)", "pass", []),
-    "changes": (timestamps._decoded, "answer.status != 0", "False", ["AOTC-E311"]),
+    "changes": (timestamps._decoded, "if status != 0", "if False", ["AOTC-E311"]),
     "authority": (authorities.check_authorities,
                   "bool(authority.certificates) == bool(authority.certificates_file)", "False",
                   ["AOTC-E309"]),

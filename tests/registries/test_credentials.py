@@ -14,7 +14,7 @@ from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.credentials import NOBODY, Credentials, credentials_for
 from aotc_runtime.registries.listing import Memory
 from tests.registries.conftest import Connect
-from tests.registries.oci_server import OciServer, sha256
+from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
 
 ME = Credentials("me", "secret")
@@ -262,3 +262,31 @@ def test_blobs_of_nothing_are_fetched(server: OciServer, connect: Connect) -> No
     sink = Memory()
     fetch_blob(connect(), sha256(b""), 0, sink)
     assert bytes(sink.data) == b""
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "found"),
+    [
+        (400, b"{}", "HTTP 400 Bad Request by its token server"),
+        (200, b"{}", "its token server gave no token"),
+        (200, b'{"token": ""}', "its token server gave no token"),
+        (200, '{"token": "t\u00e9"}'.encode(), "its token server gave no token"),
+        (200, b'{"token": "a\\r\\nb"}', "its token server gave no token"),
+    ],
+)
+def test_a_token_server_that_refuses_or_gives_no_token_is_told_at_once(
+    code: int, body: bytes, found: str, server: OciServer, connect: Connect
+) -> None:
+    def answer(handler: Handler) -> bool:
+        if not handler.path.startswith("/token"):
+            return False
+        handler.answer(code, body)
+        return True
+
+    server.token, server.password = "t0ken", "me:secret"
+    server.faults.append(answer)
+    with pytest.raises(RegistryError) as caught:
+        fetched(connect(credentials=ME))
+    (told,) = caught.value.findings
+    assert (told.code, told.found) == ("AOTC-E773", found)
+    assert server.count("GET", "/token") == 1

@@ -8,8 +8,14 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, print_notes
-from aotc.workshops.channel.keys import public_keys, role_options, signers_of, signing_options
-from aotc_runtime.channel.installed import require_tuf
+from aotc.workshops.channel.keys import (
+    Roles,
+    public_keys,
+    role_options,
+    signers_of,
+    signing_options,
+)
+from aotc_runtime.channel.asking import require_tuf
 
 
 @click.group()
@@ -19,27 +25,9 @@ def channel() -> None:
 
 @channel.command(short_help="Make a channel: a folder to serve or to copy.")
 @click.argument("folder", type=click.Path(path_type=Path))
-@role_options(required=True)
-@click.option(
-    "--days",
-    default=365,
-    show_default=True,
-    type=click.IntRange(1, 3650),
-    help="How long the root metadata is good; `rotate` signs the next.",
-)
+@role_options(required=True, days="How long the root metadata is good; `rotate` signs the next.")
 @command
-def init(
-    out: Output,
-    folder: Path,
-    root_keys: tuple[Path, ...],
-    targets_keys: tuple[Path, ...],
-    online_keys: tuple[Path, ...],
-    root_threshold: int,
-    targets_threshold: int,
-    keys: tuple[str, ...],
-    passphrase_file: Path | None,
-    days: int,
-) -> None:
+def init(out: Output, folder: Path, given: Roles) -> None:
     """Make a channel: a folder of TUF metadata, to be served over HTTP or copied to hosts.
 
     FOLDER/1.root.json is what policies trust. --key signs it, with as many root keys as
@@ -53,41 +41,22 @@ def init(
     from aotc.workshops.channel import repository
 
     roles = repository.Roles(
-        public_keys(root_keys, "--root"),
-        public_keys(targets_keys, "--targets"),
-        public_keys(online_keys, "--online"),
-        root_threshold,
-        targets_threshold,
+        public_keys(given.root, "--root"),
+        public_keys(given.targets, "--targets"),
+        public_keys(given.online, "--online"),
+        given.root_threshold,
+        given.targets_threshold,
     )
-    signers = signers_of(keys, passphrase_file)
-    repository.create(folder, roles, signers, datetime.now(UTC), days)
+    repository.create(folder, roles, given.signers(), datetime.now(UTC), given.days)
     root = folder / "1.root.json"
     out.result({"folder": str(folder), "root": str(root)}, lambda: print(f"wrote {root}"))
 
 
 @channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
 @click.argument("folder", type=click.Path(path_type=Path))
-@role_options(required=False)
-@click.option(
-    "--days",
-    default=365,
-    show_default=True,
-    type=click.IntRange(1, 3650),
-    help="How long the root metadata is good.",
-)
+@role_options(required=False, days="How long the root metadata is good.")
 @command
-def rotate(
-    out: Output,
-    folder: Path,
-    root_keys: tuple[Path, ...],
-    targets_keys: tuple[Path, ...],
-    online_keys: tuple[Path, ...],
-    root_threshold: int,
-    targets_threshold: int,
-    keys: tuple[str, ...],
-    passphrase_file: Path | None,
-    days: int,
-) -> None:
+def rotate(out: Output, folder: Path, given: Roles) -> None:
     """Sign the next root metadata: with other keys for the roles that are named, or for longer.
 
     Enough of the old root keys sign, and of the new ones. Hosts follow from the root that their
@@ -101,16 +70,16 @@ def rotate(
     from aotc.workshops.channel import repository
 
     change = {}
-    if root_keys:
-        change["root"] = (public_keys(root_keys, "--root"), root_threshold)
-    if targets_keys:
-        change["targets"] = (public_keys(targets_keys, "--targets"), targets_threshold)
-    if online_keys:
-        online = public_keys(online_keys, "--online")
+    if given.root:
+        change["root"] = (public_keys(given.root, "--root"), given.root_threshold)
+    if given.targets:
+        change["targets"] = (public_keys(given.targets, "--targets"), given.targets_threshold)
+    if given.online:
+        online = public_keys(given.online, "--online")
         change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
-    signers = signers_of(keys, passphrase_file)
+    signers = given.signers()
     with repository.changing(folder) as found:
-        version = found.rotate(change, signers, datetime.now(UTC), days)
+        version = found.rotate(change, signers, datetime.now(UTC), given.days)
     root = folder / f"{version}.root.json"
     document = {"folder": str(folder), "root": str(root), "changed": sorted(change)}
     out.result(document, lambda: print(f"wrote {root}"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,42 @@ from aotc.signing.signer import Signer
 from aotc.signing.trust_file import read_public_key
 
 
-def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options for the public keys of each role, and their thresholds."""
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the options of `role_options` say. root, targets, online: files of public keys.
+    signing: private keys, as `--key` takes them.  days: how long root metadata are good.
+    """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    root: tuple[Path, ...]
+    targets: tuple[Path, ...]
+    online: tuple[Path, ...]
+    root_threshold: int
+    targets_threshold: int
+    signing: tuple[str, ...]
+    passphrase_file: Path | None
+    days: int
+
+    def signers(self) -> list[Signer]:
+        """Raises what `signer_of` raises."""
+        return signers_of(self.signing, self.passphrase_file)
+
+
+def role_options(
+    *, required: bool, days: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options for the public keys of each role, their thresholds, `--key` and
+    `--days`; what they say comes as `given`, `Roles`. days: help.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            stated = {field.name: kwargs.pop(field.name) for field in fields(Roles)}
+            return command(*args, given=Roles(**stated), **kwargs)
+
+        function = click.option(
+            "--days", default=365, show_default=True, type=click.IntRange(1, 3650), help=days
+        )(function)
         for name, what in (
             ("online", "A machine's, for snapshot and timestamp (.pub)."),
             ("targets", "Of who says what is deployed (.pub); may be given several times."),
@@ -25,7 +59,7 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
         ):
             function = click.option(
                 f"--{name}",
-                f"{name}_keys",
+                name,
                 multiple=True,
                 required=required,
                 type=click.Path(path_type=Path),
@@ -39,13 +73,15 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
                 type=click.IntRange(min=1),
                 help=f"Keys of --{role} that have to sign.",
             )(function)
-        return signing_options(function)
+        return signing_options(function, "signing")
 
     return decorate
 
 
-def signing_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--key`, which may be repeated, and `--passphrase-file`."""
+def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
+    """Give a command `--key`, which may be repeated, and `--passphrase-file`. name: of what `--key`
+    says.
+    """
     function = click.option(
         "--passphrase-file",
         type=click.Path(path_type=Path),
@@ -53,7 +89,7 @@ def signing_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
     return click.option(
         "--key",
-        "keys",
+        name,
         multiple=True,
         metavar="FILE|URI",
         help="Sign with this private key; may be given several times.",

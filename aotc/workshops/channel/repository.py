@@ -308,10 +308,7 @@ def _end(now: datetime, after: timedelta) -> datetime:
 
 def _newest_root(folder: Path) -> int:
     names = (_NUMBERED.match(path.name) for path in folder.glob("*.root.json"))
-    newest = max((int(name[1]) for name in names if name), default=0)
-    if not newest:
-        raise _no_channel(folder, "no 1.root.json")
-    return newest
+    return max((int(name[1]) for name in names if name), default=1)
 
 
 def _read(path: Path) -> Metadata[Any]:

@@ -107,6 +107,9 @@ def push(
     type=click.Path(path_type=Path),
     help="A policy whose keys have to have signed it before the large blobs are fetched.",
 )
+@click.option(
+    "--channel", is_flag=True, help="The policy's channel has to name it before that, too."
+)
 @ca_option
 @command
 def pull(
@@ -117,6 +120,7 @@ def pull(
     layout: Path | None,
     folder: Path | None,
     trust: Path | None,
+    channel: bool,
     ca: Path | None,
 ) -> None:
     """Fetch a bundle from an OCI registry: the bytes that were pushed, and its signatures.
@@ -128,10 +132,13 @@ def pull(
     """
     if (output is None) == (layout is None) and (output or folder is None):
         raise click.UsageError("pass --output for a file, --layout for a folder, or --store alone")
+    if channel and trust is None:
+        raise click.UsageError("--channel asks the channel of a policy: --trust FILE")
     from aotc.cli.progress import byte_progress
     from aotc.packing.bundle import Form
     from aotc.report.copies import copy_lines, copy_report
     from aotc.workshops.registries import pull as pulling
+    from aotc_runtime.channel.asking import channel_of
     from aotc_runtime.registries.client import Repository
     from aotc_runtime.registries.references import parse
     from aotc_runtime.registries.transport import Transport
@@ -145,6 +152,8 @@ def pull(
         require_pinned(place, policy)
     form = Form.LAYOUT if layout else Form.ARCHIVE
     accept = accept_all if policy is None else signed_by(policy, time.time(), str(place))
+    if policy is not None and trust is not None and channel:
+        accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
     with byte_progress("pull", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
         if path is None and store is not None:
             found = pulling.keep(there, store, targets, told, accept)

@@ -12,13 +12,15 @@ from aotc.packing.index_json import layout_index
 from aotc.stages import Bundle
 from aotc.temporaries import prefix_of, temporary_folder
 from aotc_runtime import canonical
-from aotc_runtime.errors import AotcError
+from aotc_runtime.channel.asking import require_newest
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource, Descriptor, Entry
 from aotc_runtime.registries.client import Repository
 from aotc_runtime.registries.listing import Listing
 from aotc_runtime.registries.transfer import OnBytes, nobody
 from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.policy import Channel
 from aotc_runtime.store import Store
 from aotc_runtime.store import pull as pull_into
 from aotc_runtime.store.pulling import Accept, accept_all
@@ -53,7 +55,7 @@ def pull(
             )
             for digest, media_type in _types(listing).items()
         }
-        manifests = _manifests(repository, listing)
+        manifests = _manifests(repository.where, listing)
         root = _descriptor(listing.root)
         attestations = [_descriptor(e, oci.ATTESTATION_TYPE) for e in listing.attestations]
         index = layout_index(root, attestations, manifests)
@@ -72,18 +74,37 @@ def keep(
     listing = pull_into(repository, store, targets, on_bytes, accept)
     size = sum(map(len, listing.documents.values()))
     size += sum(layer.size for layer in listing.layers().values())
-    manifests = _manifests(repository, listing)
+    manifests = _manifests(repository.where, listing)
     return Bundle(
         path=store.folder, root_digest=listing.root.digest, manifests=manifests, size_bytes=size
     )
 
 
-def _manifests(repository: Repository, listing: Listing) -> dict[str, BundleManifest]:
+def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
+    """Fetch what is accepted otherwise, by keys that signed it, and what the channel names, too.
+
+    folder: of the policy.  name: for messages. Raises, beside what `accept` does, TrustError
+    (AOTC-E327 to E335), BundleFormatError.
+    """
+
+    def accept_newest(store: Store, listing: Listing) -> None:
+        accept(store, listing)
+        index = listing.documents[listing.root.digest]
+        named = {(m.name, m.version) for m in _manifests(name, listing).values()}
+        for bundle, version in sorted(named):
+            require_newest(channel, folder, bundle, version, index)
+        if not named:
+            raise refusal("AOTC-E327", name, "a bundle without any target")
+
+    return accept_newest
+
+
+def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:
     return {
         target.name: canonical.decode(
             listing.documents[target.image.config.digest],
             BundleManifest,
-            where=f"{repository.where} {target.name}",
+            where=f"{where} {target.name}",
         )
         for target in listing.targets
     }

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from aotc_runtime.errors import refusal
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.tensors import (
+    RANK_MAX,
     Array,
     Port,
     from_bytes,
@@ -153,7 +154,11 @@ def placed(
 
 
 def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
-    """Raises ServerError (AOTC-E763) for a tensor of more bytes than that."""
+    """Raises ServerError: AOTC-E763 for a tensor of more bytes than that, E761 for one of more axes
+    than any array has, which would take long to multiply.
+    """
+    if len(shape) > RANK_MAX:
+        raise misfit(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
     size = prod(shape) * port.dtype.itemsize
     if size > limit:
         raise refusal(

@@ -15,6 +15,7 @@ from cryptography import x509
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.policy import TimestampAuthority, TrustPolicy
 from aotc_runtime.verification.named_files import with_texts
+from aotc_runtime.verification.package_errors import reason_of
 
 
 def read_files(
@@ -62,7 +63,7 @@ def _no_certificates(where: str, error: ValueError) -> Finding:
     return finding(
         "AOTC-E309",
         where,
-        str(error).splitlines()[0],
+        reason_of(error),
         expected="PEM certificates: the authority's root, and those between",
         hint="ask the authority for its chain of certificates",
     )

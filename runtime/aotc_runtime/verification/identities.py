@@ -24,6 +24,7 @@ from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import Identity, TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.named_files import with_texts
+from aotc_runtime.verification.package_errors import reason_of
 from aotc_runtime.verification.signatures import SignedPayload, Trials
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -147,8 +148,8 @@ def _refused(
         bundle = sigstore.Bundle.from_json(json.dumps(document))
         rule = sigstore.Rule(identity=identity.identity, issuer=identity.issuer)
         found = sigstore.Verifier(trusted_root=root).verify_dsse(bundle, rule)
-    except Exception as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
-        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    except BaseException as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
+        return reason_of(error)
     return None if found == (signed.payload_type, signed.payload) else "another payload"
 
 
@@ -156,14 +157,13 @@ def _trusted_root(identity: Identity, where: str) -> Any:
     sigstore = _sigstore()
     try:
         return sigstore.TrustedRoot(sigstore.Written.from_json(identity.trusted_root))
-    except (sigstore.Error, ValueError) as error:
+    except BaseException as error:
         raise TrustError(_no_root(where, error)) from error
 
 
 def _sigstore() -> Any:
     """What is used of the packages `sigstore` and `sigstore-models`: nothing that asks anybody."""
     try:
-        from sigstore.errors import Error
         from sigstore.models import Bundle, TrustedRoot
         from sigstore.verify.policy import Identity as Rule
         from sigstore.verify.verifier import Verifier
@@ -172,7 +172,6 @@ def _sigstore() -> Any:
         raise refusal("AOTC-E334", "identity", str(error)) from error
     return SimpleNamespace(
         Bundle=Bundle,
-        Error=Error,
         Rule=Rule,
         TrustedRoot=TrustedRoot,
         Verifier=Verifier,
@@ -180,11 +179,11 @@ def _sigstore() -> Any:
     )
 
 
-def _no_root(where: str, error: Exception) -> Finding:
+def _no_root(where: str, error: BaseException) -> Finding:
     return finding(
         "AOTC-E309",
         where,
-        str(error).splitlines()[0] if str(error) else type(error).__name__,
+        reason_of(error),
         expected="a trusted root of Sigstore, JSON",
         hint="ask whoever runs the Sigstore instance for its trusted_root.json",
     )

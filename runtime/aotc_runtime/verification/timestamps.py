@@ -14,6 +14,7 @@ from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.authorities import certificates_of
+from aotc_runtime.verification.package_errors import reason_of
 from aotc_runtime.verification.signatures import Moment, Trials
 
 CLOCKS_DIFFER = 300
@@ -75,12 +76,14 @@ def _decoded(data: bytes, where: str) -> Any:
     client = _client()
     try:
         answer = client.decode_timestamp_response(data)
-        if answer.status != 0:
-            raise _no_timestamp(where, f"one that was not granted, status {answer.status}")
-        answer.tst_info.message_imprint  # noqa: B018 - parsed when it is asked for
-    except ValueError as error:
-        found = str(error).splitlines()[0] if str(error) else "something else"
-        raise _no_timestamp(where, found) from error
+        status = answer.status
+        if status == 0:
+            # Parsed when they are asked for; a time may be one that Python does not have.
+            answer.tst_info.message_imprint, answer.tst_info.gen_time  # noqa: B018
+    except BaseException as error:
+        raise _no_timestamp(where, reason_of(error)) from error
+    if status != 0:
+        raise _no_timestamp(where, f"one that was not granted, status {status}")
     return answer
 
 
@@ -102,8 +105,8 @@ def _refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | No
     verifier = client.VerifierBuilder(roots=[*certificates]).build()
     try:
         verifier.verify_message(answer, signature)
-    except (client.VerificationError, ValueError) as error:
-        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    except BaseException as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
+        return reason_of(error)
     return None
 
 

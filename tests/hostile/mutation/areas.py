@@ -202,6 +202,7 @@ AREAS = (
             "tests/unit/signing/test_trust_edit.py",
             "tests/unit/cli/test_command_trust_changes.py",
             "tests/unit/cli/test_command_trust.py",
+            "tests/unit/cli/test_command_trust_roles.py",
         ),
     ),
     Area(
@@ -310,6 +311,7 @@ AREAS = (
         ("bundles/endorse.py", "bundles/trust_check.py"),
         (
             "tests/unit/bundles",
+            "tests/unit/cli/test_command_trust_roles.py",
             "tests/unit/workshops/extract/test_extracted_bundles.py",
             "tests/unit/cli/test_command_sign.py",
             "tests/unit/cli/test_command_trust_changes.py",

@@ -170,3 +170,5 @@ def test_release_signs_only_what_makes_enough_holders_with_it(
     sign = ("sign", str(bundle), "--trust", "trust.toml", "--key")
     refused([*sign, "ci-2027.key"], 5, "AOTC-E304")
     assert aotc(*sign, "release.key").exit_code == 0
+    aotc("keygen", "stranger", "--plain")
+    assert aotc(*sign, "stranger.key").exit_code == 0  # enough have signed without it

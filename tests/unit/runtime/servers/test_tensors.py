@@ -12,6 +12,7 @@ import pytest
 from aotc_runtime.codes import ServerError
 from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType
+from aotc_runtime.servers.inference import refuse_large
 from aotc_runtime.servers.tensors import (
     Port,
     datatype_of,
@@ -144,3 +145,14 @@ def test_empty_tensors_and_scalars_are_tensors_too() -> None:
     assert from_json(port(DType.FLOAT32), [], b"[3]") == np.float32(3)
     assert bytes(to_bytes(np.zeros((0, 2), np.float32))) == b""
     assert bytes(to_bytes(np.array(1, ml_dtypes.bfloat16))) == b"\x80\x3f"
+
+
+def test_a_tensor_of_more_axes_than_any_array_has_is_refused_before_they_are_multiplied() -> None:
+    x = port(DType.FLOAT32)
+    refuse_large(x, [1] * 32, 4)
+    for shape in ([1] * 33, [2**40] * 1_000_000):
+        with pytest.raises(ServerError) as raised:
+            refuse_large(x, shape, 2**20)
+        assert (
+            raised.value.code == "AOTC-E761" and "at most 32" in raised.value.findings[0].expected
+        )

@@ -13,6 +13,7 @@ from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.compatibility import wanted_of
 from aotc_runtime.verification.consistency import check_consistency
 from aotc_runtime.verification.engine_rule import accepted, check_engines
+from aotc_runtime.verification.mixed_consistency import check_mixed
 
 from ..samples import DOCUMENT, PROFILE
 
@@ -177,3 +178,16 @@ def test_a_policy_accepts_a_target_whose_engines_it_accepts_all_of() -> None:
         (finding,) = check_engines(manifests, engines, None)
         assert (finding.code, finding.found) == ("AOTC-E322", lacking)
     assert [*check_engines(manifests, ["xla", "iree"], "here")] == []
+
+
+def test_xlas_own_executables_may_call_what_xla_has_and_other_engines_have_other_platforms() -> (
+    None
+):
+    calls = document()
+    calls["requires"]["custom_call_targets"] = ["TopK"]
+    profiles(calls)[1]["custom_call_targets"] = ["TopK"]
+    assert expectations(calls) == []
+    other = document()
+    other["target"]["platform"] = other["requires"]["platform"] = "onnxruntime"
+    found = list(check_mixed(read(other), "sample"))
+    assert "a processor, where engines are several" not in [each.expected for each in found]

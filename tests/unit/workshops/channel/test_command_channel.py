@@ -178,6 +178,7 @@ def test_a_root_that_too_few_keys_sign_is_not_written(
     [
         (["--root", "root.pub"], "AOTC-E028"),
         (["--root-threshold", "2"], "AOTC-E028"),
+        (["--targets-threshold", "2"], "AOTC-E028"),
         (["--root", "other.pub", "--root-threshold", "2"], "AOTC-E028"),
         (["--root", "nowhere.pub"], "AOTC-E006"),
         (["--root", "root.key"], "AOTC-E310"),
@@ -200,6 +201,8 @@ def test_a_channel_is_not_made_over_anything(aotc: Run, refused: Run, folder: Pa
 def test_what_is_no_channel_is_refused(refused: Run, folder: Path) -> None:
     refused(["channel", "status", "nowhere"], 2, "AOTC-E027")
     refused(["channel", "publish", "nowhere", "--online-key", "online.key"], 2, "AOTC-E027")
+    (folder / "bare").mkdir()
+    refused(["channel", "status", "bare"], 2, "AOTC-E027")
     (folder / "channel" / "2.root.json").write_text("{}", "utf-8")
     refused(["channel", "status", "channel"], 2, "AOTC-E027")
 
