@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from mmap import MADV_RANDOM
 from typing import Any
 
 import jax.numpy as jnp
@@ -67,12 +68,14 @@ class WeightsFile:
         """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
         BundleFormatError (AOTC-E131 to E133), Damaged.
         """
-        data = pass_file(self.source.path)
-        if data[: len(npz.BEGINS)] == npz.BEGINS:
+        data: Any = pass_file(self.source.path)
+        if os.pread(self._file.fileno(), len(npz.BEGINS), 0) == npz.BEGINS:
             return {
                 name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
                 for name, each in npz.arrays(data)
             }
+        # The system would read megabytes ahead, of which nothing is wanted but the header.
+        data.obj.madvise(MADV_RANDOM)
         found = read_tensors(data, where=self.source.path.name)
         stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
         return {

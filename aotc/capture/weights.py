@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import msgpack
 
 from aotc.capture import program, raised, refuse, tree, weights_match
 from aotc.capture.checkpoints import open_weights
@@ -18,6 +19,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
 from aotc.stages import Tensor
+from aotc_runtime.digest import sha256
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.system.store import map_file
 from aotc_runtime.words import with_article
@@ -38,6 +40,18 @@ class Weights:
     tensors: Mapping[str, Tensor]
     files: tuple[WeightsFile, ...] = ()
     made: Any = None
+
+    def cut(self) -> str:
+        """What the shards of these weights depend on, as a digest: bytes of files, and where each
+        tensor lies in them; empty where the values are not those of files.
+        """
+        rows = []
+        for path, tensor in self.tensors.items():
+            if not isinstance(tensor, StoredTensor):
+                return ""
+            place = (tensor.file.digest(), tensor.start, tensor.stored.name)
+            rows.append((path, *place, tensor.dtype.name, tensor.shape))
+        return sha256(msgpack.encode(rows)) if rows else ""
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:

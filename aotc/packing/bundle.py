@@ -28,7 +28,7 @@ from aotc.packing.files import (
 )
 from aotc.packing.index_json import layout_index
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
-from aotc.packing.whole_file import WholeFile
+from aotc.whole_file import WholeFile
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256

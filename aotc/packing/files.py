@@ -14,7 +14,7 @@ from types import MappingProxyType
 from aotc.errors import refusal
 from aotc.packing.beside import blobs_beside
 from aotc.packing.exchange import exchange
-from aotc.packing.whole_file import WholeFile
+from aotc.whole_file import WholeFile
 from aotc.temporaries import (
     PART,
     prefix_of,

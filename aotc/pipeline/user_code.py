@@ -16,6 +16,7 @@ from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
+from aotc.pipeline.kept_weights import KeptWeights
 from aotc.pipeline.scratch import ProgramJob, Scratch, digest_of, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
@@ -142,7 +143,11 @@ def capture(
     }
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
+    kept = KeptWeights(tasks.store, source.job.manifest.path)
+    kept.learn()
+
     def trace() -> None:
+        kept.lay_out(source.scratch)
         source.execute(
             worker,
             workers,
@@ -162,7 +167,12 @@ def capture(
         failures.add(error.findings)
         return source.scratch.read_program(), remembered.nothing
     on_stage("capture", total, total)
-    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep
+
+    def keep_all() -> None:
+        keep()
+        kept.keep(source.scratch)
+
+    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep_all
 
 
 def reference(
