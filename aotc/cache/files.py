@@ -19,8 +19,8 @@ from msgspec import Struct, msgpack
 
 from aotc.constants import FULL
 from aotc.ownership import is_ours
-from aotc.whole_file import WholeFile
 from aotc.temporaries import temporary_file
+from aotc.whole_file import WholeFile
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.passing import pass_file
 

@@ -32,6 +32,7 @@ from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
 from aotc.pipeline.user_code import OnOutput
 from aotc.pipeline.watching.remembered import unkept
+from aotc.pipeline.weights_progress import packing_told
 from aotc.pipeline.write import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
@@ -171,6 +172,7 @@ def build(
                     run.scratch.read_variables(),
                 ),
                 sbom_path=sbom,
+                told=packing_told(checked, on_stage),
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (

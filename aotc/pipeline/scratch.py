@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -185,6 +185,14 @@ class Scratch:
     def weights(self, name: str) -> list[Path]:
         """The files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
+
+    def weights_written(self) -> int:
+        """How many bytes of weights there are by now."""
+        sizes = 0
+        for path in self.folder.glob(f"{WEIGHTS}*/*"):
+            with suppress(FileNotFoundError):  # it has just got its name
+                sizes += path.stat().st_size
+        return sizes
 
     def _weights(self, name: str) -> Path:
         return self.folder / f"{WEIGHTS}{name}"

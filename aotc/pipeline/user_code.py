@@ -25,6 +25,7 @@ from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.watching import remembered
 from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
+from aotc.pipeline.weights_progress import waited_for
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.workers import environment
 from aotc_runtime.digest import sha256
@@ -160,7 +161,7 @@ def capture(
     on_stage("capture", 0, total)
     captured = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True)
     try:
-        keep = captured.result()
+        keep = waited_for(captured, source.scratch, source.job.manifest, on_stage)
     except AotcError as error:
         if not failures.are_collected or not source.scratch.program.exists():
             raise

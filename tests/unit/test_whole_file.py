@@ -9,7 +9,7 @@ from typing import Never
 
 import pytest
 
-from aotc.packing import whole_file
+from aotc import whole_file
 from aotc.packing.files import write_atomically
 from aotc.whole_file import WholeFile
 from aotc_runtime.errors import AotcError
