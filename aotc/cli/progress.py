@@ -39,7 +39,7 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield lines
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description:<10}"),
@@ -48,18 +48,13 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def on_stage(stage: str, done: int, total: int) -> None:
             counted = _counted(stage, done, total)
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total or None, counted=counted)
-            bars.update(
-                tasks[stage],
-                completed=done,
-                total=total or None,  # type: ignore[arg-type]
-                counted=counted,
-            )
+            bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
 
         yield on_stage
 

@@ -58,6 +58,10 @@ also given sizes by digest of blobs whose files were hashed already and have onl
 """
 
 
+def no_check(written: Path, hashed: Mapping[str, int]) -> None:
+    """A `Check` that accepts whatever was written."""
+
+
 class Form(Enum):
     """How a bundle lies on disk."""
 
@@ -215,7 +219,7 @@ def write(
     form: Form,
     index: Index,
     blobs: Mapping[str, Blob],
-    check: Check,
+    check: Check = no_check,
     before: Before = nothing,
     told: Told = nobody,
 ) -> int:

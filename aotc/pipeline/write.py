@@ -52,8 +52,8 @@ def write_bundle(
     results of the build with it: all of them or none.
 
     gather: finds out what the bundle was made from; called only for a signer or a bill of
-    materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.  told: of
-    bytes that were copied and hashed.
+    materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
+    told: of bytes that were copied and hashed.
     Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)

@@ -25,8 +25,8 @@ def extract(
     """Write a copy that holds these targets alone; every document stays byte for byte.
 
     Digests are checked, attestations are carried along. told: of bytes that were read
-    back. Raises IncompatibleHostError (AOTC-E505) for a target that is not there, BundleFormatError,
-    IntegrityError, UsageError (AOTC-E003, E004).
+    back. Raises IncompatibleHostError (AOTC-E505) for a target that is not there,
+    BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
     """
     root = read_root(source)
     attested = read_envelopes(source, root).blobs
