@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from mmap import MADV_RANDOM
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,9 +27,17 @@ class WeightsFile:
     """A file of weights that a build manifest names. where: for messages."""
 
     def __init__(self, source: SourceFile, where: str) -> None:
-        self.source, self.where = source, where
+        self._source, self._where = source, where
         self._file = open_regular(source.path)
         self._state = state_of(self._file.fileno())
+
+    @property
+    def source(self) -> SourceFile:
+        return self._source
+
+    @property
+    def where(self) -> str:
+        return self._where
 
     @property
     def size(self) -> int:
@@ -87,13 +95,37 @@ class WeightsFile:
         return changed_meanwhile(self.where, self.source.text)
 
 
+class Bytes(Protocol):
+    """A file of weights, or one array of a checkpoint. source, where: for messages."""
+
+    @property
+    def source(self) -> SourceFile: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def digest(self) -> str:
+        """Of all that it is."""
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """These of its bytes, in pieces of a length that any number fits into."""
+
+
+@runtime_checkable
+class Fetched(Protocol):
+    """Bytes that have to be fetched before they are read."""
+
+    def fetch(self) -> None:
+        """Do so once. Raises CaptureError, OSError."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """A tensor of a weights file. name, start: its name and place there.  stored: its dtype there.
     dtype: as it is to be.
     """
 
-    file: WeightsFile
+    file: Bytes
     name: str
     start: int
     stored: np.dtype[Any]

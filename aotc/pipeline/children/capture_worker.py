@@ -128,6 +128,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
         cut = weights[name].cut() if name in weights else ""
         if not scratch.take_weights(name, known.cuts.get(cut, ())):
+            if name in weights:
+                weights[name].fetch()
             scratch.write_weights(name, shards(tensors, where=where))
         if cut:
             shards_of[cut] = tuple(map(digest_of, scratch.weights(name)))
