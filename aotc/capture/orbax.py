@@ -124,7 +124,8 @@ class Checkpoint:
 
     def describe(self) -> list[Described]:
         """What each array is. Raises CaptureError (AOTC-E830)."""
-        with temporary_folder(Path(tempfile.gettempdir()), "aotc-orbax-", "") as folder:
+        within = self._scratch or Path(tempfile.gettempdir())
+        with temporary_folder(within, "aotc-orbax-", "") as folder:
             return self._run("", list[Described], folder)
 
     def fetch(self) -> None:
