@@ -101,6 +101,16 @@ class KeptFiles:
                         with suppress(FileNotFoundError):
                             yield path, path.lstat()
 
+    def remove_damaged(self) -> int:
+        """Hash every file, and remove those that are not what their names say; how many."""
+        removed = 0
+        for path, _ in self.entries():
+            with suppress(OSError, ValueError):
+                if sha256(pass_file(path)) != f"sha256:{path.parent.name}{path.name}":
+                    path.unlink()
+                    removed += 1
+        return removed
+
     def _is_good(self, digest: str, place: Path) -> bool:
         """Whether the file is there, and as it was when its bytes were known. One that is another
         is hashed, and removed if it is not what its name says.

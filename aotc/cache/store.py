@@ -95,6 +95,9 @@ class Cache(Store, Protocol):
     def trim(self) -> Contents:
         """Remove what was not used for the longest time until its limit holds; what was removed."""
 
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+
     def stop(self) -> None:
         """End what is being read and written elsewhere, from another thread."""
 
@@ -168,6 +171,10 @@ class LocalStore:
     def get_file(self, digest: str, path: Path) -> bool:
         """Put the file with this digest at a path; whether there is one. Raises OSError."""
         return self._files.get(digest, path)
+
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+        return self._files.remove_damaged()
 
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about damaged entries and a folder that cannot be written."""

@@ -25,6 +25,7 @@ from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
+from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_candidates, wanted_executables
 from aotc.pipeline.requirements import made_by
@@ -123,7 +124,10 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
+    with (
+        damage_found(cache),
+        open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run,
+    ):
         program, compiled = capture_and_compile(run)
         built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
         parts = Assembler(manifest, program, built_with, run.scratch, compiled.fallen)

@@ -8,21 +8,39 @@ cutting.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from aotc.cache.store import Cache
 from aotc.capture import file_digests
+from aotc.errors import refusal
 from aotc.pipeline.scratch import KnownWeights, Scratch
 from aotc.pipeline.tasks import identity
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import IntegrityError
 
 DIGESTS_KEPT = 4096
 """States of files that are remembered for one manifest, the latest ones."""
 
 CUTS_KEPT = 8
 """Weights sets that are remembered for one manifest, the latest ones."""
+
+
+@contextmanager
+def damage_found(store: Cache | None) -> Iterator[None]:
+    """If what was packed in the block is not what its digests say, look for it in the cache.
+
+    Raises UsageError (AOTC-E067) in place of the IntegrityError, if it came from there.
+    """
+    try:
+        yield
+    except IntegrityError as error:
+        if store is None or not (count := store.remove_damaged()):
+            raise
+        raise refusal("AOTC-E067", "the cache", f"{count} others") from error
 
 
 class KeptWeights:
