@@ -68,6 +68,8 @@ SCRATCH = {
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",
     "aotc/capture/orbax.py": "the build's scratch folder: arrays of a checkpoint",
     "aotc/capture/orbax_worker.py": "that folder",
+    "aotc/pipeline/kept_weights.py": "the build's scratch folder: shards of earlier builds",
+    "aotc/workshops/remote/remote.py": "that folder: a shard from elsewhere",
     "aotc/pipeline/watching/remembered.py": "the build's scratch folder: what was made before",
     "aotc/workshops/channel/telling.py": "a temporary folder of its own: of a first-time host",
     "aotc/cli/group.py": "/dev/null",

@@ -81,6 +81,12 @@ AREAS = (
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
     Area(TOOLCHAIN, ("capture/npz.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
+    Area(
+        TOOLCHAIN,
+        ("packing/hashed_once.py",),
+        ("tests/unit/packing/test_hashed_once.py",),
+        decisions=True,
+    ),
     Area(TOOLCHAIN, ("cache/files.py",), ("tests/unit/cache/test_kept_files.py",), decisions=True),
     Area(
         TOOLCHAIN,
