@@ -26,6 +26,7 @@ CERTIFY := out/certify
 CHANNEL := out/channel
 BROWSER := out/browser
 PROGRAMS := out/programs
+ORBAX := out/orbax
 TORCH := out/torch
 KERAS := out/keras
 TENSORFLOW := out/tensorflow
@@ -222,6 +223,12 @@ test-keras: ## Read models that Keras saves on TensorFlow and compare (out/keras
 	CUDA_VISIBLE_DEVICES= $(TENSORFLOW)/venv/bin/python tests/frontends/keras_files/make_models.py $(KERAS)/recorded
 	AOTC_KERAS=$(CURDIR)/$(KERAS)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
 	    $(KERAS)/venv/bin/python -m pytest -m keras tests/frontends/keras_files
+
+test-orbax: ## Weights of Orbax checkpoints, hostile ones too (installs orbax-checkpoint in out/orbax, 0.1 GB)
+	$$(scripts/find-python) -m venv $(ORBAX)
+	$(ORBAX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,orbax]'
+	$(ORBAX)/bin/python -m pytest -m orbax tests/checkpoints
 
 test-tensorflow: $(STAMP) ## Import SavedModels and compare them with TensorFlow (installs it in out/tensorflow, 1.5 GB)
 	$(tensorflow)

@@ -13,6 +13,7 @@ import msgspec
 from aotc.errors import finding, raise_if
 from aotc.packing.attestations import with_attestation, with_attestations
 from aotc.packing.files import tidy
+from aotc.packing.hashed_once import hash_rest, sizes_of
 from aotc.review.opened import opened
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
@@ -21,7 +22,7 @@ from aotc.signing.timestamping import timestamped
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.passing import Told, look_into, nobody
 from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
@@ -48,21 +49,25 @@ def endorse(
     policy: TrustPolicy | None = None,
     now: datetime | None = None,
     timestamp: str = "",
+    told: Told = nobody,
 ) -> Endorsed:
-    """Add this signer's attestation to a bundle, after checking every digest in it.
+    """Add this signer's attestation to a bundle, in which every digest is checked before the signed
+    one takes its place: those of weights as they were written.
 
     policy: has to accept what others have signed before, except for its rules on the host, as if
     this signature were there; None takes a bundle as it is, signed or not.  now: the time of
     checking, or None for this host's clock.  timestamp: an authority that says when this key's
     signatures were made, all of those in the bundle that have no timestamp; none if it is empty.
+    told: of bytes that were copied and hashed.
     A bundle that this key has signed the same way before is left as it is. Raises
     BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
     E058 more attestations than readers take, and what the signer raises).
     """
     tidy(path.resolve())
-    source = look_into(path)
+    source = look_into(path, told)
     asked = policy and _without(policy, signer)
-    read = opened(source, asked, (now or datetime.now(UTC)).timestamp())
+    at = (now or datetime.now(UTC)).timestamp()
+    read = opened(source, asked, at, sizes_of(source))
     earlier = read.signers if read.verified else _claimed(read.envelopes)
     if policy is not None:
         raise_if(_check_others(policy, signer, earlier, str(path)))
@@ -72,13 +77,19 @@ def endorse(
     new = [attestation.envelope] if added else []
     if not timestamp:
         if added:
-            with_attestation(path, attestation.envelope)
+            with_attestation(path, attestation.envelope, told)
+        else:
+            hash_rest(source, read.contents, ())
         return Endorsed(attestation, added, read.name, read.version, earlier)
     ours = [envelope for envelope in read.envelopes if _is_by(envelope, signer)]
     stamped = {old: timestamped(old, signer.key_id, timestamp) for old in [*ours, *new]}
     changed = {old for old, now_ in stamped.items() if old != now_}
-    if changed:
-        with_attestations(path, [stamped[old] for old in sorted(changed)], changed.__contains__)
+    if not changed:
+        hash_rest(source, read.contents, ())
+    else:
+        with_attestations(
+            path, [stamped[old] for old in sorted(changed)], changed.__contains__, told
+        )
     return Endorsed(attestation, added, read.name, read.version, earlier)
 
 

@@ -13,12 +13,13 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from aotc.cache.files import FOLDER, KeptFiles
 from aotc.ownership import is_ours
 from aotc.temporaries import PART, locked, remove_abandoned, remove_folder, temporary_file
 from aotc_runtime.digest import pieces, sha256_bytes
@@ -30,6 +31,10 @@ HEX = frozenset("0123456789abcdef")
 INNER_MODE = 0o700
 
 ENTRIES = "entries"
+FILES_PART = 2
+"""Files that are kept as they are have one part in this many of a store's size: the weights of one
+large model do not drive out everything else."""
+
 RECORDS = "records"
 """What the last build of each manifest and bundle name did, for `--explain`; small, and no part of
 the size."""
@@ -64,6 +69,16 @@ class Store(Protocol):
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file that has this digest, if possible, as `put` does; its bytes are not read
+        where the file system can give it another name.
+        """
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path where nothing is yet; whether there is one.
+        Somebody may have damaged it: who packs it hashes it. Raises OSError if there is no room.
+        """
+
     def notes(self) -> tuple[str, ...]:
         """Sentences for people: damaged entries, a place that cannot be written."""
 
@@ -80,6 +95,9 @@ class Cache(Store, Protocol):
     def trim(self) -> Contents:
         """Remove what was not used for the longest time until its limit holds; what was removed."""
 
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+
     def stop(self) -> None:
         """End what is being read and written elsewhere, from another thread."""
 
@@ -87,9 +105,10 @@ class Cache(Store, Protocol):
 def inner_folders(folder: Path) -> Iterator[Path]:
     """Folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
-    yield folder / ENTRIES
-    with suppress(FileNotFoundError, NotADirectoryError):
-        yield from sorted((folder / ENTRIES).iterdir())
+    for kept in (folder / ENTRIES, folder / FOLDER):
+        yield kept
+        with suppress(FileNotFoundError, NotADirectoryError):
+            yield from sorted(kept.iterdir())
 
 
 class LocalStore:
@@ -102,6 +121,7 @@ class LocalStore:
         self._lock = threading.Lock()
         self._damaged: list[str] = []
         self._unwritable = ""
+        self._files = KeptFiles(folder, self.get, self.put, self._make)
 
     def get(self, key: str) -> bytes | None:
         """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
@@ -140,6 +160,22 @@ class LocalStore:
             with self._lock:
                 self._unwritable = error.strerror or str(error)
 
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file that has this digest, if possible."""
+        try:
+            self._files.put(digest, path)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path; whether there is one. Raises OSError."""
+        return self._files.get(digest, path)
+
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+        return self._files.remove_damaged()
+
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about damaged entries and a folder that cannot be written."""
         with self._lock:
@@ -170,7 +206,8 @@ class LocalStore:
 
     def contents(self) -> Contents:
         """How many entries there are now, and their bytes."""
-        sizes = [status.st_size for _, status in self._entries()]
+        every = (*self._entries(), *self._files.entries())
+        sizes = [status.st_size for _, status in every]
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
@@ -180,24 +217,24 @@ class LocalStore:
         One process trims at a time; others may read and write entries meanwhile.
         """
         limit = self.limit if limit is None else limit
-        removed, freed = 0, 0
+        removed = Contents(0, 0)
         try:
             self._make(self.folder / ENTRIES)
             with locked(self.folder / ENTRIES):
-                entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
-                left = sum(status.st_size for _, status in entries)
-                for path, status in entries:
-                    if left <= limit:
-                        break
-                    _remove(path)
-                    left -= status.st_size
-                    removed, freed = removed + 1, freed + status.st_size
+                files = [
+                    (status.st_atime_ns, path, status) for path, status in self._files.entries()
+                ]
+                removed = _removed(files, limit // FILES_PART)
+                files = [each for each in files if each[1].exists()]
+                entries = [(status.st_mtime_ns, path, status) for path, status in self._entries()]
+                more = _removed([*files, *entries], limit)
+                removed = Contents(removed.entries + more.entries, removed.bytes + more.bytes)
                 self._forget_old_records()
                 self._tidy()
         except OSError as error:
             with self._lock:
                 self._unwritable = error.strerror or str(error)
-        return Contents(removed, freed)
+        return removed
 
     @property
     def unwritable(self) -> str:
@@ -247,7 +284,7 @@ class LocalStore:
 
     def _tidy(self) -> None:
         """Remove files that killed builds had begun to write."""
-        for folder in [*(self.folder / ENTRIES).iterdir(), self.folder / RECORDS]:
+        for folder in inner_folders(self.folder):
             with suppress(OSError):
                 for path in folder.iterdir():
                     if found := _UNFINISHED.match(path.name):
@@ -283,6 +320,25 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
             return file.read(head), file.read(max(0, status.st_size - head))
     finally:
         os.close(descriptor)
+
+
+type _Used = tuple[int, Path, os.stat_result]
+"""When something was last used, and what it is."""
+
+
+def _removed(found: Sequence[_Used], limit: int) -> Contents:
+    """Remove what was not used for the longest time until the rest keeps to a limit in bytes; what
+    was removed. Raises OSError.
+    """
+    removed, freed = 0, 0
+    left = sum(status.st_size for _, _, status in found)
+    for _, path, status in sorted(found, key=lambda each: (each[0], each[1].name)):
+        if left <= limit:
+            break
+        _remove(path)
+        left -= status.st_size
+        removed, freed = removed + 1, freed + status.st_size
+    return Contents(removed, freed)
 
 
 def _remove(path: Path) -> None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from aotc.cache.keys import Kind, Parts, Task, changes
-from aotc.cache.store import Store
+from aotc.cache.store import Cache
 from aotc_runtime.errors import AotcError
 
 type Last = Mapping[str, Parts]
@@ -72,7 +72,7 @@ class Tasks:
     """
 
     def __init__(
-        self, store: Store | None, last: Last, on_done: OnDone = lambda done: None
+        self, store: Cache | None, last: Last, on_done: OnDone = lambda done: None
     ) -> None:
         self.store = store
         self._last, self._on_done = last, on_done

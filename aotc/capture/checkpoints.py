@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import jax.numpy as jnp
 
 from aotc.capture import weights_match
 from aotc.capture.stored import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
-from aotc.config.checkpoints import beside, is_file_name, is_index, main_file, read_index
+from aotc.config.checkpoints import beside, is_file_name, is_index, is_orbax, main_file, read_index
 from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
 from aotc.frontends.archive import Damaged
@@ -26,16 +27,19 @@ INIT = 'or read it in a function and name that: init = "package.module:function"
 SHARDS = "an index that names every tensor of its files once, and files that hold them"
 
 
-def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...], Tensors]:
+def open_weights(
+    spec: WeightsSpec, where: str, scratch: Path | None = None
+) -> tuple[tuple[WeightsFile, ...], Tensors]:
     """Every file of a weights set, and its tensors by the names that the program knows them by.
 
-    where: for messages. Raises CaptureError (AOTC-E830) with everything that is wrong with names.
+    where: for messages.  scratch: as of `aotc.capture.orbax.open_checkpoint`. Raises CaptureError
+    (AOTC-E830) with everything that is wrong with names.
     """
     files: list[WeightsFile] = []
     tensors: Tensors = {}
     problems: list[str] = []
     for prefix, source in (spec.source or {}).items():
-        opened, found = _open_one(main_file(source), where)
+        opened, found = _open_one(main_file(source), where, scratch)
         files += opened
         for name, tensor in found.items():
             known = "/".join(part for part in (prefix, _renamed(name, spec)) if part)
@@ -60,8 +64,14 @@ def _cast(tensor: StoredTensor, spec: WeightsSpec) -> StoredTensor:
     return replace(tensor, dtype=jnp.dtype(spec.dtype))
 
 
-def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensors]:
-    """A file, or what an index lists."""
+def _open_one(
+    source: SourceFile, where: str, scratch: Path | None
+) -> tuple[list[WeightsFile], Tensors]:
+    """A file, what an index lists, or an Orbax checkpoint."""
+    if is_orbax(source):
+        from aotc.capture.orbax import open_checkpoint
+
+        return open_checkpoint(source, where, scratch)
     if not is_index(source):
         file = WeightsFile(source, where)
         return [file], _tensors(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -16,9 +17,24 @@ PIECE_BYTES = 2**20
 SETTLED_SECONDS = 1.0
 """A file that was written as lately as this may be written again and have the same times."""
 
+LARGE_BYTES = 2**20
+"""Below this, hashing a file again costs less than remembering its digest for another process."""
+
 type State = tuple[int, int, int, int, int]
+"""Of a file: device, number (inode), size, when it was modified, and when anything of it was
+changed: no program sets that, so that one which puts the time of modification back is noticed."""
 
 _KNOWN: dict[State, str] = {}
+
+
+def learn(known: Mapping[State, str]) -> None:
+    """Believe digests that another process took, as long as the files are the same."""
+    _KNOWN.update(known)
+
+
+def known() -> dict[State, str]:
+    """The digests of large files that this process knows."""
+    return {state: digest for state, digest in _KNOWN.items() if state[2] >= LARGE_BYTES}
 
 
 def digest_of(path: Path) -> str:

@@ -59,12 +59,13 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Models:
     """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
-    by entry point.  weights: by set.
+    by entry point.  weights: by set.  scratch: of the build, if there is one.
     """
 
     manifest: BuildManifest
     opened: Mapping[str, Opened] = field(default_factory=dict)
     weights: Mapping[str, Weights] = field(default_factory=dict)
+    scratch: Path | None = None
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every file that was read, with its digest."""
@@ -104,7 +105,9 @@ class Models:
 
     def load(self, name: str) -> Weights:
         """A weights set, of a model or as `aotc.capture.weights.load` has it."""
-        return self.weights[name] if name in self.weights else load(name, self.manifest)
+        return (
+            self.weights[name] if name in self.weights else load(name, self.manifest, self.scratch)
+        )
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
         """As `program.resolve`, for the completed manifest: the function may be a model."""
@@ -139,7 +142,9 @@ def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
     raise_if(found)
     weights = _weights(opened, entry_points, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
-    return Models(replace(manifest, entry_points=entry_points, weights=sets), opened, weights)
+    return Models(
+        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, scratch
+    )
 
 
 def open_file(

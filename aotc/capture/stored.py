@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from mmap import MADV_RANDOM
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,9 +27,17 @@ class WeightsFile:
     """A file of weights that a build manifest names. where: for messages."""
 
     def __init__(self, source: SourceFile, where: str) -> None:
-        self.source, self.where = source, where
+        self._source, self._where = source, where
         self._file = open_regular(source.path)
         self._state = state_of(self._file.fileno())
+
+    @property
+    def source(self) -> SourceFile:
+        return self._source
+
+    @property
+    def where(self) -> str:
+        return self._where
 
     @property
     def size(self) -> int:
@@ -67,12 +76,14 @@ class WeightsFile:
         """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
         BundleFormatError (AOTC-E131 to E133), Damaged.
         """
-        data = pass_file(self.source.path)
-        if data[: len(npz.BEGINS)] == npz.BEGINS:
+        data: Any = pass_file(self.source.path)
+        if os.pread(self._file.fileno(), len(npz.BEGINS), 0) == npz.BEGINS:
             return {
                 name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
                 for name, each in npz.arrays(data)
             }
+        # The system would read megabytes ahead, of which nothing is wanted but the header.
+        data.obj.madvise(MADV_RANDOM)
         found = read_tensors(data, where=self.source.path.name)
         stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
         return {
@@ -84,13 +95,37 @@ class WeightsFile:
         return changed_meanwhile(self.where, self.source.text)
 
 
+class Bytes(Protocol):
+    """A file of weights, or one array of a checkpoint. source, where: for messages."""
+
+    @property
+    def source(self) -> SourceFile: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def digest(self) -> str:
+        """Of all that it is."""
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """These of its bytes, in pieces of a length that any number fits into."""
+
+
+@runtime_checkable
+class Fetched(Protocol):
+    """Bytes that have to be fetched before they are read."""
+
+    def fetch(self) -> None:
+        """Do so once. Raises CaptureError, OSError."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """A tensor of a weights file. name, start: its name and place there.  stored: its dtype there.
     dtype: as it is to be.
     """
 
-    file: WeightsFile
+    file: Bytes
     name: str
     start: int
     stored: np.dtype[Any]

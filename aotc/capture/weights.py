@@ -10,14 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import msgpack
 
 from aotc.capture import program, raised, refuse, tree, weights_match
 from aotc.capture.checkpoints import open_weights
-from aotc.capture.stored import StoredTensor, WeightsFile
+from aotc.capture.stored import Fetched, StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
 from aotc.stages import Tensor
+from aotc_runtime.digest import sha256
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.system.store import map_file
 from aotc_runtime.words import with_article
@@ -38,6 +40,24 @@ class Weights:
     tensors: Mapping[str, Tensor]
     files: tuple[WeightsFile, ...] = ()
     made: Any = None
+
+    def fetch(self) -> None:
+        """Have what tensors are copied from at hand, where that takes another process."""
+        for tensor in self.tensors.values():
+            if isinstance(tensor, StoredTensor) and isinstance(tensor.file, Fetched):
+                tensor.file.fetch()
+
+    def cut(self) -> str:
+        """What the shards of these weights depend on, as a digest: bytes of files, and where each
+        tensor lies in them; empty where the values are not those of files.
+        """
+        rows = []
+        for path, tensor in self.tensors.items():
+            if not isinstance(tensor, StoredTensor):
+                return ""
+            place = (tensor.file.digest(), tensor.start, tensor.stored.name)
+            rows.append((path, *place, tensor.dtype.name, tensor.shape))
+        return sha256(msgpack.encode(rows)) if rows else ""
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -75,13 +95,16 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
         )
 
 
-def load(name: str, manifest: BuildManifest) -> Weights:
-    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830, E840)."""
+def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Weights:
+    """Read or make a weights set. scratch: as of `open_weights`.
+
+    Raises CaptureError (AOTC-E820, E828, E829, E830, E840).
+    """
     spec = manifest.weights[name]
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        files, tensors = _opened(spec, in_file)
+        files, tensors = _opened(spec, in_file, scratch)
         return in_tree(tensors, in_file, files)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
@@ -113,7 +136,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
         made = {path or "value": np.asarray(leaf) for path, leaf in named}
         return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
-    files, tensors = _opened(spec, in_file)
+    files, tensors = _opened(spec, in_file, scratch)
     weights_match.check(tensors, dict(named), in_file)
     return Weights("source", structure, {path: tensors[path] for path, _ in named}, files)
 
@@ -140,10 +163,10 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
 
 
 def _opened(
-    spec: WeightsSpec, where: str
+    spec: WeightsSpec, where: str, scratch: Path | None
 ) -> tuple[tuple[WeightsFile, ...], dict[str, StoredTensor]]:
     """The files of a weights set, and their tensors. Raises CaptureError (AOTC-E828, E830)."""
-    files, tensors = open_weights(spec, where)
+    files, tensors = open_weights(spec, where, scratch)
     for name, tensor in tensors.items():
         check_x64(name, tensor.dtype, where)
     return files, tensors

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aotc_runtime.system.passing import Told, nobody
 
 OnStage = Callable[[str, int, int], None]
 
@@ -25,34 +28,51 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         def lines(stage: str, done: int, total: int) -> None:
             if stage not in begun:
                 begun[stage] = time.perf_counter()
-                sys.stderr.write(f"{stage}: 0 of {total}\n" if total else f"{stage}\n")
+                begins = f"{stage}: {_counted(stage, 0, total)}\n"
+                sys.stderr.write(begins if total else f"{stage}\n")
             if 0 < total <= done and stage not in ended:
                 ended.add(stage)
                 seconds = time.perf_counter() - begun[stage]
-                sys.stderr.write(f"{stage}: {done} of {total}, {seconds:.1f} s\n")
+                sys.stderr.write(f"{stage}: {_counted(stage, done, total)}, {seconds:.1f} s\n")
             sys.stderr.flush()
 
         yield lines
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(bar_width=30),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[counted]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def on_stage(stage: str, done: int, total: int) -> None:
+            counted = _counted(stage, done, total)
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total or None)
-            bars.update(tasks[stage], completed=done, total=total or None)  # type: ignore[arg-type]
+                tasks[stage] = bars.add_task(stage, total=total or None, counted=counted)
+            bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
 
         yield on_stage
 
+
+IN_BYTES = ("weights", "pack")
+"""Stages of a build whose steps are bytes; of little there are none."""
+
+
+def _counted(stage: str, done: int, total: int) -> str:
+    if stage not in IN_BYTES or not total:
+        return f"{done} of {total or '?'}"
+    from aotc.report.text import size
+
+    return f"{size(done)} of {size(total)}"
+
+
+LARGE_BYTES = 64 * 2**20
+"""Less than this is hashed and copied before anybody could read how far it is."""
 
 OnBytes = Callable[[int, int], None]
 
@@ -98,3 +118,28 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(stage, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+@contextmanager
+def passing_progress(
+    stage: str, places: Iterable[Path], times: int, *, quiet: bool
+) -> Iterator[Told]:
+    """A function to call with bytes as they are hashed or copied; it draws on a terminal, for large
+    bundles. places: of bundles.  times: that their bytes are passed.
+    """
+    total = times * sum(map(_size, places))
+    if quiet or total < LARGE_BYTES or not sys.stderr.isatty():
+        yield nobody
+        return
+    from aotc_runtime.registries.transfer import Tally
+
+    with byte_progress(stage, quiet=quiet) as on_bytes:
+        yield Tally(total, on_bytes).add
+
+
+def _size(place: Path) -> int:
+    """Of a file, or of all files in a folder; 0 for what is not there."""
+    with suppress(OSError):
+        inside = (entry for entry in place.rglob("*") if entry.is_file())
+        return sum(e.stat().st_size for e in inside) if place.is_dir() else place.stat().st_size
+    return 0

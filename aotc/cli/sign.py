@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.progress import passing_progress
 
 
 @click.command()
@@ -44,7 +45,9 @@ def sign(
     from aotc_runtime.verification.trust import read_policy
 
     policy = read_policy(trust) if trust is not None else None
-    made = endorse(bundle, signer_of(key, passphrase_file), policy, timestamp=timestamp)
+    signer = signer_of(key, passphrase_file)
+    with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
+        made = endorse(bundle, signer, policy, timestamp=timestamp, told=told)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
+from aotc.cli.progress import passing_progress
 from aotc.cli.reference_options import PLACE, Place, fetching_options
 from aotc.cli.registry import optional
 
@@ -65,7 +66,9 @@ def verify(
         if isinstance(bundle, str):
             raise click.UsageError("--openssf needs every byte: fetch the bundle with `aotc pull`")
         more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
-    report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel)
+    places = [bundle] if isinstance(bundle, Path) else []
+    with passing_progress("hash", places, 1, quiet=out.json) as told:
+        report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel, told=told)
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code

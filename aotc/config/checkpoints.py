@@ -15,6 +15,9 @@ from aotc_runtime.limits import TENSOR_HEADER_BYTES_MAX
 from aotc_runtime.system.store import read_file
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+ORBAX = "_METADATA"
+"""Of the files of an Orbax checkpoint, the one that says which arrays there are."""
+
 ENDING = ".safetensors.index.json"
 
 
@@ -34,7 +37,7 @@ def main_file(source: SourceFile) -> SourceFile:
     """What a manifest names: a file, or that of a folder which says what else is in it."""
     if not source.path.is_dir():
         return source
-    for name in (INDEX, SINGLE):
+    for name in (INDEX, SINGLE, ORBAX):
         inside = SourceFile(str(PurePath(source.text) / name), source.path / name)
         if inside.path.exists():
             return inside
@@ -44,6 +47,20 @@ def main_file(source: SourceFile) -> SourceFile:
 def is_index(file: SourceFile) -> bool:
     """Whether it lists the tensors of other files."""
     return file.path.name.endswith(ENDING)
+
+
+def is_orbax(file: SourceFile) -> bool:
+    """Whether it tells of an Orbax checkpoint, whose files lie in its folder and below."""
+    return file.path.name == ORBAX
+
+
+def files_below(main: SourceFile) -> Iterator[SourceFile]:
+    """Every file in the folder of another and below it, sorted."""
+    folder = main.path.parent
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() or path.is_symlink():
+            name = path.relative_to(folder)
+            yield SourceFile(str(PurePath(main.text).parent / name), path)
 
 
 def read_index(file: SourceFile) -> Index:
@@ -60,6 +77,9 @@ def is_file_name(text: str) -> bool:
 def files_of(source: SourceFile) -> Iterator[SourceFile]:
     """Every file that is read of what a manifest names, as far as its index can be read."""
     main = main_file(source)
+    if is_orbax(main):
+        yield from files_below(main)
+        return
     yield main
     if is_index(main):
         try:

@@ -6,32 +6,38 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from aotc.packing.bundle import Blob, add_attestation, form_of, write
+from aotc.packing.bundle import Blob, add_attestation, form_of, reading_back, write
 from aotc.packing.files import cannot_write
+from aotc.packing.hashed_once import sizes_of
 from aotc.packing.index_json import layout_index
 from aotc.temporaries import locked
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry
-from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.passing import Told, look_into, nobody
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
 
-def with_attestation(path: Path, envelope: bytes) -> None:
+def with_attestation(path: Path, envelope: bytes, told: Told = nobody) -> None:
     """Add a DSSE envelope to a bundle, and remove none. Raises BundleFormatError, IntegrityError,
     UsageError.
     """
-    with_attestations(path, [envelope], lambda old: False)
+    with_attestations(path, [envelope], lambda old: False, told)
 
 
 def with_attestations(
-    path: Path, envelopes: Sequence[bytes], replaced: Callable[[bytes], bool]
+    path: Path,
+    envelopes: Sequence[bytes],
+    replaced: Callable[[bytes], bool],
+    told: Told = nobody,
 ) -> None:
     """Add DSSE envelopes to a bundle, also through a link.
 
-    replaced: tells for each existing envelope whether to remove it. Raises BundleFormatError,
-    IntegrityError, UsageError.
+    Weights are hashed as they were written, before that is put in place.
+
+    replaced: tells for each existing envelope whether to remove it.  told: of bytes that
+    were copied and hashed. Raises BundleFormatError, IntegrityError, UsageError.
     """
     with ExitStack() as stack:
         try:
@@ -39,8 +45,8 @@ def with_attestations(
             stack.enter_context(locked(path))
         except OSError as error:
             raise cannot_write(path, error) from error
-        source = look_into(path)
-        contents, there = read_unverified(source)
+        source = look_into(path, told)
+        contents, there = read_unverified(source, sizes_of(source))
         old = read_root(source)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
         kept, gone = {}, set()
@@ -57,7 +63,8 @@ def with_attestations(
         others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
         references = [d for d in others if d.digest not in new] + added
         index = layout_index(root, references, contents.manifests)
-        write(path.resolve(), form_of(path), index, blobs)
+        check = reading_back(root.digest, contents.manifests, [source], told)
+        write(path.resolve(), form_of(path), index, blobs, check)
 
 
 def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -18,24 +18,25 @@ from msgspec import UNSET
 
 from aotc.errors import finding, raise_if
 from aotc.packing import descriptors
+from aotc.packing.beside import blobs_beside
 from aotc.packing.files import (
+    FILE_MODE,
     Before,
-    Check,
-    no_check,
     nothing,
     write_atomically,
     write_folder_atomically,
 )
 from aotc.packing.index_json import layout_index
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
-from aotc.packing.whole_file import WholeFile
 from aotc.stages import Bundle
+from aotc.whole_file import WholeFile
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import (
     AttestationManifest,
+    BlobSource,
     Descriptor,
     ImageDescriptor,
     ImageManifest,
@@ -45,11 +46,20 @@ from aotc_runtime.formats.oci import (
 )
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import TYPED_ROOTS, BlobRef, BundleManifest
-from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.passing import Told, look_into, nobody
 from aotc_runtime.verification.contents import read_envelopes, read_root
 from aotc_runtime.verification.examine import read_unverified
 
 type Data = bytes | memoryview
+
+type Check = Callable[[Path, Mapping[str, int]], None]
+"""Looks at a bundle that was written, under its temporary name, before it replaces anything. It is
+also given sizes by digest of blobs whose files were hashed already and have only got another name.
+"""
+
+
+def no_check(written: Path, hashed: Mapping[str, int]) -> None:
+    """A `Check` that accepts whatever was written."""
 
 
 class Form(Enum):
@@ -178,13 +188,17 @@ def _member(digest: str) -> str:
     return oci.BLOB_FOLDER + digest.removeprefix("sha256:")
 
 
-def _archive(members: Iterator[tuple[str, Blob]]) -> Iterator[Data | WholeFile]:
+def _archive(members: Iterator[tuple[str, Blob]], told: Told) -> Iterator[Data | WholeFile]:
     for name, blob in members:
         info = tarfile.TarInfo(name)
         info.size = len(blob.data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        yield blob.data if blob.file is None else WholeFile(blob.file, info.size)
+        if blob.file is None:
+            yield blob.data
+        else:
+            yield WholeFile(blob.file, info.size)
+            told(info.size)
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -207,6 +221,7 @@ def write(
     blobs: Mapping[str, Blob],
     check: Check = no_check,
     before: Before = nothing,
+    told: Told = nobody,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
@@ -215,7 +230,7 @@ def write(
     layout = canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
     files = {oci.LAYOUT_FILE: layout, oci.INDEX_FILE: canonical.encode(index)}
     raise_if(_check_attestations(Unwritten(str(path), files, blobs)))
-    return write_files(path, form, files, blobs, check, before)
+    return write_files(path, form, files, blobs, check, before, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +273,32 @@ def write_files(
     blobs: Mapping[str, Blob],
     check: Check,
     before: Before = nothing,
+    told: Told = nobody,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    files: oci-layout and index.json, as they are to stand there. Raises UsageError (AOTC-E003).
+    files: oci-layout and index.json, as they are to stand there.  told: of the bytes of whole files
+    that the system has copied. Raises UsageError (AOTC-E003).
     """
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
-        return write_atomically(path, _archive(members), check=check, before=before)
+        return write_atomically(
+            path, _archive(members, told), check=lambda written: check(written, {}), before=before
+        )
     same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
     weights = {
         _member(digest): (digest, len(blob.data))
         for digest, blob in blobs.items()
         if blob.media_type == oci.WEIGHTS_TYPE
     }
+    shared = blobs_beside(path, weights, FILE_MODE)
+
+    def check_all(written: Path) -> None:
+        hashed = {name for name, file in shared.items() if (written / name).samefile(file)}
+        check(written, {weights[name][0]: weights[name][1] for name in hashed})
+
     contents = ((name, blob.data) for name, blob in members)
-    return write_folder_atomically(path, contents, check, before, same, weights)
+    return write_folder_atomically(path, contents, check_all, before, same, shared)
 
 
 def pack(
@@ -282,25 +307,46 @@ def pack(
     assembled: Assembled,
     envelopes: Sequence[bytes] = (),
     before: Before = nothing,
+    sources: Sequence[BlobSource] = (),
+    told: Told = nobody,
 ) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
-    envelopes: DSSE envelopes about the root.  before: as of `write_atomically`. Raises UsageError
-    (E003, E004).
+    envelopes: DSSE envelopes about the root.  before: as of `write_atomically`.  sources: as of
+    `reading_back`.  told: of bytes that were copied by the system, and hashed. Raises UsageError
+    (AOTC-E003, E004), IntegrityError for what a source holds.
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
     references = [add_attestation(root, envelope, blobs) for envelope in envelopes]
     index = layout_index(root, references, manifests)
     require_place(path, form)
-    size = write(path, form, index, blobs, reading_back(root.digest, manifests), before)
+    size = write(
+        path, form, index, blobs, reading_back(root.digest, manifests, sources, told), before, told
+    )
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
 
 
-def reading_back(root_digest: str, manifests: Mapping[str, BundleManifest]) -> Check:
-    """A check that what was written holds these targets under this root."""
+def reading_back(
+    root_digest: str,
+    manifests: Mapping[str, BundleManifest],
+    sources: Sequence[BlobSource] = (),
+    told: Told = nobody,
+) -> Check:
+    """A check that what was written holds these targets under this root, every blob with its
+    digest.
 
-    def check(written: Path) -> None:
-        contents, _ = read_unverified(look_into(written))
+    sources: bundles that it was made of, of which weights were not hashed before: if what was
+    written is damaged, they are looked at, so that whoever reads it knows where.  told: of bytes
+    that were hashed.
+    """
+
+    def check(written: Path, hashed: Mapping[str, int]) -> None:
+        try:
+            contents, _ = read_unverified(look_into(written, told), hashed)
+        except IntegrityError:
+            for source in sources:
+                read_unverified(source)
+            raise
         assert (contents.root_digest, contents.manifests) == (root_digest, manifests), (
             "a bundle reads back as it was written"
         )

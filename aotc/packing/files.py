@@ -12,9 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aotc.errors import refusal
-from aotc.packing.beside import blobs_beside
 from aotc.packing.exchange import exchange
-from aotc.packing.whole_file import WholeFile
 from aotc.temporaries import (
     PART,
     prefix_of,
@@ -24,6 +22,7 @@ from aotc.temporaries import (
     temporary_folder,
     uninterrupted,
 )
+from aotc.whole_file import WholeFile
 from aotc_runtime.digest import pieces
 from aotc_runtime.errors import AotcError
 
@@ -52,7 +51,6 @@ type Before = Callable[[], None]
 
 
 NONE: Mapping[str, Path] = MappingProxyType({})
-NO_MEMBERS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 
 def no_check(written: Path) -> None:
@@ -144,26 +142,25 @@ def write_folder_atomically(
     check: Check = no_check,
     before: Before = nothing,
     same: Mapping[str, Path] = NONE,
-    shared: Mapping[str, tuple[str, int]] = NO_MEMBERS,
+    shared: Mapping[str, Path] = NONE,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
     check: what was written, before it replaces anything.  same: files that hold what members hold,
     by the member's name: they get a second name instead of being copied, where the file system
-    allows that.  shared: digests and sizes of members that folders beside this one may hold: those
-    files get another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place
-    cannot be written.
+    allows that.  shared: files of folders beside this one that hold what members hold: they get
+    another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place cannot be
+    written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
             size = 0
-            beside = blobs_beside(path, shared, FILE_MODE)
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                if name in beside and _share(beside[name], file):
+                if name in shared and _share(shared[name], file):
                     size += len(data)
                     continue
                 is_there = name in same and _share(same[name], file)

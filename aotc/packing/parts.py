@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from aotc.packing.bundle import Blob
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import BlobSource, ImageDescriptor, ImageManifest, RootIndex
+from aotc_runtime.formats.oci import (
+    BlobSource,
+    Descriptor,
+    ImageDescriptor,
+    ImageManifest,
+    RootIndex,
+)
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.contents import Contents
 
@@ -31,7 +37,8 @@ class TargetPart:
 def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPart]:
     """The targets that a bundle holds, in the order of its root index.
 
-    source: what the contents were read from, every digest checked.
+    source: what the contents were read from, every digest checked but perhaps those of weights:
+    what is written of them is to be hashed.
     """
     data = bytes(source.blob(contents.root_digest) or b"")
     root = canonical.decode(data, RootIndex, where=f"{source.name} root index")
@@ -44,9 +51,14 @@ def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPa
             blobs = {
                 reference.digest: _document(image),
                 image.config.digest: config,
-                **{d.digest: Blob(contents.blobs[d.digest], d.mediaType) for d in image.layers},
+                **{d.digest: _layer(d, source, contents) for d in image.layers},
             }
             yield TargetPart(source.name, reference, manifest, image, blobs)
+
+
+def _layer(layer: Descriptor, source: BlobSource, contents: Contents) -> Blob:
+    data = contents.blobs.get(layer.digest) or source.blob(layer.digest) or b""
+    return Blob(data, layer.mediaType, known=layer.digest)
 
 
 def _document(image: ImageManifest) -> Blob:

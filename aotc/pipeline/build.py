@@ -25,6 +25,7 @@ from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
+from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_candidates, wanted_executables
 from aotc.pipeline.requirements import made_by
@@ -32,6 +33,7 @@ from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
 from aotc.pipeline.user_code import OnOutput
 from aotc.pipeline.watching.remembered import unkept
+from aotc.pipeline.weights_progress import packing_told
 from aotc.pipeline.write import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
@@ -122,7 +124,10 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
+    with (
+        damage_found(cache),
+        open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run,
+    ):
         program, compiled = capture_and_compile(run)
         built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
         parts = Assembler(manifest, program, built_with, run.scratch, compiled.fallen)
@@ -171,6 +176,7 @@ def build(
                     run.scratch.read_variables(),
                 ),
                 sbom_path=sbom,
+                told=packing_told(checked, on_stage),
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (

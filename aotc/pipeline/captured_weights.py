@@ -20,17 +20,23 @@ DTYPES = frozenset(
 """Dtypes of weights that can become constants; weights of others stay arguments."""
 
 
+NARROW = frozenset({DType.BFLOAT16, DType.FLOAT16})
+"""Dtypes that XLA widens to float32 for a product, on processors that do not multiply them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to compile an executable.
 
     options: of the compiler, beside the target's.  captures: whether weights are constants in the
-    executable instead of arguments.
+    executable instead of arguments.  narrow: whether it is only for executables with weights of 16
+    bits.
     """
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
     captures: bool = False
+    narrow: bool = False
 
 
 class WeightFiles:
@@ -57,6 +63,11 @@ class WeightFiles:
         """Bytes of the weights that can become constants."""
         tensors = [self._tensor(argument) for argument in self.arguments(profile)]
         return sum(prod(t.shape) * numpy_dtype(t.dtype).itemsize for t in tensors)
+
+    def are_narrow(self, profile: CapturedProfile) -> bool:
+        """Whether some of the profile's weights are floating-point numbers of 16 bits."""
+        bound = (a for a in profile.arguments if isinstance(a, WeightArgument))
+        return any(self._tensor(argument).dtype in NARROW for argument in bound)
 
     def arguments(self, profile: CapturedProfile) -> tuple[WeightArgument, ...]:
         """The weights themselves, in the order of the parameters."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
+from msgspec import Struct
 
+from aotc.capture.file_digests import State
 from aotc.constants import FULL
 from aotc.errors import refusal
 from aotc.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
@@ -52,6 +55,20 @@ def no_scratch(error: OSError) -> AotcError:
         expected="a folder that can be written, with free space",
         hint="make room there, or set TMPDIR to another folder; nothing was written",
     )
+
+
+WEIGHTS = "weights."
+"""How names of the folders of weights sets begin."""
+
+
+class KnownWeights(Struct, frozen=True):
+    """What builds have found out about files of weights. digests: of large files, with the state in
+    which they had them.  cuts: digests of the shards in their order, by what they were cut from
+    (`aotc.capture.weights.Weights.cut`).
+    """
+
+    digests: tuple[tuple[State, str], ...] = ()
+    cuts: dict[str, tuple[str, ...]] = {}
 
 
 def digest_of(shard: Path) -> str:
@@ -133,12 +150,52 @@ class Scratch:
 
         map_on_threads(write, list(enumerate(shards)), cores())
 
+    def take_weights(self, name: str, kept: Sequence[str]) -> bool:
+        """Take the files of a weights set from those that were kept; whether all of them are there.
+        kept: their digests, in order; none if nobody knows them.
+        """
+        files = [self.kept / digest.removeprefix("sha256:") for digest in kept]
+        if not files or not all(file.exists() for file in files):
+            return False
+        folder = self._weights(name)
+        folder.mkdir()
+        for number, file in enumerate(files):
+            os.link(file, folder / f"{number:06}.{file.name}.safetensors")
+        return True
+
+    @property
+    def kept(self) -> Path:
+        """The folder with shards that earlier builds have cut, by their digests."""
+        return self.folder / "kept"
+
+    def write_known(self, known: KnownWeights) -> None:
+        """Leave what is known of files of weights, for the capture or by it."""
+        self._known.write_bytes(msgspec.msgpack.encode(known))
+
+    def read_known(self) -> KnownWeights:
+        """What `write_known` left; nothing if nobody did."""
+        if not self._known.exists():
+            return KnownWeights()
+        return msgspec.msgpack.decode(self._known.read_bytes(), type=KnownWeights)
+
+    @property
+    def _known(self) -> Path:
+        return self.folder / "known.msgpack"
+
     def weights(self, name: str) -> list[Path]:
         """The files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
 
+    def weights_written(self) -> int:
+        """How many bytes of weights there are by now."""
+        sizes = 0
+        for path in self.folder.glob(f"{WEIGHTS}*/*"):
+            with suppress(FileNotFoundError):  # it has just got its name
+                sizes += path.stat().st_size
+        return sizes
+
     def _weights(self, name: str) -> Path:
-        return self.folder / f"weights.{name}"
+        return self.folder / f"{WEIGHTS}{name}"
 
     def inputs(self, key: ExecutableKey) -> Path:
         """The fixture's inputs, by the capture; safetensors."""

@@ -16,6 +16,7 @@ from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
+from aotc.pipeline.kept_weights import KeptWeights
 from aotc.pipeline.scratch import ProgramJob, Scratch, digest_of, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
@@ -24,6 +25,7 @@ from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.watching import remembered
 from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
+from aotc.pipeline.weights_progress import waited_for
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.workers import environment
 from aotc_runtime.digest import sha256
@@ -142,7 +144,11 @@ def capture(
     }
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
+    kept = KeptWeights(tasks.store, source.job.manifest.path)
+    kept.learn()
+
     def trace() -> None:
+        kept.lay_out(source.scratch)
         source.execute(
             worker,
             workers,
@@ -155,14 +161,19 @@ def capture(
     on_stage("capture", 0, total)
     captured = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True)
     try:
-        keep = captured.result()
+        keep = waited_for(captured, source.scratch, source.job.manifest, on_stage)
     except AotcError as error:
         if not failures.are_collected or not source.scratch.program.exists():
             raise
         failures.add(error.findings)
         return source.scratch.read_program(), remembered.nothing
     on_stage("capture", total, total)
-    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep
+
+    def keep_all() -> None:
+        keep()
+        kept.keep(source.scratch)
+
+    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep_all
 
 
 def reference(

@@ -19,6 +19,7 @@ from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
 from aotc_runtime import canonical
 from aotc_runtime.formats.in_toto import SBOM_TYPE
+from aotc_runtime.system.passing import Told, nobody
 
 NO_FILES: Mapping[Path, bytes] = MappingProxyType({})
 
@@ -45,18 +46,20 @@ def write_bundle(
     *,
     sbom_path: Path | None = None,
     beside: Mapping[Path, bytes] = NO_FILES,
+    told: Told = nobody,
 ) -> Written:
     """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
     results of the build with it: all of them or none.
 
     gather: finds out what the bundle was made from; called only for a signer or a bill of
     materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
+    told: of bytes that were copied and hashed.
     Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:
         with prepared(beside) as put_in_place:
-            bundle = pack(path, form, assembled, before=put_in_place)
+            bundle = pack(path, form, assembled, before=put_in_place, told=told)
         return Written(bundle, None, None)
     from aotc.signing.sbom import sbom
 
@@ -77,5 +80,5 @@ def write_bundle(
         envelopes = [attestation.envelope, inventory.envelope]
     files = {**beside, sbom_path: data} if sbom_path else beside
     with prepared(files) as put_in_place:
-        bundle = pack(path, form, assembled, envelopes, put_in_place)
+        bundle = pack(path, form, assembled, envelopes, put_in_place, told=told)
     return Written(bundle, attestation, data)

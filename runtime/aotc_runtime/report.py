@@ -19,7 +19,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.policy import Channel
-from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.passing import Told, look_into, nobody
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.examine import Verdict, examine
@@ -52,11 +52,12 @@ def verify_report(
     ca: Path | None = None,
     channel: bool = False,
     store: Path | None = None,
+    told: Told = nobody,
 ) -> Report:
     """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
     or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
     channel: whether the policy's channel has to name it, too.  store: has what a load of the
-    reference needs, afterwards.
+    reference needs, afterwards.  told: of bytes of a file or folder that were hashed.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
@@ -68,7 +69,7 @@ def verify_report(
         channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
     if isinstance(bundle, Path):
-        source, facts = look_into(bundle), detect_all()
+        source, facts = look_into(bundle, told), detect_all()
         verdict = examine(source, policy, facts, now, asked)
         report = report_of(str(bundle), verdict, facts)
         return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)

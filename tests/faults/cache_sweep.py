@@ -21,18 +21,26 @@ OLD, NEW = b"old" * 1000, b"new" * 50_000
 LIMIT = 10**6
 NEVER = -1
 
+SHARD = b"shard" * 50_000
+FILE = sha256(SHARD)
+
 
 def write(folder: Path) -> None:
     """What a build does in the end."""
     store = LocalStore(folder, LIMIT)
     store.put(KEY, NEW)
+    store.put_file(FILE, folder.parent / "shard")
     store.write_record("ab", b"{}")
-    store.trim(len(NEW) + 1000)
+    store.trim(2 * len(SHARD))
 
 
 def state(folder: Path) -> str:
     """What a later build finds there."""
-    found = LocalStore(folder, LIMIT).get(KEY)
+    store, kept = LocalStore(folder, LIMIT), folder.parent / "kept"
+    kept.unlink(missing_ok=True)
+    if store.get_file(FILE, kept) and kept.read_bytes() != SHARD:
+        return "half"
+    found = store.get(KEY)
     return {OLD: "old", NEW: "new", None: "none"}.get(found, "half")
 
 
@@ -46,6 +54,7 @@ def main(fault: str, folder: str) -> None:
     def fresh() -> Path:
         shutil.rmtree(work, ignore_errors=True)
         store = LocalStore(work, LIMIT)
+        (work.parent / "shard").write_bytes(SHARD)
         store.put(OTHER, OLD)
         store.put(KEY, OLD)
         return work

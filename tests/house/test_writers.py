@@ -37,6 +37,7 @@ WRITERS = {
     "aotc/packing/files.py": "what is written beside its place and takes it when it is whole",
     "aotc/cache/place.py": "makes the folder of the cache",
     "aotc/workshops/remote/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
+    "aotc/cache/files.py": "files in the cache: a name is made when the file is whole",
     "aotc/cache/store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
@@ -65,6 +66,10 @@ SCRATCH = {
     "aotc/workshops/tune/search.py": "a temporary folder of its own: bundles to start",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",
+    "aotc/capture/orbax.py": "the build's scratch folder: arrays of a checkpoint",
+    "aotc/capture/orbax_worker.py": "that folder",
+    "aotc/pipeline/kept_weights.py": "the build's scratch folder: shards of earlier builds",
+    "aotc/workshops/remote/remote.py": "that folder: a shard from elsewhere",
     "aotc/pipeline/watching/remembered.py": "the build's scratch folder: what was made before",
     "aotc/workshops/channel/telling.py": "a temporary folder of its own: of a first-time host",
     "aotc/cli/group.py": "/dev/null",

@@ -19,7 +19,7 @@ import numpy as np
 from aotc import private
 from aotc.backends.registry import kind_of
 from aotc.backends.targets import NATIVE, read_target
-from aotc.capture import explain, fixtures, own_files, raised, shardings
+from aotc.capture import explain, file_digests, fixtures, own_files, raised, shardings
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.layouts import laid_out
@@ -35,7 +35,7 @@ from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import shards, write_tensors
 from aotc.parity import plain_jax
 from aotc.pipeline.children.child import runs_users_code
-from aotc.pipeline.scratch import ProgramJob, Scratch
+from aotc.pipeline.scratch import KnownWeights, ProgramJob, Scratch, digest_of
 from aotc.pipeline.watching import sources_only
 from aotc.stages import (
     CapturedEntryPoint,
@@ -66,7 +66,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     assert private.constants_are_arguments(), "the parent sets the environment variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    job = ProgramJob.decode(program)
+    job, known = ProgramJob.decode(program), scratch.read_known()
+    file_digests.learn(dict(known.digests))
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models = open_models(job.manifest, scratch.folder)
     if models.opened and all(map(_is_xlas, _engines(job))):
@@ -122,15 +123,23 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     origins = {name: loaded.origin for name, loaded in weights.items()}
     if closure := {key: value for name in captured for key, value in closures[name].items()}:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+    shards_of: dict[str, tuple[str, ...]] = {}
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        scratch.write_weights(name, shards(tensors, where=where))
+        cut = weights[name].cut() if name in weights else ""
+        if not scratch.take_weights(name, known.cuts.get(cut, ())):
+            if name in weights:
+                weights[name].fetch()
+            scratch.write_weights(name, shards(tensors, where=where))
+        if cut:
+            shards_of[cut] = tuple(map(digest_of, scratch.weights(name)))
         if name in weights and weights[name].made is not None:
             written = read_shards(scratch.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
+    scratch.write_known(KnownWeights(tuple(file_digests.known().items()), shards_of))
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,

@@ -14,11 +14,12 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from aotc.cache.keys import Kind, Parts, Task, key_of
+from aotc.cache.store import Store
 from aotc.cache.tasks import NOT_KEPT, OFF, Done, Tasks
+from aotc.pipeline.scratch import WEIGHTS, digest_of
 from aotc.pipeline.watching.reads import Looking, Reads
 from aotc.pipeline.watching.recording import Recording
 from aotc_runtime.digest import sha256
-from aotc_runtime.system.passing import pass_file
 
 RECIPES_KEPT = 16
 """How many lists are kept for one program: enough for somebody who switches between branches."""
@@ -146,10 +147,14 @@ def _keep_files(worker: Worker, tasks: Tasks) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in worker.leaves:
         for path in sorted(worker.folder.glob(pattern)):
-            data = pass_file(path)
-            digest = sha256(data)
-            tasks.store.put(digest, data)
-            found[path.relative_to(worker.folder).as_posix()] = digest
+            name = path.relative_to(worker.folder).as_posix()
+            if name.startswith(WEIGHTS):
+                found[name] = digest_of(path)
+                tasks.store.put_file(found[name], path)
+                continue
+            data = path.read_bytes()
+            found[name] = sha256(data)
+            tasks.store.put(found[name], data)
     return found
 
 
@@ -162,16 +167,31 @@ def _lies_within(name: str) -> bool:
 
 def _restore(files: Files, folder: Path, tasks: Tasks) -> bool:
     """Write files from the cache into a folder; whether the cache had all of them, and none belongs
-    outside of the folder: another builder whose key is trusted may have made the entry.
+    outside of the folder: another builder whose key is trusted may have made the entry. Otherwise
+    the folder is left as it was.
     """
     assert tasks.store is not None
+    restored: list[Path] = []
     for name, digest in files.files.items():
-        if not _lies_within(name):
+        if not _lies_within(name) or not _put(name, digest, folder, tasks.store):
+            for path in restored:
+                path.unlink()
+                if path.parent != folder and not any(path.parent.iterdir()):
+                    path.parent.rmdir()
             return False
-        data = tasks.store.get(digest)
-        if data is None:
-            return False
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
+        restored.append(folder / name)
     return True
+
+
+def _put(name: str, digest: str, folder: Path, store: Store) -> bool:
+    """Whether the cache had the file of this name, which then is in the folder."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    if name.startswith(WEIGHTS) and store.get_file(digest, path):
+        return True
+    data = store.get(digest)
+    if data is not None:
+        path.write_bytes(data)
+    elif path.parent != folder and not any(path.parent.iterdir()):
+        path.parent.rmdir()
+    return data is not None

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
+from aotc.cli.progress import passing_progress
 
 
 @click.command(short_help="Copy a bundle with some of its targets alone.")
@@ -47,5 +48,7 @@ def extract(
     assert place is not None, "one of the two was given"
     require_other_place(place, bundle, lost="other targets")
     form = Form.LAYOUT if layout else Form.ARCHIVE
-    report = copy_report(extract_targets(look_into(bundle), targets, place, form))
+    with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
+        made = extract_targets(look_into(bundle, told), targets, place, form, told)
+    report = copy_report(made)
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))

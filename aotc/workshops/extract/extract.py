@@ -6,26 +6,31 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aotc.packing.bundle import Blob, Form, reading_back, require_place, write_files
+from aotc.packing.hashed_once import hash_rest, sizes_of
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import raise_if
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.system.passing import Told, nobody
 from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
 from aotc_runtime.verification.examine import read_contents
 from aotc_runtime.verification.missing_targets import missing_target
 
 
-def extract(source: BlobSource, targets: Sequence[str], path: Path, form: Form) -> Bundle:
+def extract(
+    source: BlobSource, targets: Sequence[str], path: Path, form: Form, told: Told = nobody
+) -> Bundle:
     """Write a copy that holds these targets alone; every document stays byte for byte.
 
-    Digests are checked, attestations are carried along. Raises IncompatibleHostError (AOTC-E505)
-    for a target that is not there, BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
+    Digests are checked, attestations are carried along. told: of bytes that were read
+    back. Raises IncompatibleHostError (AOTC-E505) for a target that is not there,
+    BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
     """
     root = read_root(source)
     attested = read_envelopes(source, root).blobs
-    contents = read_contents(source, root, attested)
+    contents = read_contents(source, root, attested, sizes_of(source))
     raise_if(
         missing_target(contents.manifests, target, contents.absent)
         for target in targets
@@ -39,7 +44,8 @@ def extract(source: BlobSource, targets: Sequence[str], path: Path, form: Form) 
     }
     files = {name: source.file(name) or b"" for name in (oci.LAYOUT_FILE, oci.INDEX_FILE)}
     kept = {name: contents.manifests[name] for name in sorted(set(targets))}
-    check = reading_back(root.entry.digest, kept)
+    hash_rest(source, contents, types)
+    check = reading_back(root.entry.digest, kept, [source], told)
     size = write_files(path, form, files, blobs, check)
     return Bundle(path=path, root_digest=root.entry.digest, manifests=kept, size_bytes=size)
 

@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.progress import passing_progress
 
 
 @click.command(short_help="Join bundles of one program, built for different targets.")
@@ -58,14 +59,11 @@ def merge(
     assert place is not None, "one of the two was given"
     for bundle in bundles:
         require_other_place(place, bundle, lost="root and signatures")
-    merged = merge_bundles(
-        bundles,
-        place,
-        Form.LAYOUT if layout else Form.ARCHIVE,
-        read_policy(trust) if trust else None,
-        signer_of(key, passphrase_file) if key else None,
-        datetime.now(UTC),
-    )
+    policy = read_policy(trust) if trust else None
+    signer = signer_of(key, passphrase_file) if key else None
+    form, now = Form.LAYOUT if layout else Form.ARCHIVE, datetime.now(UTC)
+    with passing_progress("copy", bundles, 2, quiet=out.json) as told:
+        merged = merge_bundles(bundles, place, form, policy, signer, now, told)
     report = merge_report(merged)
     out.result(report, lambda: print(*merge_lines(report), sep="\n"))
     if not out.json:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from aotc.packing.bundle import Form, pack, require_place
+from aotc.packing.hashed_once import hash_rest, sizes_of
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.review.opened import Opened, opened
 from aotc.signing.attest import attest
@@ -18,9 +19,11 @@ from aotc.workshops.merge.merging import merge
 from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.in_toto import SIGN_TYPE
+from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.passing import Told, look_into, nobody
+from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.signatures import Voucher
 
 
@@ -40,24 +43,34 @@ def merge_bundles(
     policy: TrustPolicy | None,
     signer: Signer | None,
     now: datetime,
+    told: Told = nobody,
 ) -> MergedBundle:
     """Join the targets of these bundles in a new one.
 
     policy: every input must satisfy it at this time, except for its rules on the host and jaxlib;
     None accepts any input, signed or not.  signer: of the result, whose root digest is a new one,
-    so that it carries no signature of an input.
+    so that it carries no signature of an input.  told: of bytes that were copied and hashed.
     Raises what verification raises, UsageError: AOTC-E003, E004, E050 different programs, E051
     different targets of one name.
     """
     require_place(output, form)
     inputs: list[Ingredient] = []
     parts: list[TargetPart] = []
+    sources: dict[str, tuple[BlobSource, Contents]] = {}
     for path in paths:
-        source = look_into(path)
-        read = opened(source, policy, now.timestamp())
+        source = look_into(path, told)
+        read = opened(source, policy, now.timestamp(), sizes_of(source))
         inputs.append(_ingredient(read))
+        sources[source.name] = (source, read.contents)
         parts += target_parts_of(source, read.contents)
     merged = merge(parts)
+    for name, (of, contents) in sources.items():
+        # Of weights that several inputs hold, one copy is written, and hashed there.
+        own = [part.blobs for part in parts if part.bundle == name]
+        taken = {
+            digest for blobs in own for digest in blobs if merged.blobs[digest] is blobs[digest]
+        }
+        hash_rest(of, contents, taken)
     attestation = None
     if signer is not None:
         targets = list(merged.manifests)
@@ -65,7 +78,9 @@ def merge_bundles(
         subject = f"{first.name}-{first.version}"
         attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
     envelopes = [attestation.envelope] if attestation else []
-    return MergedBundle(pack(output, form, merged, envelopes), tuple(inputs), attestation)
+    every = [of for of, _ in sources.values()]
+    written = pack(output, form, merged, envelopes, sources=every, told=told)
+    return MergedBundle(written, tuple(inputs), attestation)
 
 
 def _ingredient(read: Opened) -> Ingredient:

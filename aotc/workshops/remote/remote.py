@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from aotc.cache.bounded import (
@@ -22,6 +23,8 @@ from aotc.cache.bounded import (
 )
 from aotc.cache.store import Contents, LocalStore
 from aotc.workshops.remote.seal import Refusal, Seals
+from aotc_runtime.digest import sha256
+from aotc_runtime.system.passing import pass_file
 
 FAILURES_MAX = 2
 """Failures in a row of a place that answers, after which it is given up."""
@@ -158,6 +161,24 @@ class SharedStore:
         self.local.put(key, data)
         self.remote.put(key, data)
 
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file in both stores, if possible."""
+        self.local.put_file(digest, path)
+        self.remote.put(digest, pass_file(path))
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path, from the local store or else the remote one;
+        whether either has it. Raises OSError.
+        """
+        if self.local.get_file(digest, path):
+            return True
+        data = self.remote.get(digest)
+        if data is None or sha256(data) != digest:
+            return False
+        path.write_bytes(data)
+        self.local.put_file(digest, path)
+        return True
+
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about what went wrong in either store."""
         return (*self.local.notes(), *self.remote.notes())
@@ -175,6 +196,10 @@ class SharedStore:
         whoever runs it.
         """
         return self.local.trim()
+
+    def remove_damaged(self) -> int:
+        """Remove damaged files of the local store; how many."""
+        return self.local.remove_damaged()
 
     def stop(self) -> None:
         """End what is being read and written remotely, from another thread."""

@@ -30,6 +30,10 @@ def _ynn(*kinds: str) -> dict[str, str]:
 
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}
 _O2 = {"xla_backend_optimization_level": "2"}
+_LEAN = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""Weights of 16 bits are widened one after the other, each where it is used; the default widens all
+of them first and so takes twice their size besides."""
+
 _EIGEN = _ynn()
 _DOTS = _ynn("INDIVIDUAL_DOT")
 _LOOPS = _ynn("ELTWISE", "REDUCE")
@@ -39,6 +43,7 @@ _ALL = _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")
 _BOUND = (
     Candidate("eigen", _EIGEN),
     Candidate("eigen-wide", {**_EIGEN, **_WIDE, **_O2}),
+    Candidate("lean", _LEAN, narrow=True),
     Candidate("o2", _O2),
     Candidate("wide", _WIDE),
     Candidate("ynn-all", _ALL),
@@ -53,7 +58,7 @@ _OF_XLA = (
     *(
         Candidate(f"captured-{candidate.name}", candidate.options, captures=True)
         for candidate in _BOUND
-        if candidate.name not in ("eigen", "o2", "wide")
+        if candidate.name not in ("eigen", "lean", "o2", "wide")
     ),
 )
 
@@ -65,14 +70,18 @@ CANDIDATES: Mapping[str, tuple[Candidate, ...]] = {
 capture the weights, which makes executables larger. Of other engines there is the default alone."""
 
 
-def candidates_for(target: Target, *, weight_bytes: int) -> Iterator[Candidate]:
+def candidates_for(
+    target: Target, *, weight_bytes: int, narrow: bool = False
+) -> Iterator[Candidate]:
     """The candidates for an executable, in the order of preference.
 
     target: whose options nothing overrides.  weight_bytes: size of the weights it could capture; 0
-    if there are none.
+    if there are none.  narrow: whether it has weights of 16 bits.
     """
     for candidate in CANDIDATES.get(engine_name(target), (Candidate(DEFAULT),)):
         if candidate.captures and not 0 < weight_bytes <= CAPTURED_BYTES_MAX:
+            continue
+        if candidate.narrow and not narrow:
             continue
         if not candidate.options.keys() & target.options.keys():
             yield candidate

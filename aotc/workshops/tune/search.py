@@ -154,7 +154,11 @@ def _compiled(
             (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
             for engine in engines
             for job in [engine.way.jobs[key]]
-            for candidate in candidates_for(job.target, weight_bytes=weights.size(profile))
+            for candidate in candidates_for(
+                job.target,
+                weight_bytes=weights.size(profile),
+                narrow=weights.are_narrow(profile),
+            )
             for name in [engine.prefix + candidate.name]
         ]
         for key in defaults

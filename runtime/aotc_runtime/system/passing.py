@@ -8,10 +8,11 @@ nothing is read from the disk again meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from mmap import ALLOCATIONGRANULARITY as PAGE
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
+from typing import Any
 
 from aotc_runtime.system.store import MappedBundle, map_file, open_bundle
 
@@ -19,8 +20,20 @@ PIECE_BYTES = 2 * 2**20
 """In memory of each thread that reads; hashing it takes far longer than giving it back."""
 
 
+type Told = Callable[[int], None]
+"""Told how many bytes more were passed, in whichever thread that was."""
+
+
+def nobody(number: int) -> None:
+    """A `Told` that tells nobody."""
+
+
 class PassedMap(mmap):
-    """A map of which a piece at a time is in memory, for who reads it by `pieces`."""
+    """A map of which a piece at a time is in memory, for who reads it by `pieces`. told: of each
+    piece once it was read.
+    """
+
+    told: Told = staticmethod(nobody)
 
     def pieces(self, view: memoryview) -> Iterator[memoryview]:
         """The bytes of a view over this map; the memory of each piece is given back after it."""
@@ -31,6 +44,7 @@ class PassedMap(mmap):
             yield piece
             first = (begin + start) // PAGE * PAGE
             self.madvise(MADV_DONTNEED, first, begin + start + len(piece) - first)
+            self.told(len(piece))
 
 
 def _address(view: memoryview) -> int:
@@ -45,6 +59,14 @@ def pass_file(path: Path) -> memoryview:
     return map_file(path, PassedMap)
 
 
-def look_into(path: str | os.PathLike[str]) -> MappedBundle:
-    """A bundle to be passed through; as `aotc_runtime.system.store.open_bundle`."""
-    return open_bundle(path, PassedMap)
+def look_into(path: str | os.PathLike[str], told: Told = nobody) -> MappedBundle:
+    """A bundle to be passed through; as `aotc_runtime.system.store.open_bundle`. told: of each
+    piece that somebody has read.
+    """
+
+    def make(*given: Any, **options: Any) -> PassedMap:
+        made = PassedMap(*given, **options)
+        made.told = told
+        return made
+
+    return open_bundle(path, make)

@@ -83,8 +83,15 @@ AREAS = (
     Area(TOOLCHAIN, ("capture/npz.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
     Area(
         TOOLCHAIN,
-        ("packing/beside.py", "packing/whole_file.py"),
-        ("tests/unit/packing/test_layouts_beside.py", "tests/unit/packing/test_whole_file.py"),
+        ("packing/hashed_once.py",),
+        ("tests/unit/packing/test_hashed_once.py",),
+        decisions=True,
+    ),
+    Area(TOOLCHAIN, ("cache/files.py",), ("tests/unit/cache/test_kept_files.py",), decisions=True),
+    Area(
+        TOOLCHAIN,
+        ("packing/beside.py", "whole_file.py"),
+        ("tests/unit/packing/test_layouts_beside.py", "tests/unit/test_whole_file.py"),
         decisions=True,
     ),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),

@@ -108,3 +108,13 @@ def test_reasons_that_the_author_can_mend_come_first() -> None:
 
 def test_nothing_is_noted_of_programs_that_may_be_kept() -> None:
     assert remembered.unkept(()) == ()
+
+
+def test_where_one_file_is_gone_none_of_the_others_is_left(worker: Worker, tasks: Tasks) -> None:
+    """The program makes all of them anew, in a folder that has none."""
+    assert tasks.store is not None
+    tasks.store.put(sha256(DATA), DATA)
+    names = ["x.left", "weights.w/000000.left", "weights.w/000001.left"]
+    every = dict.fromkeys(names, sha256(DATA)) | {names[-1]: sha256(b"what is gone")}
+    assert not remembered._restore(Files(every), worker.folder, tasks)
+    assert not list(worker.folder.iterdir())

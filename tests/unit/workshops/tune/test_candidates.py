@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import msgspec
+import numpy as np
 import pytest
 
 from aotc.workshops.tune.candidates import CANDIDATES, CAPTURED_BYTES_MAX, candidates_for
@@ -11,13 +16,15 @@ from tests.unit.workshops.tune.test_hosts import HOST
 OF_XLA = CANDIDATES["xla"]
 
 
-def names(options: dict[str, str], weight_bytes: int, platform: str = "cpu") -> list[str]:
+def names(
+    options: dict[str, str], weight_bytes: int, platform: str = "cpu", *, narrow: bool = False
+) -> list[str]:
     target = msgspec.structs.replace(HOST, options=options, platform=platform)
-    return [c.name for c in candidates_for(target, weight_bytes=weight_bytes)]
+    return [c.name for c in candidates_for(target, weight_bytes=weight_bytes, narrow=narrow)]
 
 
 def test_the_default_comes_first_then_options_by_name_then_captured_weights_by_name() -> None:
-    every = names({}, CAPTURED_BYTES_MAX)
+    every = names({}, CAPTURED_BYTES_MAX, narrow=True)
     assert every[0] == "default" and len(set(every)) == len(every) == len(OF_XLA)
     bound = [c.name for c in OF_XLA[1:] if not c.captures]
     captured = [c.name for c in OF_XLA[1:] if c.captures]
@@ -26,7 +33,7 @@ def test_the_default_comes_first_then_options_by_name_then_captured_weights_by_n
 
 
 def test_weights_are_captured_only_where_there_are_any_and_they_are_small() -> None:
-    bound = [c.name for c in OF_XLA if not c.captures]
+    bound = [c.name for c in OF_XLA if not c.captures and not c.narrow]
     assert names({}, 0) == names({}, CAPTURED_BYTES_MAX + 1) == bound
     assert len(names({}, 1)) > len(bound)
 
@@ -46,3 +53,28 @@ def test_each_engine_has_candidates_of_its_own(platform: str, expected: list[str
 
 def test_a_driver_that_the_target_file_states_is_not_varied() -> None:
     assert names({"iree-driver": "local-sync"}, 1, "iree") == ["default"]
+
+
+def product_of_all(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+    for matrix in weights:
+        x = jnp.tanh(x @ matrix)
+    return x
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_the_lean_candidate_widens_one_matrix_at_a_time_and_computes_the_same(
+    dtype: Any,
+) -> None:
+    (lean,) = [c for c in OF_XLA if c.name == "lean"]
+    assert lean.narrow and "lean" not in names({}, 0) and "lean" in names({}, 0, narrow=True)
+    side, count = 256, 16
+    chance = np.random.default_rng(0)
+    weights = [jnp.asarray(chance.normal(size=(side, side)) / side, dtype) for _ in range(count)]
+    x = jnp.asarray(chance.normal(size=(1, side)), dtype)
+    lowered = jax.jit(product_of_all).lower(weights, x)
+    compiled = [lowered.compile(compiler_options=dict(each)) for each in ({}, lean.options)]
+    widened = 4 * side**2
+    default, leaner = (each.memory_analysis().temp_size_in_bytes for each in compiled)
+    assert default > 0.9 * count * widened and leaner < 3 * widened
+    first, second = (np.asarray(each(weights, x)) for each in compiled)
+    assert first.tobytes() == second.tobytes()

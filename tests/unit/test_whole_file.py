@@ -9,9 +9,9 @@ from typing import Never
 
 import pytest
 
-from aotc.packing import whole_file
+from aotc import whole_file
 from aotc.packing.files import write_atomically
-from aotc.packing.whole_file import WholeFile
+from aotc.whole_file import WholeFile
 from aotc_runtime.errors import AotcError
 
 DATA = os.urandom(2 * whole_file.PIECE_BYTES + 17)

@@ -1,0 +1,73 @@
+"""How far a build is with weights, in bytes, where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from threading import Lock
+
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.checkpoints import files_of
+from aotc.packing.bundle import TargetParts
+from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.tasks.meter import OnStage
+from aotc_runtime.formats import oci
+from aotc_runtime.system.passing import Told, nobody
+
+LARGE_BYTES = 64 * 2**20
+"""Less than this is written and hashed before anybody could read how far it is."""
+
+LOOK_SECONDS = 0.5
+
+
+def waited_for[T](
+    captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
+) -> T:
+    """The result of a capture, which meanwhile writes shards of weights: how much of them there is.
+    Raises what the capture raises.
+    """
+    total = sum(_size_of_sources(manifest))
+    told = 0
+    while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
+        written = min(total, scratch.weights_written())
+        if written > told:
+            on_stage("weights", written, total)
+            told = written
+    found = captured.result()
+    if told:
+        on_stage("weights", total, total)
+    return found
+
+
+def _size_of_sources(manifest: BuildManifest) -> list[int]:
+    sizes = [0]
+    for spec in manifest.weights.values():
+        for source in (spec.source or {}).values():
+            with suppress(OSError):
+                sizes += [file.path.stat().st_size for file in files_of(source)]
+    return sizes
+
+
+def packing_told(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
+    """A function that makes of bytes how far the packing is: weights are copied, and hashed as they
+    were written.
+    """
+    weights = {
+        blob.digest: len(blob.data)
+        for part in parts
+        for blob in part.blobs
+        if blob.media_type == oci.WEIGHTS_TYPE
+    }
+    total, lock = 2 * sum(weights.values()), Lock()
+    if total < LARGE_BYTES:
+        return nobody
+    done = 0
+
+    def told(number: int) -> None:
+        nonlocal done
+        with lock:
+            done = min(total, done + number)
+            on_stage("pack", done, total)
+
+    return told

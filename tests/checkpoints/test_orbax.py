@@ -1,0 +1,244 @@
+"""Weights that Orbax has saved, read as Orbax reads them; damaged and hostile ones are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.cache.keys import Kind
+from aotc.cache.store import LocalStore
+from aotc.capture.checkpoints import open_weights
+from aotc.capture.stored import Fetched
+from aotc.config.build_manifest import SourceFile
+from aotc.config.checkpoints import files_of
+from aotc.config.specs import WeightsSpec
+from aotc.errors import CaptureError
+from aotc.pipeline.build import Built, build
+
+pytestmark = [pytest.mark.orbax]
+ocp = pytest.importorskip("orbax.checkpoint", reason="make test-orbax")
+
+WHERE = "aotc.toml:3 weights.params.source"
+TREE: dict[str, Any] = {
+    "layers": [
+        {"kernel": jnp.arange(6, dtype=jnp.float32).reshape(2, 3)},
+        {"kernel": jnp.full((3, 2), 0.5, jnp.bfloat16), "none": None},
+    ],
+    "mask": np.array([True, False]),
+    "zeros": np.zeros((2048, 1024), np.float32),
+    "scale": np.float32(3),
+    "a/b": np.arange(5, dtype=np.int8),
+}
+ARRAYS = {
+    "layers/0/kernel": TREE["layers"][0]["kernel"],
+    "layers/1/kernel": TREE["layers"][1]["kernel"],
+    **{name: TREE[name] for name in ("mask", "zeros", "scale", "a/b")},
+}
+FORMATS = {
+    "ocdbt": {},
+    "zarr": {"use_ocdbt": False},
+    "zarr3 in ocdbt": {"use_zarr3": True},
+    "zarr3": {"use_ocdbt": False, "use_zarr3": True},
+}
+
+
+def save(folder: Path, tree: Any, **options: bool) -> Path:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**options)) as checkpointer:
+        checkpointer.save(folder, tree)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("saved")
+    return {name: save(folder / name, TREE, **options) for name, options in FORMATS.items()}
+
+
+def opened(folder: Path, scratch: Path, **more: Any) -> dict[str, Any]:
+    spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)}, **more)
+    _, tensors = open_weights(spec, WHERE, scratch)
+    for tensor in tensors.values():
+        assert isinstance(tensor.file, Fetched)
+        tensor.file.fetch()
+    return {
+        name: np.frombuffer(b"".join(each.chunks()), each.dtype).reshape(each.shape)
+        for name, each in tensors.items()
+    }
+
+
+def refused(folder: Path, scratch: Path) -> str:
+    """What the one finding says."""
+    with pytest.raises(CaptureError) as error:
+        opened(folder, scratch)
+    (finding,) = error.value.findings
+    assert finding.code == "AOTC-E830"
+    return finding.found
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_array_is_read_under_its_path(
+    saved: dict[str, Path], tmp_path: Path, form: str
+) -> None:
+    found = opened(saved[form], tmp_path)
+    assert found.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found[name], np.asarray(array))
+
+
+def test_arrays_of_many_chunks_are_read_in_order(tmp_path: Path) -> None:
+    array = np.arange(4096 * 1030, dtype=np.float32).reshape(4096, 1030)
+    args = ocp.args.PyTreeSave({"w": array}, {"w": ocp.SaveArgs(chunk_byte_size=2**20)})
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as checkpointer:
+        checkpointer.save(tmp_path / "saved", args=args)
+    assert len([*(tmp_path / "saved" / "w").iterdir()]) > 8
+    np.testing.assert_array_equal(opened(tmp_path / "saved", tmp_path)["w"], array)
+
+
+def test_a_step_of_a_manager_is_a_checkpoint(tmp_path: Path) -> None:
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(7, args=ocp.args.StandardSave({"w": jnp.ones((2, 2))}))
+        manager.wait_until_finished()
+    assert opened(tmp_path / "run" / "7" / "default", tmp_path).keys() == {"w"}
+
+
+def test_names_are_replaced_and_numbers_cast_as_for_other_sources(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    found = opened(saved["ocdbt"], tmp_path, rename={"^layers/": "l"}, dtype="float16")
+    assert found["l0/kernel"].dtype == found["l1/kernel"].dtype == np.float16
+    assert found["a/b"].dtype == np.int8
+
+
+def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / "_METADATA"
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+
+    return edit
+
+
+def renamed(document: dict[str, Any], *keys: str) -> None:
+    leaf = document["tree_metadata"]["('mask',)"]
+    leaf["key_metadata"] = [{"key": key, "key_type": 2} for key in keys]
+
+
+def cut(pattern: str) -> Callable[[Path], None]:
+    def shorten(folder: Path) -> None:
+        path = max(folder.glob(pattern), key=lambda file: file.stat().st_size)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    return shorten
+
+
+def giant(folder: Path) -> None:
+    path = folder / "zeros" / ".zarray"
+    document = json.loads(path.read_text())
+    document |= {"shape": [2**40, 1024]}
+    path.write_text(json.dumps(document))
+
+
+def linked(folder: Path) -> None:
+    (folder / "more").symlink_to("/etc/hostname")
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "no array of a name": ("ocdbt", edited(lambda d: renamed(d, "other")), "does not exist"),
+    "a name that climbs": ("zarr", edited(lambda d: renamed(d, "../x")), "leads elsewhere"),
+    "a step that climbs": ("zarr", edited(lambda d: renamed(d, "x/..", "y")), "not exist"),
+    "an absolute name": ("zarr", edited(lambda d: renamed(d, "/etc")), "leads elsewhere"),
+    "a control character": ("zarr", edited(lambda d: renamed(d, "a\x1b[2J")), "leads elsewhere"),
+    "one name twice": (
+        "zarr",
+        edited(lambda d: renamed(d, "layers", "0", "kernel")),
+        "another array has this name",
+    ),
+    "a kind that is no array": (
+        "ocdbt",
+        edited(lambda d: d["tree_metadata"]["('mask',)"]["value_metadata"].update(value_type="?")),
+        "which is no array",
+    ),
+    "metadata of another version": ("ocdbt", edited(lambda d: d.pop("use_zarr3")), "use_zarr3"),
+    "one that leaves data out": (
+        "ocdbt",
+        edited(lambda d: d.update(store_array_data_equal_to_fill_value=False)),
+        "leaves out data",
+    ),
+    "metadata that is cut off": ("ocdbt", cut("_METADATA"), "_METADATA"),
+    "another format than it says": ("ocdbt", edited(lambda d: d.update(use_zarr3=True)), "exist"),
+    "a database that is cut off": ("ocdbt", cut("manifest.ocdbt"), "manifest"),
+    "data of a database that is cut off": ("ocdbt", cut("**/d/*"), "zeros|layers|mask|scale|a/b"),
+    "a chunk that is cut off": ("zarr", cut("zeros/[0-9]*"), "zeros"),
+    "a chunk that is gone": ("zarr", lambda f: (f / "zeros" / "0.0").unlink(), "zeros"),
+    "a giant shape": ("zarr", giant, "1099511627776x1024"),
+    "a link": ("zarr", linked, "a link"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_one_that_is_not_whole_is_refused(
+    saved: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    form, damage, told = HOSTILE[name]
+    folder = tmp_path / "copy"
+    shutil.copytree(saved[form], folder)
+    damage(folder)
+    found = refused(folder, tmp_path)
+    assert any(each in found for each in told.split("|")), found
+
+
+def test_everything_that_is_wrong_is_named_at_once(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(saved["zarr"], folder)
+    for name in ("mask", "scale"):
+        shutil.rmtree(folder / name)
+    assert {name in refused(folder, tmp_path) for name in ("mask", "scale")} == {True}
+
+
+def test_one_that_was_not_finished_has_no_metadata(tmp_path: Path) -> None:
+    (tmp_path / "unfinished").mkdir()
+    source = SourceFile("unfinished", tmp_path / "unfinished")
+    assert [file.path for file in files_of(source)] == [tmp_path / "unfinished"]
+
+
+MANIFEST = """
+schema = 1
+name = "tree"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+source = "checkpoint"
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = [4], dtype = "float32" }
+"""
+PROGRAM = "def f(params, x):\n    return x @ params['dense']['w'] + params['dense']['b']\n"
+
+
+def test_a_bundle_is_built_of_one_and_built_again_without_reading_it(tmp_path: Path) -> None:
+    """The recorder hears of its files, and of nothing that keeps the result from being kept."""
+    w, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(3, np.float32)
+    save(tmp_path / "checkpoint", {"dense": {"w": w, "b": b}})
+    (tmp_path / "tree.toml").write_text(MANIFEST)
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def built() -> Built:
+        cache = LocalStore(tmp_path / "cache", 10**9)
+        return build(tmp_path / "tree.toml", output=tmp_path / "tree.aotb", cache=cache)
+
+    first = built()
+    assert "checkpoint/_METADATA" in first.program.files
+    again = built()
+    ran = {done.task.kind: done.reasons for done in again.tasks if not done.cached}
+    assert ran.keys() == {Kind.PACK}, ran
+    assert again.bundle.root_digest == first.bundle.root_digest

@@ -1,0 +1,242 @@
+"""Bundles with much to hash and copy: each byte is hashed once, and a terminal shows how far it
+is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotc.bundles.endorse import endorse
+from aotc.packing.bundle import Form
+from aotc.packing.weights import write_tensors
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merge import merge_bundles
+from aotc_runtime import digest
+from aotc_runtime.digest import pieces
+from aotc_runtime.errors import IntegrityError
+from aotc_runtime.formats import oci
+from aotc_runtime.system.passing import look_into
+from tests.waiting import SECONDS
+
+ONE, OTHER = "cpu-x86-64-v3", "cpu-x86-64-v2"
+
+MANIFEST = f"""
+schema = 1
+name = "large"
+version = "1.0.0"
+targets = ["{ONE}", "{OTHER}"]
+[weights.params]
+source = "w.safetensors"
+[entry_points.f]
+function = "program:f"
+bind = {{ params = "params" }}
+inputs.x = {{ shape = [4], dtype = "float32" }}
+"""
+PROGRAM = "def f(params, x):\n    return x + params['a'][0, :4] + params['b'][0, :4]\n"
+SHARD_BYTES = 34 * 2**20
+
+
+def aotc(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-P", "-m", "aotc.cli.main", *map(str, arguments)]
+
+
+def on_a_terminal(folder: Path, *arguments: str | Path) -> str:
+    """What a command writes to a terminal, once it has succeeded."""
+    ours, its = os.openpty()
+    seen: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                data = os.read(ours, 2**16)
+            except OSError:  # nobody has the other end any more
+                return
+            seen.append(data)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    try:
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        subprocess.run(
+            aotc(*arguments),
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=its,
+            timeout=SECONDS,
+            check=True,
+            env=environment,
+        )
+    finally:
+        os.close(its)
+    reading.join(SECONDS)
+    os.close(ours)
+    return b"".join(seen).decode()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a bundle of 68 MiB for two targets, and what its build showed on a terminal."""
+    folder = tmp_path_factory.mktemp("large")
+    chance = np.random.default_rng(0)
+    tensors = {name: chance.random((SHARD_BYTES // 4096, 1024), np.float32) for name in "ab"}
+    (folder / "w.safetensors").write_bytes(write_tensors(tensors, where="weights"))
+    (folder / "large.toml").write_text(MANIFEST)
+    (folder / "program.py").write_text(PROGRAM)
+    subprocess.run(aotc("keygen", "--plain", "ci"), cwd=folder, check=True, timeout=SECONDS)
+    policy = ("trust", "init", "--key", "ci.pub", "--name", "large", "--output", "trust.toml")
+    subprocess.run(aotc(*policy), cwd=folder, check=True, timeout=SECONDS)
+    options = ("--cache", "off", "-o", "both.aotb", "--key", "ci.key")
+    return folder, on_a_terminal(folder, "build", "large.toml", *options)
+
+
+@pytest.fixture
+def folder(built: tuple[Path, str], tmp_path: Path) -> Path:
+    for name in ("both.aotb", "ci.key", "trust.toml"):
+        os.link(built[0] / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Bytes of large data that were hashed, by digest."""
+    found: Counter[str] = Counter()
+    take = digest._sha256_of
+
+    def counting(data: Iterator[bytes | memoryview]) -> bytes:
+        size = 0
+
+        def counted() -> Iterator[bytes | memoryview]:
+            nonlocal size
+            for piece in data:
+                size += len(piece)
+                yield piece
+
+        result = take(counted())
+        if size >= 2**20:
+            found[result.hex()] += 1
+        return result
+
+    monkeypatch.setattr(digest, "_sha256_of", counting)
+    return found
+
+
+def shards(bundle: Path) -> list[str]:
+    source = look_into(bundle)
+    return [d[7:] for d in source.digests() if len(source.blob(d) or b"") > 2**20]
+
+
+COUNTED = r"\d+(\.\d)?/\d+(\.\d)? MB|\d+\.\d [kM]?B of \d+\.\d MB"
+
+
+def test_a_build_shows_how_much_is_packed(built: tuple[Path, str]) -> None:
+    assert re.search(rf"weights\b.*({COUNTED})", built[1]), built[1][-2000:]
+    assert re.search(rf"pack\b.*({COUNTED})", built[1]), built[1][-2000:]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "both.aotb", "--trust", "trust.toml", "--target", OTHER),
+        ("sign", "both.aotb", "--key", "new.key"),
+        ("extract", "both.aotb", "--target", ONE, "-o", "one.aotb"),
+        ("merge", "one.aotb", "two.aotb", "-o", "m.aotb", "--trust", "trust.toml"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_terminal_shows_how_much_is_hashed_and_copied(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    subprocess.run(aotc("keygen", "--plain", "new"), cwd=folder, check=True, timeout=SECONDS)
+    if arguments[0] == "merge":
+        for name, target in (("one", ONE), ("two", OTHER)):
+            source = look_into(folder / "both.aotb")
+            extract(source, [target], folder / f"{name}.aotb", Form.ARCHIVE)
+    shown = on_a_terminal(folder, *arguments)
+    assert re.search(rf"(hash|copy)\b.*({COUNTED})", shown), shown[-2000:]
+
+
+def test_without_a_terminal_and_for_machines_there_is_nothing_of_it(folder: Path) -> None:
+    for more in ((), ("--json",)):
+        command = aotc("verify", "both.aotb", "--trust", "trust.toml", "--target", OTHER, *more)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=True, timeout=SECONDS
+        )
+        assert done.stderr == ""
+    shown = on_a_terminal(folder, "extract", "both.aotb", "--target", ONE, "-o", "o.aotb", "--json")
+    assert "copy" not in shown
+
+
+def test_signing_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
+    signer = LocalSigner.ephemeral()
+    for added in (True, False):  # what is there already is looked at all the same
+        assert endorse(folder / "both.aotb", signer).added is added
+        assert [hashed[shard] for shard in shards(folder / "both.aotb")] == [1, 1]
+        hashed.clear()
+
+
+def test_extracting_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
+    extract(look_into(folder / "both.aotb"), [ONE], folder / "one.aotb", Form.ARCHIVE)
+    assert [hashed[shard] for shard in shards(folder / "one.aotb")] == [1, 1]
+
+
+def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Counter[str]) -> None:
+    for name, target in (("one", ONE), ("two", OTHER)):
+        extract(look_into(folder / "both.aotb"), [target], folder / name, Form.ARCHIVE)
+    hashed.clear()
+    paths = [folder / "one", folder / "two"]
+    merge_bundles(paths, folder / "m.aotb", Form.ARCHIVE, None, None, datetime.now(UTC))
+    # Both hold the same shards: of one the copy is hashed, of the other what is copied nowhere.
+    assert [hashed[shard] for shard in shards(folder / "m.aotb")] == [2, 2]
+
+
+def test_signing_a_layout_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
+    extract(look_into(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
+    hashed.clear()
+    endorse(folder / "layout", LocalSigner.ephemeral())
+    assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
+
+
+@pytest.fixture
+def damaged(folder: Path) -> Path:
+    """The bundle with another last byte in one of its shards."""
+    path = Path(shutil.copyfile(folder / "both.aotb", folder / "damaged.aotb"))
+    view = bytes(next(iter(pieces(look_into(path).blob("sha256:" + shards(path)[0]) or b""))))
+    data = path.read_bytes()
+    at = data.index(view[-64:])
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([data[at] ^ 1]))
+    return path
+
+
+@pytest.mark.parametrize("command", ["sign", "extract", "extract the other", "merge"])
+def test_a_damaged_shard_is_noticed_named_and_nothing_is_written(
+    folder: Path, damaged: Path, command: str
+) -> None:
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    with pytest.raises(IntegrityError) as refused:
+        if command == "sign":
+            endorse(damaged, LocalSigner.ephemeral())
+        elif command == "merge":
+            now = datetime.now(UTC)
+            merge_bundles([damaged], folder / "new", Form.ARCHIVE, None, None, now)
+        else:
+            target = ONE if command == "extract" else OTHER
+            extract(look_into(damaged), [target], folder / "new", Form.ARCHIVE)
+    (found,) = refused.value.findings
+    assert found.code == "AOTC-E201" and found.where.startswith(str(damaged))
+    assert oci.WEIGHTS_TYPE in found.where
+    assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
