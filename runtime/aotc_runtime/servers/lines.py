@@ -29,18 +29,36 @@ from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.tensors import Array
 from aotc_runtime.serving.tallies import Answer
 
+
+async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: object) -> T:
+    """What work gives, in a thread. Whoever is cancelled meanwhile goes on only when the thread has
+    ended, because it uses what they hold; work that has not begun never does.
+    """
+    running = pool.submit(work, *arguments)
+    waiting = asyncio.wrap_future(running)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if not running.cancel():
+            await asyncio.wait([waiting])
+        raise
+
+
 Finish = Callable[[Answer, int], Any]
 """In a thread: from an answer, and how many requests its call served, to what a client gets."""
 
 
 class Waiting:
-    """A request in a line. size: in the dimension that is joined along."""
+    """A request in a line. size: in the dimension that is joined along.  is_called: whether a call
+    for it has begun, which uses its arrays until the future is done.
+    """
 
-    __slots__ = ("arrays", "arrived", "finish", "future", "size")
+    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "size")
 
     def __init__(self, arrays: list[Array], size: int, finish: Finish) -> None:
         self.arrays, self.size, self.finish = arrays, size, finish
         self.arrived = monotonic()
+        self.is_called = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
@@ -63,13 +81,13 @@ class Lines:
     async def answer(self, model: Model, arrays: list[Array], finish: Finish) -> Any:
         """What `finish` makes of the answer to a request, which waits for others first.
 
+        Cancelled, it leaves the line; if its call has begun, it waits for the end of that.
         Raises what the call raises.
         """
         found = self.plan(model)
         sized = size_of(found[0], arrays) if found is not None else None
         if found is None or sized is None:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, _alone, model, arrays, finish)
+            return await in_thread(self._pool, _alone, model, arrays, finish)
         size, others = sized
         key = model, others
         line = self._lines.get(key)
@@ -77,7 +95,13 @@ class Lines:
             line = self._lines[key] = _Line(self, model, *found, others)
         waiting = Waiting(arrays, size, finish)
         line.put(waiting)
-        return await waiting.future
+        try:
+            return await asyncio.shield(waiting.future)
+        except asyncio.CancelledError:
+            if waiting.is_called:
+                await asyncio.wait([waiting.future])
+            waiting.future.cancel()
+            raise
 
     def forget(self, model: Model, others: Others) -> None:
         """An empty line needs no place."""
@@ -134,6 +158,8 @@ class _Line:
         live = deque(waiting for waiting in self._waiting if not waiting.future.done())
         count = self._chooser.count([waiting.size for waiting in live], self._others)
         chosen = [live.popleft() for _ in range(count)]
+        for waiting in chosen:
+            waiting.is_called = True
         self._waiting, self._is_running = live, True
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._lines.pool, _together, self._model, self._plan, chosen)

@@ -16,7 +16,7 @@ from typing import Any
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
-from aotc_runtime.servers.lines import Lines
+from aotc_runtime.servers.lines import Lines, in_thread
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
@@ -164,9 +164,12 @@ class Service:
                 answering = work(name, version, read, write, size)
                 try:
                     async with asyncio.timeout(self.limits.call_seconds):
-                        answer, known = await answering
+                        answer, known = await asyncio.shield(answering)
                 except TimeoutError:
                     raise too_slow(name, self.limits.call_seconds) from None
+                finally:
+                    # Nobody waits any longer: what has not begun never does, what has begun ends.
+                    answering.cancel()
         except AotcError as error:
             known = known or self._known(name)
             self.metrics.request(known, protocol, error.code, perf_counter() - started)
@@ -198,11 +201,10 @@ class Service:
         self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
     ) -> tuple[T, str]:
         assert self._lines is not None
-        loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             try:
                 model = stack.enter_context(self.repository.serving(name, version))
-                prepared = await loop.run_in_executor(self._pool, read, model)
+                prepared = await in_thread(self._pool, read, model)
 
                 def finish(answer: Answer, requests: int) -> T:
                     return write(outcome(model, prepared, answer, requests=requests))
