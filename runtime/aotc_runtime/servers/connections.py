@@ -38,7 +38,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = 0
-            self._is_full = False
+            self._is_full = self._has_begun = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self._is_full = len(self.connections) >= limits.connections
@@ -66,6 +66,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             self._header_bytes = 0
+            self._has_begun = True
             self._start_header()
             super().on_message_begin()
 
@@ -79,6 +80,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
+            self._has_begun = False
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
@@ -104,6 +106,11 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
                 self._writing.cancel()
                 self._writing = None
             super().resume_writing()
+
+        def shutdown(self) -> None:
+            # A request whose header is on the way is answered, as one whose body is.
+            if not self._has_begun:
+                super().shutdown()
 
         def timeout_keep_alive_handler(self) -> None:
             # What is left in the buffer, nobody has taken for so long.

@@ -31,6 +31,11 @@ SYSTEMD_SOCKETS = 3
 
 BACKLOG = 4096
 
+LAST_SECONDS = 0.2
+"""How long requests are still taken from connections that are there when the server ends. Clients
+that keep a connection are told so with their next answer; a request may be on its way.
+"""
+
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT. Raises an AotcError if it cannot start."""
@@ -49,11 +54,39 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, which leaves the signals to us."""
+    """uvicorn, which leaves the signals to us, and loses no request when it ends."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # The system has accepted them for us, and would reset them with the socket.
+        queued = [each for listening in sockets or () for each in _queued(listening)]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for each in queued:
+            with contextlib.suppress(OSError):
+                await loop.connect_accepted_socket(self._connection, each)
+        if self.server_state.connections:
+            await asyncio.sleep(LAST_SECONDS)
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(
+            config=self.config, server_state=self.server_state, app_state={}
+        )
+        return made
+
+
+def _queued(listening: socket.socket) -> list[socket.socket]:
+    """The connections that nobody has taken yet."""
+    found = []
+    with contextlib.suppress(OSError):
+        while len(found) < BACKLOG:
+            found.append(listening.accept()[0])
+    return found
 
 
 async def _serve(options: Options) -> None:
