@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -28,6 +28,9 @@ from aotc_runtime.servers.statuses import (
     refuse_parameters,
 )
 from aotc_runtime.servers.tensors import Port, misfit
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 HEADER_LENGTH = "inference-header-content-length"
@@ -159,6 +162,13 @@ class Rest:
 
     async def infer(self, request: Request) -> Response:
         """An inference request."""
+        traces = self._service.traces
+        if traces is None:
+            return await self._infer(request, ())
+        with traces.request("rest", request.scope["headers"]) as span:
+            return await self._infer(request, (span,))
+
+    async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
         service, limits = self._service, self._service.limits
         length = _header_length(request)
         try:
@@ -173,7 +183,7 @@ class Rest:
             return prepare(model, read_request(header), data, limits.tensor)
 
         answer = await service.infer(
-            "rest", path["name"], path.get("version", ""), body.size, read, _answer
+            "rest", path["name"], path.get("version", ""), body.size, read, _answer, spans
         )
         answer.count(service.memory)
         return answer
