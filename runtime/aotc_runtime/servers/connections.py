@@ -60,6 +60,8 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
                 return
             self._silent_bytes += len(data)
             super().data_received(data)
+            if self._has_begun:
+                self._start_header()
             # The parser gathers what belongs together, however long that is, before it tells.
             if self._silent_bytes > HEADER_BYTES_MAX:
                 self._count(self._silent_bytes)
@@ -67,7 +69,6 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
         def on_message_begin(self) -> None:
             self._header_bytes = 0
             self._has_begun = True
-            self._start_header()
             super().on_message_begin()
 
         def on_url(self, url: bytes) -> None:
