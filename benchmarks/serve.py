@@ -193,7 +193,10 @@ class Client:
         self._socket.sendall(sent)
         view, end, whole = memoryview(self._room), 0, -1
         while whole < 0 or end < whole:
-            end += self._socket.recv_into(view[end:])
+            got = self._socket.recv_into(view[end:])
+            if not got:
+                raise ConnectionError("closed before the answer was there")
+            end += got
             if whole < 0 and (at := self._room.find(b"\r\n\r\n", 0, end)) >= 0:
                 head = bytes(self._room[:at])
                 if not head.startswith(b"HTTP/1.1 200"):

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from aotc.signing.trust_file import policy_text
 from benchmarks.measure import OUT, ROOT, machine
 from benchmarks.serve import Client, Listening, serving
 
-CLIENTS, ROUNDS, SECONDS = 8, 5, 1.0
+CLIENTS, ROUNDS, SECONDS = 4, 5, 0.7
 FOLDER = OUT / "serve_peers"
 
 type Ask = Callable[[], object]
@@ -137,7 +138,7 @@ class Mlp(Model):
         for name, kind, array in zip(("label", "probabilities"), ("INT32", "FP32"), found):
             outputs.append(InferOutput(name, list(array.shape), kind))
             outputs[-1].set_data_from_numpy(array)
-        return InferResponse(payload.id, "mlp", outputs)
+        return InferResponse(payload.id or "none", "mlp", outputs)
 
 logging.disable(logging.CRITICAL)
 print(port, flush=True)
@@ -248,18 +249,23 @@ def grpc(address: str) -> list[Ask]:
 class Measured:
     """What asking in rounds gave. per_second: of each round.  seconds: of each request."""
 
-    def __init__(self, name: str, asks: list[Ask], server: Listening | None) -> None:
-        self.name, self._asks, self._server = name, asks, server
+    def __init__(
+        self, name: str, clients: Callable[[], list[Ask]], server: Listening | None
+    ) -> None:
+        self.name, self._clients, self._server = name, clients, server
         self.per_second: list[float] = []
         self.seconds: list[float] = []
         self.processor: list[float] = []
-        for ask in asks:
-            ask()  # a connection without a request is not kept for long
 
     def round(self, seconds: float = SECONDS) -> None:
-        """Everybody asks for so long, without a pause."""
+        """Everybody asks for so long, without a pause, on connections of this round: some servers
+        keep idle ones for seconds only.
+        """
+        asks = self._clients()
+        for ask in asks:
+            ask()
         mark = self._server.processor_seconds() if self._server else time.process_time()
-        taken: list[list[float]] = [[] for _ in self._asks]
+        taken: list[list[float]] = [[] for _ in asks]
         began = time.perf_counter()
 
         def run(ask: Ask, mine: list[float]) -> None:
@@ -271,7 +277,7 @@ class Measured:
                 started = ended
 
         threads = [
-            threading.Thread(target=run, args=both) for both in zip(self._asks, taken, strict=True)
+            threading.Thread(target=run, args=both) for both in zip(asks, taken, strict=True)
         ]
         for thread in threads:
             thread.start()
@@ -300,20 +306,20 @@ def main() -> None:
     loaded = aotc_runtime.load(bundle, trust=policy)
     run: Any = loaded["run"]
     with contextlib.ExitStack() as stack:
-        every = [Measured("in process, one thread", [lambda: run(IMAGE)], None)]
+        every = [Measured("in process, one thread", lambda: [lambda: run(IMAGE)], None)]
         for joined in ([], ["--max-delay", "1"]):
             said = "joined" if joined else "alone"
             server = stack.enter_context(serving(bundle, policy, "--grpc-port", "0", *joined))
-            every.append(Measured(f"aotc, REST, {said}", rest(server.port), server))
-            every.append(Measured(f"aotc, gRPC, {said}", grpc(server.grpc), server))
+            every.append(Measured(f"aotc, REST, {said}", partial(rest, server.port), server))
+            every.append(Measured(f"aotc, gRPC, {said}", partial(grpc, server.grpc), server))
         peers = []
         for name in ("jax.jit", "onnxruntime"):
             given = (name, str(FOLDER), str(ROOT / "manifests"))
             peer = stack.enter_context(other(sys.executable, PEER, *given))
-            peers.append(Measured(f"starlette, {name}", rest(peer.port), peer))
+            peers.append(Measured(f"starlette, {name}", partial(rest, peer.port), peer))
         for python in sys.argv[1:2]:
             peer = stack.enter_context(other(python, KSERVE, str(FOLDER)))
-            peers.append(Measured("KServe, onnxruntime", rest(peer.port), peer))
+            peers.append(Measured("KServe, onnxruntime", partial(rest, peer.port), peer))
         every += peers
         for each in every:
             each.round(SECONDS / 2)
