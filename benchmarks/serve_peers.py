@@ -1,10 +1,11 @@
 """The MLP of `manifests/digits` served by us and by others, side by side.
 
 `python -m benchmarks.serve_peers [KSERVE_PYTHON]`, in an environment with the extras `serve` and
-`xla` of the loader, jax, onnx, onnxruntime and safetensors. Ours over REST and gRPC, alone and joined; jax.jit
-and ONNX Runtime behind starlette and uvicorn, with the same binary tensors, called where the request
-is read; KServe's server with ONNX Runtime, if a Python that has both is named. All servers run at the
-same time, and so many clients with a connection each ask them in turns, a row at a time.
+`xla` of the loader, jax, onnx, onnxruntime and safetensors. Ours over REST and gRPC, alone and
+joined; jax.jit and ONNX Runtime behind starlette and uvicorn, with the same binary tensors, called
+where the request is read; KServe's server with ONNX Runtime, if a Python that has both is named.
+All servers run at the same time, and so many clients with a connection each ask them in turns, a
+row at a time.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ ModelServer(access_log_format=None).start([Mlp()])
 
 
 def made() -> tuple[Path, Path]:
-    """The bundle and its policy, with the weights and the ONNX graph of the same model beside it."""
+    """The bundle and its policy; weights and the ONNX graph of the same model lie beside it."""
     from onnx import TensorProto, checker, helper, numpy_helper, save_model
     from safetensors.numpy import load_file
 
@@ -213,7 +214,8 @@ def request() -> bytes:
     document = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
     header = json.dumps(document).encode()
     head = (
-        "POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+        "POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\n"
+        "Content-Type: application/octet-stream\r\n"
         f"Inference-Header-Content-Length: {len(header)}\r\n"
         f"Content-Length: {len(header) + IMAGE.nbytes}\r\n\r\n"
     )
@@ -323,7 +325,8 @@ def main() -> None:
         every += peers
         for each in every:
             each.round(SECONDS / 2)
-            each.per_second.clear(), each.seconds.clear(), each.processor.clear()
+            for list_ in (each.per_second, each.seconds, each.processor):
+                list_.clear()
         for _ in range(ROUNDS):
             for each in every:
                 each.round()
