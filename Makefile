@@ -124,7 +124,7 @@ test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3
 test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (installs it and grpcio in out/serve)
 	$$(scripts/find-python) -m venv $(SERVE)/server
 	$(SERVE)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e './runtime[serve,xla]'
+	    -e './runtime[opentelemetry,serve,xla]' opentelemetry-sdk
 	$$(scripts/find-python) -m venv $(SERVE)/client
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -111,34 +112,48 @@ def made(folder: Path) -> tuple[Path, Path]:
     return folder / "served.aotb", folder / "trust.toml"
 
 
+class Listening(NamedTuple):
+    """A server's process, and where it listens."""
+
+    port: int
+    pid: int
+    grpc: str = ""
+
+    def processor_seconds(self) -> float:
+        """Of all its threads, so far."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text("ascii").split()[0]) for task in tasks) / 1e9
+
+
 @contextlib.contextmanager
-def echoing() -> Iterator[int]:
-    """The port of the echo."""
+def echoing() -> Iterator[Listening]:
+    """The echo."""
     command = [sys.executable, "-c", ECHO]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            yield Listening(int(process.stdout.readline()), process.pid)
         finally:
             process.terminate()
 
 
 @contextlib.contextmanager
-def serving(bundle: Path, policy: Path, *options: str) -> Iterator[int]:
-    """The port of the server, once it is ready."""
+def serving(bundle: Path, policy: Path, *options: str) -> Iterator[Listening]:
+    """The server, once it is ready."""
     command = [sys.executable, "-m", "aotc_runtime", "serve", str(bundle), "--trust", str(policy)]
     command += ["--port", "0", "--json", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            port = 0
+            port, grpc = 0, ""
             for line in process.stdout:
                 event = json.loads(line)
                 if event["event"] == "listening":
                     port = int(event["http"].rpartition(":")[2])
+                    grpc = event.get("grpc", "")
                 if event["event"] == "ready":
                     break
-            yield port
+            yield Listening(port, process.pid, grpc)
         finally:
             process.terminate()
 
@@ -178,7 +193,10 @@ class Client:
         self._socket.sendall(sent)
         view, end, whole = memoryview(self._room), 0, -1
         while whole < 0 or end < whole:
-            end += self._socket.recv_into(view[end:])
+            got = self._socket.recv_into(view[end:])
+            if not got:
+                raise ConnectionError("closed before the answer was there")
+            end += got
             if whole < 0 and (at := self._room.find(b"\r\n\r\n", 0, end)) >= 0:
                 head = bytes(self._room[:at])
                 if not head.startswith(b"HTTP/1.1 200"):
@@ -192,24 +210,36 @@ class Client:
         self._socket.close()
 
 
-def overhead(bundle: Path, policy: Path, rounds: int) -> Iterator[tuple[str, float, float]]:
-    """For each case: the server's time over the echo's, and the call's own over the echo's."""
+class Overhead(NamedTuple):
+    """A server over the echo: its time, the time of the call itself, and processor time."""
+
+    name: str
+    time: float
+    call: float
+    processor: float
+
+
+def overhead(bundle: Path, policy: Path, rounds: int) -> Iterator[Overhead]:
+    """Of each case."""
     loaded = aotc_runtime.load(bundle, trust=policy)
     random = np.random.default_rng(0)
-    with echoing() as echo, serving(bundle, policy) as port:
-        ours, bare = Client(port), Client(echo)
+    with echoing() as echo, serving(bundle, policy) as server:
+        ours, bare = Client(server.port), Client(echo.port)
         for name, shape in (("small", (1, 64)), ("large", (256, 1024))):
             array = random.random(shape, np.float32)
             sent, call = request(name, array), loaded[name]
             for client in (ours, bare):
                 for _ in range(CALLS):
                     client.ask(sent)
-            ratios, calls = [], []
+            ratios, calls, processor = [], [], []
             for _ in range(rounds):
+                marks = [echo.processor_seconds(), server.processor_seconds()]
                 theirs = _median(bare.ask, sent)
                 ratios.append(_median(ours.ask, sent) / theirs)
                 calls.append(_median(_timed, call, array) / theirs)
-            yield name, statistics.median(ratios), statistics.median(calls)
+                used = [echo.processor_seconds() - marks[0], server.processor_seconds() - marks[1]]
+                processor.append(used[1] / used[0])
+            yield Overhead(name, *map(statistics.median, (ratios, calls, processor)))
         ours.close()
         bare.close()
 
@@ -227,8 +257,8 @@ def _timed(call: Callable[[object], object], array: object) -> float:
 def throughput(bundle: Path, policy: Path, *options: str) -> float:
     """Calls of `layers` with one row each that so many clients get answered in a second."""
     sent = request("layers", np.random.default_rng(1).random((1, 512), np.float32))
-    with serving(bundle, policy, *options) as port:
-        clients = [Client(port) for _ in range(CLIENTS)]
+    with serving(bundle, policy, *options) as server:
+        clients = [Client(server.port) for _ in range(CLIENTS)]
         counts = [0] * CLIENTS
         end = time.perf_counter() + JOINED_SECONDS
 
@@ -252,12 +282,13 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     print(machine())
     bundle, policy = made(OUT / "serve")
-    for name, ratio, call in overhead(bundle, policy, rounds):
+    for name, ratio, call, processor in overhead(bundle, policy, rounds):
         what = {"small": "64 floats", "large": "1 MiB"}[name]
         held = "within" if ratio - call <= BUDGET else "beyond"
         print(
             f"{what}: {ratio:.2f} x the echo, of which the call itself is {call:.2f}; "
-            f"{ratio - call:.2f} without it, {held} {BUDGET}"
+            f"{ratio - call:.2f} without it, {held} {BUDGET}; "
+            f"{processor:.2f} x the processor time, the call included"
         )
     ratios = []
     for _ in range(3):

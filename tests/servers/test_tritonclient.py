@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from served import Served, serving
 from waiting import SECONDS
-
-from tests.servers.typed_program import build_types
 
 OUT = Path(__file__).parents[2] / "out" / "serve"
 SERVER, CLIENT = OUT / "server" / "bin" / "python", OUT / "client" / "bin" / "python"
@@ -24,14 +22,6 @@ pytestmark = [
         reason="needs grpcio and tritonclient: make test-serve",
     ),
 ]
-
-Once = Callable[[str, Callable[[Path], object]], Path]
-
-
-@pytest.fixture(scope="module")
-def types(once: Once) -> tuple[Path, Path]:
-    folder = once("types", build_types)
-    return folder / "types.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")

@@ -87,8 +87,8 @@ async def read_body(request: Request, limits: Limits, memory: Memory, header: in
 
 def _stated(request: Request) -> int:
     """The stated length; -1 without one. The parser of HTTP has refused any that lies."""
-    text = request.headers.get("content-length")
-    return int(text) if text is not None and text.isdigit() else -1
+    text = dict(request.scope["headers"]).get(b"content-length", b"")
+    return int(text) if text.isdigit() else -1
 
 
 def _aligned(size: int, header: int) -> memoryview:

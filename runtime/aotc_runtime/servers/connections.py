@@ -38,7 +38,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = 0
-            self._is_full = False
+            self._is_full = self._has_begun = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self._is_full = len(self.connections) >= limits.connections
@@ -60,13 +60,15 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
                 return
             self._silent_bytes += len(data)
             super().data_received(data)
+            if self._has_begun:
+                self._start_header()
             # The parser gathers what belongs together, however long that is, before it tells.
             if self._silent_bytes > HEADER_BYTES_MAX:
                 self._count(self._silent_bytes)
 
         def on_message_begin(self) -> None:
             self._header_bytes = 0
-            self._start_header()
+            self._has_begun = True
             super().on_message_begin()
 
         def on_url(self, url: bytes) -> None:
@@ -79,6 +81,7 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
+            self._has_begun = False
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
@@ -104,6 +107,11 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
                 self._writing.cancel()
                 self._writing = None
             super().resume_writing()
+
+        def shutdown(self) -> None:
+            # A request whose header is on the way is answered, as one whose body is.
+            if not self._has_begun:
+                super().shutdown()
 
         def timeout_keep_alive_handler(self) -> None:
             # What is left in the buffer, nobody has taken for so long.

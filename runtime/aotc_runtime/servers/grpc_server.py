@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
@@ -35,6 +35,9 @@ from aotc_runtime.servers.statuses import (
     sentence,
 )
 from aotc_runtime.servers.tensors import Array, Port, from_bytes, from_values, misfit, to_bytes
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 EXTENSIONS = ["model_repository"]
 CODE = "aotc-code"
@@ -176,7 +179,14 @@ class _Calls:
                 listed.add(name=port.name, datatype=port.datatype, shape=port.shape)
         return found
 
-    async def infer(self, request: Any, _: Any) -> Any:
+    async def infer(self, request: Any, context: Any) -> Any:
+        traces = self._service.traces
+        if traces is None:
+            return await self._infer(request, ())
+        with traces.request("grpc", context.invocation_metadata() or ()) as span:
+            return await self._infer(request, (span,))
+
+    async def _infer(self, request: Any, spans: Sequence[Span]) -> Any:
         service, limits = self._service, self._service.limits
         size = request.ByteSize()
         service.memory.take(size)
@@ -187,6 +197,7 @@ class _Calls:
             size,
             lambda model: _prepare(model, request, limits.tensor),
             _response,
+            spans,
         )
 
     async def index(self, request: Any, _: Any) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from aotc_runtime.errors import AotcError
@@ -29,26 +29,60 @@ from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.tensors import Array
 from aotc_runtime.serving.tallies import Answer
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from aotc_runtime.servers.traces import Traces
+
+
+async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: object) -> T:
+    """What work gives, in a thread. Whoever is cancelled meanwhile goes on only when the thread has
+    ended, because it uses what they hold; work that has not begun never does.
+    """
+    running = pool.submit(work, *arguments)
+    waiting = asyncio.wrap_future(running)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if not running.cancel():
+            await asyncio.wait([waiting])
+        raise
+
+
+type Call = Callable[[Model, list[Array], Sequence[Span]], Answer]
+"""Calls a model with arrays. Spans: of the requests that are served, if they are traced."""
+
+
+def caller(traces: Traces | None) -> Call:
+    """How models are called."""
+    return traces.call if traces is not None else lambda model, arrays, _: model.call(arrays)
+
+
 Finish = Callable[[Answer, int], Any]
 """In a thread: from an answer, and how many requests its call served, to what a client gets."""
 
 
 class Waiting:
-    """A request in a line. size: in the dimension that is joined along."""
+    """A request in a line. size: in the dimension that is joined along.  is_called: whether a call
+    for it has begun, which uses its arrays until the future is done.
+    """
 
-    __slots__ = ("arrays", "arrived", "finish", "future", "size")
+    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "size", "spans")
 
-    def __init__(self, arrays: list[Array], size: int, finish: Finish) -> None:
-        self.arrays, self.size, self.finish = arrays, size, finish
+    def __init__(
+        self, arrays: list[Array], size: int, finish: Finish, spans: Sequence[Span]
+    ) -> None:
+        self.arrays, self.size, self.finish, self.spans = arrays, size, finish, spans
         self.arrived = monotonic()
+        self.is_called = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class Lines:
     """All lines of a server. delay: seconds that a request may wait for others."""
 
-    def __init__(self, delay: float, pool: Executor, metrics: Metrics) -> None:
-        self._delay, self._pool, self._metrics = delay, pool, metrics
+    def __init__(self, delay: float, pool: Executor, metrics: Metrics, call: Call) -> None:
+        self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
         # Weak: a bundle that was replaced must not be kept by what is known of its models.
         self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
         self._lines: dict[tuple[Model, Others], _Line] = {}
@@ -60,24 +94,32 @@ class Lines:
             self._plans[model] = (plan, Chooser(model, plan)) if plan is not None else None
         return self._plans[model]
 
-    async def answer(self, model: Model, arrays: list[Array], finish: Finish) -> Any:
+    async def answer(
+        self, model: Model, arrays: list[Array], finish: Finish, spans: Sequence[Span]
+    ) -> Any:
         """What `finish` makes of the answer to a request, which waits for others first.
 
+        Cancelled, it leaves the line; if its call has begun, it waits for the end of that.
         Raises what the call raises.
         """
         found = self.plan(model)
         sized = size_of(found[0], arrays) if found is not None else None
         if found is None or sized is None:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, _alone, model, arrays, finish)
+            return await in_thread(self._pool, lambda: finish(self.call(model, arrays, spans), 1))
         size, others = sized
         key = model, others
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self, model, *found, others)
-        waiting = Waiting(arrays, size, finish)
+        waiting = Waiting(arrays, size, finish, spans)
         line.put(waiting)
-        return await waiting.future
+        try:
+            return await asyncio.shield(waiting.future)
+        except asyncio.CancelledError:
+            if waiting.is_called:
+                await asyncio.wait([waiting.future])
+            waiting.future.cancel()
+            raise
 
     def forget(self, model: Model, others: Others) -> None:
         """An empty line needs no place."""
@@ -134,9 +176,11 @@ class _Line:
         live = deque(waiting for waiting in self._waiting if not waiting.future.done())
         count = self._chooser.count([waiting.size for waiting in live], self._others)
         chosen = [live.popleft() for _ in range(count)]
+        for waiting in chosen:
+            waiting.is_called = True
         self._waiting, self._is_running = live, True
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._lines.pool, _together, self._model, self._plan, chosen)
+        work = loop.run_in_executor(self._lines.pool, self._together, chosen)
         work.add_done_callback(lambda done: self._ended(chosen, done))
 
     def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
@@ -156,32 +200,30 @@ class _Line:
                 waiting.future.set_result(found)
         self._look()
 
-
-def _alone(model: Model, arrays: list[Array], finish: Finish) -> Any:
-    return finish(model.call(arrays), 1)
-
-
-def _together(model: Model, plan: Plan, chosen: list[Waiting]) -> list[Any]:
-    """In a thread: what each request gets, or the error that it gets instead."""
-    if len(chosen) > 1:
+    def _together(self, chosen: list[Waiting]) -> list[Any]:
+        """In a thread: what each request gets, or the error that it gets instead."""
+        model, plan = self._model, self._plan
+        if len(chosen) == 1:
+            return [self._each(chosen[0])]
         try:
-            answer = model.call(joined(plan, [waiting.arrays for waiting in chosen]))
+            arrays = joined(plan, [waiting.arrays for waiting in chosen])
+            spans = [span for waiting in chosen for span in waiting.spans]
+            answer = self._lines.call(model, arrays, spans)
         except AotcError:
             # Whatever it is, each gets its own answer or its own error.
-            return [_each(model, waiting) for waiting in chosen]
+            return [self._each(waiting) for waiting in chosen]
         parts = taken_apart(plan, answer.result, [waiting.size for waiting in chosen])
         return [
             _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
             for waiting, part in zip(chosen, parts, strict=True)
         ]
-    return [_each(model, chosen[0])]
 
-
-def _each(model: Model, waiting: Waiting) -> Any:
-    try:
-        return waiting.finish(model.call(waiting.arrays), 1)
-    except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
-        return error
+    def _each(self, waiting: Waiting) -> Any:
+        try:
+            answer = self._lines.call(self._model, waiting.arrays, waiting.spans)
+            return waiting.finish(answer, 1)
+        except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
+            return error
 
 
 def _finished(waiting: Waiting, answer: Answer, count: int) -> Any:

@@ -11,7 +11,7 @@ from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.labels import policies_of, positional_count
 from aotc_runtime.schema.manifest import TensorSpec, engine_name
 from aotc_runtime.schema.tree import Leaf, leaves
-from aotc_runtime.servers.tensors import Array, Port, datatype_of
+from aotc_runtime.servers.tensors import BYTES_WITHIN, Array, Port, datatype_of
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.answering import answer
 from aotc_runtime.serving.flattening import flattener
@@ -102,7 +102,8 @@ def port_of(tensor: TensorSpec) -> Port:
     """The protocol's view of one tensor."""
     shape = tuple(axis if isinstance(axis, int) else -1 for axis in tensor.shape)
     name = tensor.path or RESULT
-    return Port(name, datatype_of(tensor.dtype), numpy_dtype(tensor.dtype), shape)
+    within = BYTES_WITHIN.get(tensor.dtype)
+    return Port(name, datatype_of(tensor.dtype), numpy_dtype(tensor.dtype), shape, within)
 
 
 def models_of(bundle: LoadedBundle) -> dict[str, Model]:

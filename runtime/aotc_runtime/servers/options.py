@@ -36,7 +36,8 @@ class Options(Struct, frozen=True):
     registries, as for `aotc_runtime.load`.
 
     control: whether bundles may be loaded and unloaded over the network.  max_delay: milliseconds
-    that a request may wait for others to be joined with; None to join nothing.
+    that a request may wait for others to be joined with; None to join nothing.  traces: whether
+    requests are told to OpenTelemetry.
     """
 
     bundles: tuple[str, ...]
@@ -50,6 +51,7 @@ class Options(Struct, frozen=True):
     workers: int | None = None
     control: bool = False
     max_delay: float | None = None
+    traces: bool = False
     drain_delay: float = 0
     drain_seconds: float = 30
     limits: Limits = Limits()
@@ -95,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         None,
         "join requests; one may wait so long for others",
         "join nothing",
+    )
+    parser.add_argument(
+        "--traces", action="store_true", help="a span for each request, to OpenTelemetry"
     )
     _number(
         parser,
@@ -186,6 +191,7 @@ def options_of(given: argparse.Namespace) -> Options:
         workers=given.workers or None,
         control=given.control,
         max_delay=given.max_delay,
+        traces=given.traces,
         drain_delay=given.drain_delay,
         drain_seconds=given.drain_seconds,
         limits=Limits(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -29,8 +29,11 @@ from aotc_runtime.servers.statuses import (
 )
 from aotc_runtime.servers.tensors import Port, misfit
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
-HEADER_LENGTH = "inference-header-content-length"
+HEADER_LENGTH = b"inference-header-content-length"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -48,7 +51,7 @@ class Parts(Response):
             (b"content-type", b"application/octet-stream" if parts else b"application/json"),
         ]
         if parts:
-            self.raw_headers.append((HEADER_LENGTH.encode(), str(len(header)).encode()))
+            self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
         self._chunks: list[bytes | memoryview] = [header, *parts]
         self._memory: Memory | None = None
         self._length = length
@@ -159,6 +162,13 @@ class Rest:
 
     async def infer(self, request: Request) -> Response:
         """An inference request."""
+        traces = self._service.traces
+        if traces is None:
+            return await self._infer(request, ())
+        with traces.request("rest", request.scope["headers"]) as span:
+            return await self._infer(request, (span,))
+
+    async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
         service, limits = self._service, self._service.limits
         length = _header_length(request)
         try:
@@ -173,7 +183,7 @@ class Rest:
             return prepare(model, read_request(header), data, limits.tensor)
 
         answer = await service.infer(
-            "rest", path["name"], path.get("version", ""), body.size, read, _answer
+            "rest", path["name"], path.get("version", ""), body.size, read, _answer, spans
         )
         answer.count(service.memory)
         return answer
@@ -262,20 +272,22 @@ def _header_length(request: Request) -> int | None:
     """How long the JSON is before the binary data; None without any. Raises ServerError
     (AOTC-E761).
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
+    headers = dict(request.scope["headers"])
+    encoding = headers.get(b"content-encoding", b"identity")
+    if encoding != b"identity":
         raise refusal(
             "AOTC-E767",
             "request",
-            f"the content encoding {encoding[:100]}",
+            f"the content encoding {encoding[:100].decode('latin-1')}",
             expected="a body as it is",
             hint="send it without Content-Encoding",
         )
-    text = request.headers.get(HEADER_LENGTH)
+    text = headers.get(HEADER_LENGTH)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise misfit("Inference-Header-Content-Length", text[:100], "a number of bytes")
+    if not (text.isdigit() and len(text) < 12):
+        found = text[:100].decode("latin-1")
+        raise misfit("Inference-Header-Content-Length", found, "a number of bytes")
     return int(text)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvicorn
 
+from aotc_runtime.errors import refusal
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
@@ -25,11 +26,17 @@ from aotc_runtime.servers.statuses import not_listening, not_passed
 
 if TYPE_CHECKING:
     from aotc_runtime.servers.grpc_server import GrpcServer
+    from aotc_runtime.servers.traces import Traces
 
 SYSTEMD_SOCKETS = 3
 """The number of the first socket that systemd passes on."""
 
 BACKLOG = 4096
+
+LAST_SECONDS = 0.2
+"""How long requests are still taken from connections that are there when the server ends. Clients
+that keep a connection are told so with their next answer; a request may be on its way.
+"""
 
 
 def run(options: Options) -> None:
@@ -49,11 +56,37 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, which leaves the signals to us."""
+    """uvicorn, which leaves the signals to us, and loses no request when it ends."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # The system has accepted them for us, and would reset them with the socket.
+        queued = [each for listening in sockets or () for each in _queued(listening)]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for each in queued:
+            with contextlib.suppress(OSError):
+                await loop.connect_accepted_socket(self._connection, each)
+        if self.server_state.connections:
+            await asyncio.sleep(LAST_SECONDS)
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return protocol(config=self.config, server_state=self.server_state, app_state={})
+
+
+def _queued(listening: socket.socket) -> list[socket.socket]:
+    """The connections that nobody has taken yet."""
+    found: list[socket.socket] = []
+    with contextlib.suppress(OSError):
+        while len(found) < BACKLOG:
+            found.append(listening.accept()[0])
+    return found
 
 
 async def _serve(options: Options) -> None:
@@ -62,7 +95,8 @@ async def _serve(options: Options) -> None:
     settings = Settings(options.target, options.threads, options.store)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
-    service = Service(repository, options.limits, metrics, options.workers, delay)
+    traces = _traces() if options.traces else None
+    service = Service(repository, options.limits, metrics, options.workers, delay, traces)
     listening = _socket(options.host, options.port)
     _raise_file_limit(options.limits.connections)
     config = uvicorn.Config(
@@ -126,6 +160,21 @@ async def _serve(options: Options) -> None:
         sys.stdout.flush()
         os._exit(0)
     repository.close()
+
+
+def _traces() -> Traces:
+    """Raises an AotcError (AOTC-E406) where OpenTelemetry is not installed."""
+    try:
+        from aotc_runtime.servers.traces import Traces
+    except ImportError as error:
+        raise refusal(
+            "AOTC-E406",
+            "serve --traces",
+            f"no {error.name}",
+            expected="the extra aotc-runtime[opentelemetry]",
+            hint="in a clone of aotc, `pip install './runtime[serve,opentelemetry]'`",
+        ) from error
+    return Traces()
 
 
 class _Stop:

@@ -8,21 +8,26 @@ import asyncio
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
-from aotc_runtime.servers.lines import Lines
+from aotc_runtime.servers.lines import Lines, caller, in_thread
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.statuses import fault
 from aotc_runtime.serving.tallies import Answer
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from aotc_runtime.servers.traces import Traces
 
 Read = Callable[[Model], Prepared]
 
@@ -91,16 +96,18 @@ class Service:
         metrics: Metrics,
         workers: int | None,
         delay: float | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """delay: seconds that requests wait to be joined; None to join none."""
         self.repository, self.limits, self.metrics = repository, limits, metrics
+        self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
         self.is_draining = False
         self._requests = 0
         self._pool = ThreadPoolExecutor(
             workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
         )
-        self._lines = Lines(delay, self._pool, metrics) if delay is not None else None
+        self._lines = Lines(delay, self._pool, metrics, self._call) if delay is not None else None
         self._quick = Quick()
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
@@ -135,13 +142,14 @@ class Service:
         size: int,
         read: Read,
         write: Callable[[Outcome], T],
+        spans: Sequence[Span] = (),
     ) -> T:
         """Answer an inference request.
 
         size: bytes that it holds, already taken from the memory of requests, and given back when
         nothing uses them any more, which may be after this has raised.
         read: makes arguments of what the protocol carried.  write: makes what it carries of the
-        outcome; both run in a thread.
+        outcome; both run in a thread.  spans: the request's, if it is traced.
 
         Raises an AotcError, and nothing else.
         """
@@ -156,17 +164,20 @@ class Service:
 
             if self._lines is None and self._quick.holds((name, version, size)):
                 try:
-                    answer, known = self._answer(name, version, read, write, size)
+                    answer, known = self._answer(name, version, read, write, size, spans)
                 finally:
                     self._ended(size)
             else:
                 work = self._alone if self._lines is None else self._waiting
-                answering = work(name, version, read, write, size)
+                answering = work(name, version, read, write, size, spans)
                 try:
                     async with asyncio.timeout(self.limits.call_seconds):
-                        answer, known = await answering
+                        answer, known = await asyncio.shield(answering)
                 except TimeoutError:
                     raise too_slow(name, self.limits.call_seconds) from None
+                finally:
+                    # Nobody waits any longer: what has not begun never does, what has begun ends.
+                    answering.cancel()
         except AotcError as error:
             known = known or self._known(name)
             self.metrics.request(known, protocol, error.code, perf_counter() - started)
@@ -175,39 +186,55 @@ class Service:
         return answer
 
     def _alone[T](
-        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+        self,
+        name: str,
+        version: str,
+        read: Read,
+        write: Callable[[Outcome], T],
+        size: int,
+        spans: Sequence[Span],
     ) -> asyncio.Future[tuple[T, str]]:
         """All of it in one thread."""
         loop = asyncio.get_running_loop()
-        future = self._pool.submit(self._answer, name, version, read, write, size)
+        future = self._pool.submit(self._answer, name, version, read, write, size, spans)
         # When nobody waits any longer the thread may still run, and use what the request holds.
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size))
         return asyncio.wrap_future(future)
 
     def _waiting[T](
-        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+        self,
+        name: str,
+        version: str,
+        read: Read,
+        write: Callable[[Outcome], T],
+        size: int,
+        spans: Sequence[Span],
     ) -> asyncio.Future[tuple[T, str]]:
         """Joined with others: read in a thread, answered in a line."""
-        task = asyncio.ensure_future(self._join(name, version, read, write))
+        task = asyncio.ensure_future(self._join(name, version, read, write, spans))
         task.add_done_callback(lambda _: self._ended(size))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _join[T](
-        self, name: str, version: str, read: Read, write: Callable[[Outcome], T]
+        self,
+        name: str,
+        version: str,
+        read: Read,
+        write: Callable[[Outcome], T],
+        spans: Sequence[Span],
     ) -> tuple[T, str]:
         assert self._lines is not None
-        loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             try:
                 model = stack.enter_context(self.repository.serving(name, version))
-                prepared = await loop.run_in_executor(self._pool, read, model)
+                prepared = await in_thread(self._pool, read, model)
 
                 def finish(answer: Answer, requests: int) -> T:
                     return write(outcome(model, prepared, answer, requests=requests))
 
-                answered: T = await self._lines.answer(model, prepared.arrays, finish)
+                answered: T = await self._lines.answer(model, prepared.arrays, finish, spans)
             except AotcError:
                 raise
             except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
@@ -216,14 +243,20 @@ class Service:
             return answered, model.name
 
     def _answer[T](
-        self, name: str, version: str, read: Read, write: Callable[[Outcome], T], size: int
+        self,
+        name: str,
+        version: str,
+        read: Read,
+        write: Callable[[Outcome], T],
+        size: int,
+        spans: Sequence[Span],
     ) -> tuple[T, str]:
         """In a thread, or at once where that is known to be quick: the answer, the model's name."""
         started = perf_counter()
         try:
             with self.repository.serving(name, version) as model:
                 prepared = read(model)
-                answer = model.call(prepared.arrays)
+                answer = self._call(model, prepared.arrays, spans)
                 answered = write(outcome(model, prepared, answer)), model.name
             self._quick.took((name, version, size), perf_counter() - started)
             return answered

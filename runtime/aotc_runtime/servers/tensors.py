@@ -35,12 +35,20 @@ def datatype_of(dtype: DType) -> str:
 
 
 class Port(Struct, frozen=True):
-    """A tensor that an entry point takes or gives. shape: -1 where a dimension varies."""
+    """A tensor that an entry point takes or gives. shape: -1 where a dimension varies.
+
+    within: the least and the greatest value of types that have fewer than the byte that holds one.
+    """
 
     name: str
     datatype: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    within: tuple[int, int] | None = None
+
+
+BYTES_WITHIN = {DType.BOOL: (0, 1), DType.INT4: (-8, 7), DType.UINT4: (0, 15)}
+"""`within` of these types."""
 
 
 def from_bytes(port: Port, shape: Sequence[int], data: memoryview | bytes) -> Array:
@@ -60,17 +68,13 @@ def from_bytes(port: Port, shape: Sequence[int], data: memoryview | bytes) -> Ar
     array: Array = np.frombuffer(data, dtype)
     if not array.flags.aligned:
         array = array.copy()
-    allowed = _BYTES_WITHIN.get(dtype.name)
+    allowed = port.within
     if allowed is not None:
         plain = array.view(np.int8)
         if plain.min() < allowed[0] or plain.max() > allowed[1]:
             expected = f"bytes from {allowed[0]} to {allowed[1]}"
             raise misfit(f"input {port.name}", "others", f"{expected} for {port.datatype}")
     return _shaped(array, shape, port)
-
-
-_BYTES_WITHIN = {"bool": (0, 1), "int4": (-8, 7), "uint4": (0, 15)}
-"""Types that have fewer values than the byte that holds one."""
 
 
 def from_json(port: Port, shape: Sequence[int], raw: bytes | Raw) -> Array:
@@ -108,7 +112,7 @@ def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Arra
     where, dtype = f"input {port.name}", port.dtype
     wide: Any = dtype
     if dtype.kind in "fV":
-        wide = np.int64 if dtype.name in _BYTES_WITHIN else np.float64
+        wide = np.int64 if port.within is not None else np.float64
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             exact = np.array(values, wide)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,60 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
+from tests.e2e.small_programs import build_signed
 
 Bundle = tuple[Path, Path]
+
+PROGRAM = """\
+import jax.numpy as jnp
+
+
+def rows(x, y):
+    return {"sum": x * 2 + y, "across": (x + y).T}
+
+
+def running(x):
+    return jnp.cumsum(x, axis=0)
+
+
+def scaled(x, factor):
+    return x * factor
+"""
+
+MANIFEST = """\
+schema = 1
+name = "joins"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 4, 16]
+
+[entry_points.rows]
+function = "program:rows"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+inputs.y = { shape = ["batch", 4], dtype = "float32" }
+relations = ["batch <= 60"]
+out_of_profile.batch = "split"
+
+[entry_points.running]
+function = "program:running"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile.batch = "pad"
+
+[entry_points.scaled]
+function = "program:scaled"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+inputs.factor = { shape = [], dtype = "float32" }
+out_of_profile.batch = "split"
+"""
+
+
+@pytest.fixture(scope="session")
+def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+    folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
+    return folder / "joins.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")

@@ -15,62 +15,10 @@ import aotc_runtime
 from aotc_runtime import LoadedBundle
 from aotc_runtime.servers.joining import Chooser, joined, plan_of, size_of, taken_apart
 from aotc_runtime.servers.models import models_of
-from tests.e2e.small_programs import build_signed
 
 RANDOM = np.random.default_rng(4)
 
-PROGRAM = """\
-import jax.numpy as jnp
-
-
-def rows(x, y):
-    return {"sum": x * 2 + y, "across": (x + y).T}
-
-
-def running(x):
-    return jnp.cumsum(x, axis=0)
-
-
-def scaled(x, factor):
-    return x * factor
-"""
-
-MANIFEST = """\
-schema = 1
-name = "joins"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-
-[dimensions.batch]
-range = [1, 64]
-profiles = [1, 4, 16]
-
-[entry_points.rows]
-function = "program:rows"
-inputs.x = { shape = ["batch", 4], dtype = "float32" }
-inputs.y = { shape = ["batch", 4], dtype = "float32" }
-relations = ["batch <= 60"]
-out_of_profile.batch = "split"
-
-[entry_points.running]
-function = "program:running"
-inputs.x = { shape = ["batch", 4], dtype = "float32" }
-out_of_profile.batch = "pad"
-
-[entry_points.scaled]
-function = "program:scaled"
-inputs.x = { shape = ["batch", 4], dtype = "float32" }
-inputs.factor = { shape = [], dtype = "float32" }
-out_of_profile.batch = "split"
-"""
-
 Bundle = tuple[Path, Path]
-
-
-@pytest.fixture(scope="module")
-def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
-    folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
-    return folder / "joins.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Bundles that are replaced, refused, unloaded and added while a server is asked; and its end."""
+"""Bundles that are replaced, refused, unloaded and added while a server is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hostile.archives import on_disk
 from hostile.tampering import flipped, in_memory, signed, take_apart
-from served import Served, binary_request, serving
+from served import Served, serving
 from waiting import SECONDS, until
 
 import aotc_runtime
@@ -91,12 +91,13 @@ def expected(digits_bundle: tuple[Path, Path]) -> bytes:
         return result
 
 
+@pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
 def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
-    versions: Versions, tmp_path: Path, expected: bytes
+    options: tuple[str, ...], versions: Versions, tmp_path: Path, expected: bytes
 ) -> None:
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
-    with serving([place], [versions.trust]) as served:
+    with serving([place], [versions.trust], *options) as served:
         with asking(served, expected) as got:
             until(lambda: len(got) > 50, "calls of the old one")
             for number in (1, 2, 3):
@@ -181,58 +182,6 @@ def test_versions_serve_beside_each_other_and_come_into_a_folder(
             "POST", "/v2/repository/models/digits/load", b"", {"Origin": "http://example.org"}
         )
         assert status == 403
-
-
-def half_sent(served: Served) -> tuple[socket.socket, bytes]:
-    """A request of which half has arrived, and the other half."""
-    header, data = binary_request(INPUTS)
-    body = header + data
-    head = (
-        "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
-        f"Inference-Header-Content-Length: {len(header)}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    ).encode()
-    client = socket.create_connection(("127.0.0.1", served.port), SECONDS)
-    client.sendall(head + body[:1000])
-    return client, body[1000:]
-
-
-def received(client: socket.socket) -> bytes:
-    """Everything until the server closes."""
-    parts = []
-    while part := client.recv(65536):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def test_sigterm_lets_requests_end_that_have_begun(digits_bundle: tuple[Path, Path]) -> None:
-    with serving(digits_bundle[:1], digits_bundle[1:]) as served:
-        client, rest = half_sent(served)
-        # Until it is answered, the server has taken the other connection's bytes, too.
-        assert served.get("/v2/health/ready")[0] == 200
-        served.process.send_signal(signal.SIGTERM)
-        served.wait_for("ending")
-        client.sendall(rest)
-        answer = received(client)
-        assert answer.startswith(b"HTTP/1.1 200 ") and b"connection: close" in answer
-        assert served.process.wait(SECONDS) == 0
-        served.read_all()
-        assert served.events[-1] == {"event": "ended"}
-
-
-def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
-    digits_bundle: tuple[Path, Path],
-) -> None:
-    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
-        served.process.send_signal(signal.SIGTERM)
-        served.wait_for("ending")
-        assert served.get("/v2/health/ready")[0] == 503
-        assert served.get("/v2/health/live")[0] == 200
-        status, headers, _ = served.ask("GET", "/v2/models/digits/ready")
-        assert status == 200 and headers["connection"] == "close"
-        assert served.infer("digits", INPUTS)[0] == 200
-        served.process.send_signal(signal.SIGTERM)
-        assert served.process.wait(SECONDS) == 0
 
 
 def test_it_is_not_ready_before_the_last_fixture_has_matched(

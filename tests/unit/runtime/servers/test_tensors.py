@@ -14,6 +14,7 @@ from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.servers.inference import refuse_large
 from aotc_runtime.servers.tensors import (
+    BYTES_WITHIN,
     Port,
     datatype_of,
     from_bytes,
@@ -26,7 +27,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def port(dtype: DType) -> Port:
-    return Port("x", datatype_of(dtype), numpy_dtype(dtype), (-1, 2))
+    return Port("x", datatype_of(dtype), numpy_dtype(dtype), (-1, 2), BYTES_WITHIN.get(dtype))
 
 
 def sample(dtype: DType) -> np.ndarray[Any, Any]:

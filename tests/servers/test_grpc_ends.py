@@ -1,0 +1,115 @@
+"""Calls of gRPC that are given up, or under way when a server ends or a bundle is replaced; and
+whose trace they are in: `make test-serve`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from served import Served, serving
+from waiting import SECONDS, until
+
+from tests.servers.test_tritonclient import CLIENT, SERVER, pytestmark
+
+__all__ = ["pytestmark"]
+
+SCRIPT = Path(__file__).with_name("grpc_client.py")
+BOTH = pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+INSTRUMENTED = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+provider = TracerProvider()
+file = open({file!r}, "a", buffering=1)
+line = lambda span: span.to_json(indent=None) + "\\n"
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=file, formatter=line)))
+trace.set_tracer_provider(provider)
+"""
+"""What `opentelemetry-instrument` does: it configures the process before the program begins."""
+
+
+def started(served: Served, *what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([CLIENT, SCRIPT, served.grpc, *what], stdout=subprocess.PIPE, text=True)
+
+
+def came_of(client: subprocess.Popen[str]) -> dict[str, int]:
+    told, _ = client.communicate(timeout=SECONDS)
+    assert client.returncode == 0
+    found: dict[str, int] = json.loads(told.splitlines()[-1])
+    return found
+
+
+def held(served: Served) -> set[float]:
+    """Requests under way, and their bytes."""
+    text = served.ask("GET", "/metrics")[2].decode()
+    return {float(n) for n in re.findall(r"^aotc_server_request(?:s|_bytes) (\S+)", text, re.M)}
+
+
+@BOTH
+def test_calls_that_are_cancelled_leave_nothing_behind(
+    options: tuple[str, ...], types: tuple[Path, Path]
+) -> None:
+    with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
+        assert sum(came_of(started(served, "cancel")).values()) == 100
+        until(lambda: held(served) == {0.0}, "it holds no request")
+        assert came_of(started(served, "trace", "")) == {"answer": 1}
+
+
+@BOTH
+def test_sigterm_under_load_ends_no_call_that_had_begun(
+    options: tuple[str, ...], types: tuple[Path, Path]
+) -> None:
+    with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
+        client = started(served, "ask")
+        assert client.stdout is not None and client.stdout.readline() == "asking\n"
+        served.process.send_signal(signal.SIGTERM)
+        found = came_of(client)
+        assert served.process.wait(SECONDS) == 0
+    assert found.pop("answer") >= 20
+    # grpc itself cancels what has arrived and was not begun, and sends it no other way.
+    told = ("StatusCode.CANCELLED: CANCELLED", "StatusCode.UNAVAILABLE: failed to connect")
+    assert found and all(each.startswith(told) for each in found), found
+
+
+def test_sighup_under_load_loses_no_call(types: tuple[Path, Path], tmp_path: Path) -> None:
+    place = tmp_path / "types.aotb"
+    shutil.copyfile(types[0], place)
+    with serving([place], [types[1]], "--grpc-port", "0", python=SERVER) as served:
+        end = tmp_path / "end"
+        client = started(served, "ask", str(end))
+        assert client.stdout is not None and client.stdout.readline() == "asking\n"
+        for number in (2, 3):
+            shutil.copyfile(types[0], tmp_path / "next")
+            (tmp_path / "next").replace(place)
+            served.process.send_signal(signal.SIGHUP)
+            served.wait_for("serving", number)
+        end.touch()
+        found = came_of(client)
+    assert found.pop("answer") > 20 and found == {}
+
+
+def test_a_call_continues_the_clients_trace(
+    types: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "spans"
+    (tmp_path / "sitecustomize.py").write_text(INSTRUMENTED.format(file=str(file)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    options = ["--grpc-port", "0", "--traces"]
+    with serving([types[0]], [types[1]], *options, python=SERVER) as served:
+        monkeypatch.delenv("PYTHONPATH")
+        came_of(started(served, "trace", f"00-{TRACE}-{SPAN}-01"))
+        until(lambda: file.read_text("utf-8").count("\n") == 2, "both spans are told")
+    call, request = (json.loads(line) for line in file.read_text("utf-8").splitlines())
+    assert {span["context"]["trace_id"] for span in (call, request)} == {f"0x{TRACE}"}
+    assert request["parent_id"] == f"0x{SPAN}"
+    assert call["parent_id"] == request["context"]["span_id"]
+    assert request["name"] == "inference.GRPCInferenceService/ModelInfer"
