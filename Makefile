@@ -9,6 +9,7 @@ DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
 SERVE := out/serve
+RAY := out/ray
 STORES := out/stores
 IREE := out/iree
 ARM := out/arm
@@ -125,6 +126,12 @@ test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (insta
 	$$(scripts/find-python) -m venv $(SERVE)/client
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers
+
+test-ray: ## Serve a bundle on two nodes of a Ray cluster of this machine (installs Ray in out/ray, 0.5 GB)
+	$$(scripts/find-python) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e './runtime[ray]' -e '.[examples,dev]'
+	$(RAY)/bin/python -m pytest -m ray tests/servers
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)

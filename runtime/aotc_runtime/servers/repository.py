@@ -13,14 +13,18 @@ from msgspec import Struct
 from aotc_runtime.errors import AotcError, Finding, refusal
 from aotc_runtime.load import load
 from aotc_runtime.registries.references import is_reference, parse
+from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot
 from aotc_runtime.verification.versions import version_key
+from aotc_runtime.verified import verify
 from aotc_runtime.words import did_you_mean
 
 LAYOUT = "oci-layout"
 """The file that makes a folder a bundle; other folders hold bundles."""
+
+Trust = Path | TrustPolicy
 
 Tell = Callable[[str, dict[str, object]], None]
 """Says what happened: a word for it, and what belongs to it."""
@@ -45,12 +49,12 @@ class Release:
 class Place:
     """Where a bundle comes from, and what serves of it.
 
-    reference: as the user has it, a path or `oci://…`.  trust: the policy's file.
+    reference: as the user has it, a path or `oci://…`.  trust: the policy, or its file.
     was: what the files looked like when they were last loaded.  refused: why the last load failed.
     is_unloaded: by somebody, who may load it again.
     """
 
-    def __init__(self, reference: str, trust: Path) -> None:
+    def __init__(self, reference: str, trust: Trust) -> None:
         self.reference, self.trust = reference, trust
         self.standing = Standing.LOADING
         self.slot: BundleSlot | None = None
@@ -68,11 +72,14 @@ class Place:
 
 
 class Settings(Struct, frozen=True):
-    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`."""
+    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
+    that every bundle has to have; empty if any will do.
+    """
 
     target: str | None = None
     threads: int | None = None
     store: Path | None = None
+    digest: str = ""
 
 
 class IndexEntry(Struct, frozen=True):
@@ -112,7 +119,7 @@ class Repository:
     """
 
     def __init__(
-        self, references: Sequence[str], policies: Sequence[Path], settings: Settings, tell: Tell
+        self, references: Sequence[str], policies: Sequence[Trust], settings: Settings, tell: Tell
     ) -> None:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
@@ -200,14 +207,7 @@ class Repository:
         if place.slot is None:
             place.standing = Standing.LOADING
         try:
-            settings = self._settings
-            bundle = load(
-                place.reference,
-                trust=place.trust,
-                store=settings.store,
-                target=settings.target,
-                threads=settings.threads,
-            )
+            bundle = _loaded(place.reference, place.trust, self._settings)
             try:
                 release = self._release(place, bundle)
             except AotcError:
@@ -377,6 +377,25 @@ class Repository:
         )
 
 
+def _loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
+    """Raises what `aotc_runtime.load` does, and ServerError (AOTC-E783) before another bundle than
+    the one that is wanted starts an engine.
+    """
+    target, threads = settings.target, settings.threads
+    if not settings.digest:
+        return load(reference, trust=trust, store=settings.store, target=target, threads=threads)
+    verified = verify(reference, trust=trust, store=settings.store, target=target)
+    if verified.root_digest != settings.digest:
+        raise refusal(
+            "AOTC-E783",
+            reference,
+            verified.root_digest,
+            expected=settings.digest,
+            hint="put that bundle back, or deploy again: what is there now is then pinned",
+        )
+    return verified.load(target=target, threads=threads)
+
+
 def _newest_first(place: Place) -> tuple[bool, object]:
     release = place.release
     version = release.bundle.version if release is not None else ""
@@ -388,7 +407,8 @@ def _looks_of(place: Place) -> tuple[object, ...]:
     """What tells that files are other ones: identity, size and times of the bundle and policy. What
     a digest names never changes; what a tag names may have each time.
     """
-    files, looks = [place.trust], list[object]()
+    files = [place.trust] if isinstance(place.trust, Path) else []
+    looks: list[object] = []
     if not is_reference(place.reference):
         files += [Path(place.reference), Path(place.reference) / "index.json"]
     elif not parse(place.reference).digest:

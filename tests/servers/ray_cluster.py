@@ -1,0 +1,99 @@
+"""A Ray cluster of two nodes on this machine, and what of it runs as processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from served import Client
+from waiting import until
+
+STORE_BYTES = 100 * 2**20
+
+NODE = {"num_cpus": 8, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+"""Processors by name alone: Ray counts what replicas ask for."""
+
+NAME = "digits"
+
+
+class OnRay(Client):
+    """The application of a cluster. address: of the cluster."""
+
+    def __init__(self, port: int, address: str) -> None:
+        self.port, self.address = port, address
+
+    def deploy(self, bundle: Path | str, trust: Path, **arguments: object) -> None:
+        """As `serve run` does it, until it runs. Raises what the builder does; RuntimeError if the
+        replicas do not start.
+        """
+        from ray import serve
+
+        from aotc_runtime.servers.ray import app
+
+        given = {name: str(value) for name, value in arguments.items()}
+        built = app({"bundle": str(bundle), "trust": str(trust), "routes": "1", **given})
+        serve.run(built, name=NAME, route_prefix="/")
+
+    def deployment(self, name: str = "bundle") -> Any:
+        """Its status as Ray has it."""
+        from ray import serve
+
+        return serve.status().applications[NAME].deployments[name]
+
+    def running(self) -> int:
+        return int(self.deployment().replica_states.get("RUNNING", 0))
+
+
+@contextmanager
+def two_nodes() -> Iterator[OnRay]:
+    """None of its processes is left after the block, and no file."""
+    import ray
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # Its sockets lie there, whose paths have to be short.
+    folder = tempfile.mkdtemp(prefix="aotc-ray-", dir="/tmp")
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
+    try:
+        cluster.add_node(**NODE)
+        ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+        options = {"host": "127.0.0.1", "port": port}
+        serve.start(http_options=options, proxy_location="HeadOnly")
+        yield OnRay(port, cluster.address)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+        started = processes("ray::") + processes("raylet") + processes("gcs_server")
+        cluster.shutdown()
+        until(lambda: not any(Path(f"/proc/{each}").exists() for each in started), "Ray has ended")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def processes(title: str) -> list[int]:
+    """Those that this one has started, itself or through others, and that are called so."""
+    parents: dict[int, int] = {}
+    titles: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+            titles[int(folder.name)] = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = []
+    for process, called in titles.items():
+        above = process
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid() and title in called:
+            found.append(process)
+    return found

@@ -1,0 +1,225 @@
+"""Bundles on a Ray cluster of two nodes: `make test-ray`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile.tampering import flipped
+from replacing import INPUTS, Versions, X, asking
+from waiting import until
+
+import aotc_runtime
+from aotc_runtime import AotcError
+from tests.servers.ray_cluster import OnRay, processes, two_nodes
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="needs Ray Serve: make test-ray"
+    ),
+]
+
+Once = Callable[[str, Callable[[Path], object]], Path]
+Bundle = tuple[Path, Path]
+Array = np.ndarray[Any, Any]
+
+REPLICA = "ray::ServeReplica:digits:bundle"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OnRay]:
+    with two_nodes() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(digits_bundle: Bundle) -> dict[str, Array]:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        return {name: np.array(value) for name, value in bundle["predict"](X).items()}
+
+
+@pytest.fixture(scope="module")
+def probabilities(expected: dict[str, Array]) -> bytes:
+    return expected["probabilities"].tobytes()
+
+
+@pytest.fixture
+def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
+    return Versions(digits_bundle[0], tmp_path)
+
+
+def test_the_routes_are_those_of_a_server(
+    cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]
+) -> None:
+    cluster.deploy(*digits_bundle, replicas=2, max_tensor="64K", max_body="1M")
+    assert cluster.get("/v2/health/live") == (200, {"live": True})
+    assert cluster.get("/v2/health/ready") == (200, {"ready": True})
+    status, model = cluster.get("/v2/models/digits")
+    assert status == 200 and model["versions"] == ["1.0.0"]
+    assert model["parameters"]["digest"].startswith("sha256:")
+    status, document, outputs = cluster.infer("digits", INPUTS, id="7")
+    assert (status, document["id"]) == (200, "7")
+    assert outputs == {name: value.tobytes() for name, value in expected.items()}
+    values = {"name": "image", "datatype": "FP32", "shape": [8, 64], "data": X.ravel().tolist()}
+    status, document = cluster.post("/v2/models/digits/infer", {"inputs": [values]})
+    assert status == 200
+    found = {output["name"]: np.array(output["data"]) for output in document["outputs"]}
+    assert (found["label"] == expected["label"]).all()
+    assert (found["probabilities"].astype(np.float32) == expected["probabilities"].ravel()).all()
+
+    assert cluster.get("/v2/models/nope")[1]["code"] == "AOTC-E762"
+    other = {"image": ("FP64", X.astype(np.float64))}
+    assert cluster.infer("digits", other)[0:1] == (400,)
+    large = {"image": ("FP32", np.zeros((1024, 64), np.float32))}
+    assert cluster.infer("digits", large)[1]["code"] == "AOTC-E763"
+    status, _, body = cluster.ask("POST", "/v2/models/digits/infer", bytes(2**20 + 1))
+    assert (status, json.loads(body)["code"]) == (413, "AOTC-E763")
+    assert cluster.post("/v2/repository/models/digits/unload")[0] == 403
+    assert cluster.post("/v2/repository/index")[1][0]["state"] == "READY"
+    status, document = cluster.get("/metrics")
+    assert (status, document["code"]) == (501, "AOTC-E767")
+
+
+def test_each_node_has_a_replica_and_exports_its_metrics(
+    cluster: OnRay, digits_bundle: Bundle
+) -> None:
+    import ray
+
+    cluster.deploy(*digits_bundle, replicas=2)
+    nodes = [(n["NodeManagerAddress"], n["MetricsExportPort"]) for n in ray.nodes() if n["Alive"]]
+    assert len(nodes) == 2
+    for _ in range(10):
+        assert cluster.infer("digits", INPUTS)[0] == 200
+
+    def exported() -> list[str]:
+        lines = []
+        for host, port in nodes:
+            with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
+                lines.append(answer.read().decode())
+        return lines
+
+    def samples(name: str) -> list[list[str]]:
+        return [[s for s in text.splitlines() if s.startswith(name)] for text in exported()]
+
+    until(lambda: all(samples("ray_aotc_bundle_info{")), "a bundle on each node")
+    served = "ray_aotc_server_request_seconds_count{"
+    until(lambda: sum(_value(s) for part in samples(served) for s in part) >= 10, "our requests")
+    assert all(samples("ray_aotc_server_requests{"))
+
+
+def _value(sample: str) -> float:
+    return float(sample.rpartition(" ")[2])
+
+
+def test_what_a_killed_replica_had_not_answered_another_one_answers(
+    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
+) -> None:
+    cluster.deploy(*digits_bundle, replicas=2)
+    first, second = processes(REPLICA)
+    answers: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
+
+    def ask() -> None:
+        answers.append(cluster.infer("digits", INPUTS))
+
+    def is_held() -> threading.Thread | None:
+        """A request that has come to a replica which does not run."""
+        client = threading.Thread(target=ask)
+        client.start()
+        client.join(3)
+        return client if client.is_alive() else None
+
+    os.kill(first, signal.SIGSTOP)
+    held = until(is_held, "a request is at the replica that was stopped")
+    assert held is not None
+    os.kill(first, signal.SIGKILL)
+    held.join()
+    assert {status for status, _, _ in answers} == {200}
+    assert {outputs["probabilities"] for _, _, outputs in answers} == {probabilities}
+
+    with asking(cluster, probabilities) as got:
+        until(lambda: len(set(processes(REPLICA)) - {first}) == 2, "another one in its place")
+        until(lambda: cluster.running() == 2, "it is ready")
+        start = len(got)
+        until(lambda: len(got) > start + 50, "calls of both")
+        os.kill(second, signal.SIGKILL)
+        start = len(got)
+        until(lambda: len(got) > start + 50, "calls of the new one")
+
+
+def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
+    cluster: OnRay, versions: Versions, tmp_path: Path, probabilities: bytes
+) -> None:
+    for number in (0, 1):
+        versions.write(f"1.{number}.0", tmp_path / f"{number}.aotb")
+    cluster.deploy(tmp_path / "0.aotb", versions.trust, replicas=2)
+    with asking(cluster, probabilities) as got:
+        until(lambda: len(got) > 20, "calls of the old one")
+        cluster.deploy(tmp_path / "1.aotb", versions.trust, replicas=2)
+        until(lambda: {version for _, version in got[-20:]} == {"1.1.0"}, "only new ones")
+    assert {version for _, version in got} == {"1.0.0", "1.1.0"}
+
+
+def test_a_refused_bundle_leaves_the_old_one_serving_and_says_its_code(
+    cluster: OnRay, digits_bundle: Bundle, versions: Versions, tmp_path: Path, probabilities: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    cluster.deploy(place, versions.trust)
+    with asking(cluster, probabilities) as got:
+        # By who deploys: not signed by a key of the policy, and damaged.
+        with pytest.raises(AotcError, match="AOTC-E30"):
+            cluster.deploy(digits_bundle[0], versions.trust)
+        damaged = tmp_path / "damaged.aotb"
+        damaged.write_bytes(flipped(place.read_bytes()))
+        with pytest.raises(AotcError, match="AOTC-E"):
+            cluster.deploy(damaged, versions.trust)
+        start = len(got)
+        until(lambda: len(got) > start + 20, "calls after it was refused")
+    assert {version for _, version in got} == {"1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("instead", "code"), [("another", "AOTC-E783"), ("damaged", "AOTC-E2"), ("none", "AOTC-E1")]
+)
+def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
+    cluster: OnRay,
+    versions: Versions,
+    tmp_path: Path,
+    probabilities: bytes,
+    instead: str,
+    code: str,
+) -> None:
+    from ray import serve
+
+    from aotc_runtime.servers.ray import app
+
+    versions.write("1.0.0", tmp_path / "old.aotb")
+    cluster.deploy(tmp_path / "old.aotb", versions.trust)
+    place = tmp_path / "new.aotb"
+    versions.write("1.1.0", place)
+    built = app({"bundle": str(place), "trust": str(versions.trust), "routes": 1})
+    if instead == "another":
+        versions.write("1.2.0", place)
+    elif instead == "damaged":
+        (tmp_path / "changed").write_bytes(flipped(place.read_bytes()))
+        (tmp_path / "changed").replace(place)
+    else:
+        place.unlink()
+    with asking(cluster, probabilities) as got:
+        with pytest.raises(RuntimeError):
+            serve.run(built, name="digits", route_prefix="/")
+        assert code in cluster.deployment().message
+        start = len(got)
+        until(lambda: len(got) > start + 20, "calls after it was refused")
+    assert {version for _, version in got} == {"1.0.0"}
+    assert cluster.running() == 1
