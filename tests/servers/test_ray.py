@@ -21,6 +21,7 @@ from waiting import until
 import aotc_runtime
 from aotc_runtime import AotcError
 from tests.servers.ray_cluster import OnRay, processes, two_nodes
+from tests.servers.typed_program import build_types
 
 pytestmark = [
     pytest.mark.ray,
@@ -40,6 +41,12 @@ REPLICA = "ray::ServeReplica:digits:bundle"
 def cluster() -> Iterator[OnRay]:
     with two_nodes() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def types(once: Once) -> Bundle:
+    folder = once("types", build_types)
+    return folder / "types.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")
@@ -93,28 +100,27 @@ def test_the_routes_are_those_of_a_server(
 def test_each_node_has_a_replica_and_exports_its_metrics(
     cluster: OnRay, digits_bundle: Bundle
 ) -> None:
-    import ray
-
     cluster.deploy(*digits_bundle, replicas=2)
-    nodes = [(n["NodeManagerAddress"], n["MetricsExportPort"]) for n in ray.nodes() if n["Alive"]]
-    assert len(nodes) == 2
     for _ in range(10):
         assert cluster.infer("digits", INPUTS)[0] == 200
+    info, served = "ray_aotc_bundle_info{", "ray_aotc_server_request_seconds_count{"
+    until(lambda: len(exported(info)) == 2, "a bundle on each node")
+    until(lambda: sum(_value(s) for s in exported(served)) >= 10, "our requests")
 
-    def exported() -> list[str]:
-        lines = []
-        for host, port in nodes:
-            with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
-                lines.append(answer.read().decode())
-        return lines
 
-    def samples(name: str) -> list[list[str]]:
-        return [[s for s in text.splitlines() if s.startswith(name)] for text in exported()]
+def exported(name: str) -> list[str]:
+    """The samples of this name of every node, the last one of each."""
+    import ray
 
-    until(lambda: all(samples("ray_aotc_bundle_info{")), "a bundle on each node")
-    served = "ray_aotc_server_request_seconds_count{"
-    until(lambda: sum(_value(s) for part in samples(served) for s in part) >= 10, "our requests")
-    assert all(samples("ray_aotc_server_requests{"))
+    found = []
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    assert len(nodes) == 2
+    for node in nodes:
+        address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        with urllib.request.urlopen(address) as answer:
+            lines = answer.read().decode().splitlines()
+        found += [line for line in lines if line.startswith(name)][-1:]
+    return found
 
 
 def _value(sample: str) -> float:
@@ -122,38 +128,36 @@ def _value(sample: str) -> float:
 
 
 def test_what_a_killed_replica_had_not_answered_another_one_answers(
-    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
+    cluster: OnRay, digits_bundle: Bundle, types: Bundle, probabilities: bytes
 ) -> None:
-    cluster.deploy(*digits_bundle, replicas=2)
-    first, second = processes(REPLICA)
+    # A request waits so long for others to be joined with.
+    cluster.deploy(*types, max_delay=30_000, call_seconds=600)
+    x, y = np.arange(8, dtype=np.float32).reshape(2, 4), np.ones((2, 4), np.float32)
     answers: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
 
     def ask() -> None:
-        answers.append(cluster.infer("digits", INPUTS))
+        answers.append(cluster.infer("types.rows", {"x": ("FP32", x), "y": ("FP32", y)}))
 
-    def is_held() -> threading.Thread | None:
-        """A request that has come to a replica which does not run."""
-        client = threading.Thread(target=ask)
-        client.start()
-        client.join(3)
-        return client if client.is_alive() else None
+    client = threading.Thread(target=ask)
+    client.start()
+    under_way = "ray_aotc_server_requests{"
+    until(lambda: sum(_value(s) for s in exported(under_way)) == 1, "the replica has it")
+    (replica,) = processes(REPLICA)
+    os.kill(replica, signal.SIGKILL)
+    client.join()
+    ((status, _, outputs),) = answers
+    assert (status, outputs) == (200, {"result": (x * 2 + y).tobytes()})
+    assert replica not in processes(REPLICA)
 
-    os.kill(first, signal.SIGSTOP)
-    held = until(is_held, "a request is at the replica that was stopped")
-    assert held is not None
-    os.kill(first, signal.SIGKILL)
-    held.join()
-    assert {status for status, _, _ in answers} == {200}
-    assert {outputs["probabilities"] for _, _, outputs in answers} == {probabilities}
-
+    cluster.deploy(*digits_bundle, replicas=2)
     with asking(cluster, probabilities) as got:
-        until(lambda: len(set(processes(REPLICA)) - {first}) == 2, "another one in its place")
-        until(lambda: cluster.running() == 2, "it is ready")
-        start = len(got)
-        until(lambda: len(got) > start + 50, "calls of both")
-        os.kill(second, signal.SIGKILL)
-        start = len(got)
-        until(lambda: len(got) > start + 50, "calls of the new one")
+        for _ in range(3):
+            until(lambda: len(processes(REPLICA)) == cluster.running() == 2, "both run")
+            start = len(got)
+            until(lambda start=start: len(got) > start + 50, "calls of both")
+            os.kill(processes(REPLICA)[0], signal.SIGKILL)
+            start = len(got)
+            until(lambda start=start: len(got) > start + 50, "calls after it was killed")
 
 
 def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
