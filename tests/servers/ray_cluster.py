@@ -25,8 +25,13 @@ NAME = "digits"
 class OnRay(Client):
     """The application of a cluster. address: of the cluster."""
 
-    def __init__(self, port: int, address: str) -> None:
-        self.port, self.address = port, address
+    def __init__(self, port: int, cluster: Any) -> None:
+        self.port, self.address = port, cluster.address
+        self._cluster = cluster
+
+    def lose_a_node(self) -> None:
+        """The one without Ray's proxy and the processes of `routes`, at once."""
+        self._cluster.remove_node(self._cluster.list_all_nodes()[-1], allow_graceful=False)
 
     def deploy(self, bundle: Path | str, trust: Path, **arguments: object) -> None:
         """As `serve run` does it, until it runs. Raises what the builder does; RuntimeError if the
@@ -68,7 +73,7 @@ def two_nodes() -> Iterator[OnRay]:
         ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
         options = {"host": "127.0.0.1", "port": port}
         serve.start(http_options=options, proxy_location="HeadOnly")
-        yield OnRay(port, cluster.address)
+        yield OnRay(port, cluster)
     finally:
         serve.shutdown()
         ray.shutdown()

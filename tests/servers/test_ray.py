@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +232,92 @@ def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
         until(lambda: len(got) > start + 20, "calls after it was refused")
     assert {version for _, version in got} == {"1.0.0"}
     assert cluster.running() == 1
+
+
+def page(language: str) -> str:
+    """The block of a language in the section of the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    section = text.partition("\n## Several machines\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return str(block)
+
+
+def run(cluster: OnRay, command: str, folder: Path) -> None:
+    """A command of the shell, which finds this cluster."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "RAY_ADDRESS": cluster.address}
+    subprocess.run(["bash", "-e", "-c", command], cwd=folder, env=environment, check=True)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_commands_of_the_page_work_as_they_stand(
+    cluster: OnRay, digits_bundle: Bundle, tmp_path: Path, probabilities: bytes
+) -> None:
+    shutil.copy(digits_bundle[0], tmp_path / "digits.aotb")
+    shutil.copy(digits_bundle[1], tmp_path / "trust.toml")
+    run(cluster, page("sh").replace("8000", str(cluster.port)), tmp_path)
+    assert cluster.running() == 2
+    assert cluster.infer("digits", INPUTS)[2]["probabilities"] == probabilities
+
+
+def test_replicas_come_and_go_with_the_queue(cluster: OnRay, types: Bundle, tmp_path: Path) -> None:
+    text = page("yaml").replace("/models/digits.aotb", str(types[0]))
+    text = text.replace("/models/trust.toml", str(types[1])).replace("max_delay: 5\n", DELAY)
+    (tmp_path / "serve.yaml").write_text(text.replace("downscale_delay_s: 60", SOON))
+    run(cluster, "serve run --non-blocking serve.yaml", tmp_path)
+    until(lambda: "types" in str(cluster.post("/v2/repository/index")), "the new one serves")
+    until(lambda: cluster.running() == 1, "one replica")
+    x = np.ones((1, 4), np.float32)
+    expected = (x * 3).tobytes()
+    ended, answers = threading.Event(), list[Any]()
+
+    def ask() -> None:
+        while not ended.is_set():
+            status, document, outputs = cluster.infer(
+                "types.rows", {"x": ("FP32", x), "y": ("FP32", x)}
+            )
+            answers.append((status, outputs.get("result")) if status == 200 else document)
+
+    clients = [threading.Thread(target=ask) for _ in range(12)]
+    for client in clients:
+        client.start()
+    try:
+        until(lambda: cluster.running() == 2, "another replica, for they all wait")
+    finally:
+        ended.set()
+        for client in clients:
+            client.join()
+    assert all(answer == (200, expected) for answer in answers)
+    until(lambda: cluster.running() == 1, "one replica is enough again")
+    assert cluster.infer("types.rows", {"x": ("FP32", x), "y": ("FP32", x)})[0] == 200
+
+
+DELAY = "max_delay: 1000\n"
+"""Every request waits in our queue, and no processor is busy."""
+
+SOON = "downscale_delay_s: 5"
+
+
+def test_a_node_that_goes_costs_no_wrong_answer(
+    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
+) -> None:
+    """What takes requests may go with it, so that some have an error for an answer."""
+    cluster.deploy(*digits_bundle, replicas=2, routes=2)
+    statuses: list[int] = []
+
+    def ask() -> bool:
+        try:
+            status, _, outputs = cluster.infer("digits", INPUTS)
+        except (OSError, HTTPException, ValueError):
+            # Ray's own text is no JSON.
+            status, outputs = 500, {}
+        statuses.append(status)
+        assert status in (500, 503) or outputs["probabilities"] == probabilities
+        return status == 200
+
+    for _ in range(20):
+        assert ask()
+    cluster.lose_a_node()
+    until(lambda: all(ask() for _ in range(20)), "calls of what is left")
+    until(lambda: cluster.running() == 2, "both run on the node that is left")
+    until(lambda: all(ask() for _ in range(20)), "calls of both")

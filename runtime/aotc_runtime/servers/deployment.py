@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.registries.references import is_reference, parse
 from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.options import Limits, size_of
-from aotc_runtime.servers.repository import Settings
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verified import verify
 from aotc_runtime.words import did_you_mean

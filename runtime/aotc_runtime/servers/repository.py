@@ -11,20 +11,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
-from aotc_runtime.load import load
 from aotc_runtime.registries.references import is_reference, parse
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.servers.loading import Settings, Trust, loaded
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot
 from aotc_runtime.verification.versions import version_key
-from aotc_runtime.verified import verify
 from aotc_runtime.words import did_you_mean
 
 LAYOUT = "oci-layout"
 """The file that makes a folder a bundle; other folders hold bundles."""
-
-Trust = Path | TrustPolicy
 
 Tell = Callable[[str, dict[str, object]], None]
 """Says what happened: a word for it, and what belongs to it."""
@@ -69,17 +65,6 @@ class Place:
         """What new requests are served by."""
         slot = self.slot
         return self.releases.get(slot.bundle) if slot is not None else None
-
-
-class Settings(Struct, frozen=True):
-    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
-    that every bundle has to have; empty if any will do.
-    """
-
-    target: str | None = None
-    threads: int | None = None
-    store: Path | None = None
-    digest: str = ""
 
 
 class IndexEntry(Struct, frozen=True):
@@ -207,7 +192,7 @@ class Repository:
         if place.slot is None:
             place.standing = Standing.LOADING
         try:
-            bundle = _loaded(place.reference, place.trust, self._settings)
+            bundle = loaded(place.reference, place.trust, self._settings)
             try:
                 release = self._release(place, bundle)
             except AotcError:
@@ -375,25 +360,6 @@ class Repository:
             expected="one of " + (", ".join(known) or "none: nothing is loaded"),
             hint=did_you_mean(name, known, "POST /v2/repository/index lists the models"),
         )
-
-
-def _loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
-    """Raises what `aotc_runtime.load` does, and ServerError (AOTC-E783) before another bundle than
-    the one that is wanted starts an engine.
-    """
-    target, threads = settings.target, settings.threads
-    if not settings.digest:
-        return load(reference, trust=trust, store=settings.store, target=target, threads=threads)
-    verified = verify(reference, trust=trust, store=settings.store, target=target)
-    if verified.root_digest != settings.digest:
-        raise refusal(
-            "AOTC-E783",
-            reference,
-            verified.root_digest,
-            expected=settings.digest,
-            hint="put that bundle back, or deploy again: what is there now is then pinned",
-        )
-    return verified.load(target=target, threads=threads)
 
 
 def _newest_first(place: Place) -> tuple[bool, object]:

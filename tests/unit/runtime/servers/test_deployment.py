@@ -16,7 +16,8 @@ from replacing import Versions
 import aotc_runtime
 from aotc_runtime import AotcError
 from aotc_runtime.servers.deployment import QUEUE, Arguments, arguments_of, by_queue, pinned
-from aotc_runtime.servers.repository import Repository, Settings
+from aotc_runtime.servers.loading import Settings
+from aotc_runtime.servers.repository import Repository
 
 BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
@@ -26,6 +27,7 @@ def test_text_and_numbers_mean_the_same() -> None:
     numbers = {"replicas": 2, "max_replicas": 4, "max_delay": 2.5, "max_body": 2**20}
     assert arguments_of({**BOTH, **text}) == arguments_of({**BOTH, **numbers})
     assert arguments_of(BOTH) == Arguments("a.aotb", "trust.toml")
+    assert arguments_of({**BOTH, "replicas": 2, "max_replicas": 2}).max_replicas == 2
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,25 @@ def test_live_is_the_process_and_ready_is_a_replica() -> None:
     assert ask(Replicas(GOOD), "GET", "/v2/health/ready").status_code == 200
 
 
+def test_a_replica_knows_what_other_methods_mean() -> None:
+    for path in ("/v2/health/live", "/metrics"):
+        assert ask(Replicas(GOOD), "POST", path).body == b"good"
+
+
+def test_an_application_is_asked_as_a_server_of_http_asks() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked = [await receive(), await receive()]
+        assert asked == [{"type": "http.request", "body": b"all"}, {"type": "http.disconnect"}]
+        assert (scope["method"], scope["path"], scope["headers"]) == ("PUT", "/a", [(b"x", b"y")])
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"v", b"w")]})
+        await send({"type": "http.response.body", "body": b"one ", "more_body": True})
+        await send({"type": "http.response.body", "body": memoryview(b"two")})
+
+    carried = Carried("PUT", "/a", ((b"x", b"y"),), b"all")
+    found = asyncio.run(relaying.answered(app, carried))
+    assert found == Answered(201, ((b"v", b"w"),), b"one two")
+
+
 def test_no_replica_speaks_for_the_metrics_of_the_others() -> None:
     assert code_of(ask(Replicas(GOOD), "GET", "/metrics")) == (501, "AOTC-E767")
 
