@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ NODE = {"num_cpus": 8, "object_store_memory": STORE_BYTES, "include_dashboard": 
 """Processors by name alone: Ray counts what replicas ask for."""
 
 NAME = "digits"
+
+TITLES = ("ray::", "raylet", "gcs_server")
+
+STARTS = 4
+"""Ray gives each node 30 seconds to start, which a busy machine may not have."""
 
 
 class OnRay(Client):
@@ -60,16 +66,14 @@ def two_nodes() -> Iterator[OnRay]:
     """None of its processes is left after the block, and no file."""
     import ray
     from ray import serve
-    from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Its sockets lie there, whose paths have to be short.
     folder = tempfile.mkdtemp(prefix="aotc-ray-", dir="/tmp")
-    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
+    cluster = _started(folder)
     try:
-        cluster.add_node(**NODE)
         ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
         options = {"host": "127.0.0.1", "port": port}
         serve.start(http_options=options, proxy_location="HeadOnly")
@@ -77,10 +81,30 @@ def two_nodes() -> Iterator[OnRay]:
     finally:
         serve.shutdown()
         ray.shutdown()
-        started = processes("ray::") + processes("raylet") + processes("gcs_server")
+        started = [process for title in TITLES for process in processes(title)]
         cluster.shutdown()
         until(lambda: not any(Path(f"/proc/{each}").exists() for each in started), "Ray has ended")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder: str) -> Any:
+    from ray.cluster_utils import Cluster
+
+    for left in reversed(range(STARTS)):
+        cluster = Cluster()
+        try:
+            cluster.add_node(**NODE, temp_dir=folder)
+            cluster.add_node(**NODE)
+        except Exception:
+            cluster.shutdown()
+            for process in [each for title in TITLES for each in processes(title)]:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            if not left:
+                raise
+        else:
+            break
+    return cluster
 
 
 def processes(title: str) -> list[int]:
