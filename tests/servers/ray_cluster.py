@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import tempfile
@@ -71,20 +70,24 @@ def two_nodes() -> Iterator[OnRay]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Its sockets lie there, whose paths have to be short.
-    folder = tempfile.mkdtemp(prefix="aotc-ray-", dir="/tmp")
-    cluster = _started(folder)
-    try:
-        ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
-        options = {"host": "127.0.0.1", "port": port}
-        serve.start(http_options=options, proxy_location="HeadOnly")
-        yield OnRay(port, cluster)
-    finally:
-        serve.shutdown()
-        ray.shutdown()
-        started = [process for title in TITLES for process in processes(title)]
-        cluster.shutdown()
-        until(lambda: not any(Path(f"/proc/{each}").exists() for each in started), "Ray has ended")
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(
+        prefix="aotc-ray-", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:
+        cluster = _started(folder)
+        try:
+            ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+            options = {"host": "127.0.0.1", "port": port}
+            serve.start(http_options=options, proxy_location="HeadOnly")
+            yield OnRay(port, cluster)
+        finally:
+            serve.shutdown()
+            ray.shutdown()
+            started = [process for title in TITLES for process in processes(title)]
+            cluster.shutdown()
+            until(
+                lambda: not any(Path(f"/proc/{each}").exists() for each in started),
+                "Ray has ended",
+            )
 
 
 def _started(folder: str) -> Any:
