@@ -9,6 +9,7 @@ DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
 SERVE := out/serve
+RAY := out/ray
 EXAMPLES := out/examples
 STORES := out/stores
 IREE := out/iree
@@ -128,6 +129,12 @@ test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (insta
 	$$(scripts/find-python) -m venv $(SERVE)/client
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers
+
+test-ray: ## Serve a bundle on two nodes of a Ray cluster of this machine (installs Ray in out/ray, 0.5 GB)
+	$$(scripts/find-python) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e './runtime[ray]' -e '.[examples,dev]'
+	$(RAY)/bin/python -m pytest -m ray tests/servers
 
 test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve as the image does (in out/examples; KSERVE=a checkout of kserve/kserve)
 	$$(scripts/find-python) -m venv $(EXAMPLES)/linters

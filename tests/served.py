@@ -18,34 +18,10 @@ from waiting import SECONDS, until
 Array = np.ndarray[Any, Any]
 
 
-class Served:
-    """A server that was started. events: what it has said so far."""
+class Client:
+    """Asks the server at a port of this machine."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.events: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        listening = self.wait_for("listening")
-        self.port = int(listening["http"].rpartition(":")[2])
-        self.grpc = listening.get("grpc", "")
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def read_all(self) -> None:
-        """Everything that a process has said which has ended."""
-        self._reader.join(SECONDS)
-
-    def said(self, event: str) -> list[dict[str, Any]]:
-        return [each for each in list(self.events) if each.get("event") == event]
-
-    def wait_for(self, event: str, count: int = 1) -> dict[str, Any]:
-        """The event, once it was said so many times."""
-        until(lambda: len(self.said(event)) >= count, f"it says {event}", self.process)
-        return self.said(event)[count - 1]
+    port: int
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
@@ -100,6 +76,36 @@ class Served:
             length += size
         assert length == len(answer)
         return status, document, outputs
+
+
+class Served(Client):
+    """A server that was started. events: what it has said so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.events: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        listening = self.wait_for("listening")
+        self.port = int(listening["http"].rpartition(":")[2])
+        self.grpc = listening.get("grpc", "")
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def read_all(self) -> None:
+        """Everything that a process has said which has ended."""
+        self._reader.join(SECONDS)
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        return [each for each in list(self.events) if each.get("event") == event]
+
+    def wait_for(self, event: str, count: int = 1) -> dict[str, Any]:
+        """The event, once it was said so many times."""
+        until(lambda: len(self.said(event)) >= count, f"it says {event}", self.process)
+        return self.said(event)[count - 1]
 
 
 def binary_request(inputs: dict[str, tuple[str, Array]], **request: Any) -> tuple[bytes, bytes]:

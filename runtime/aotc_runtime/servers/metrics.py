@@ -4,7 +4,7 @@ that is installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -83,6 +83,15 @@ class Metrics:
     def joined(self, model: str, requests: int) -> None:
         """Count a call that served so many requests."""
         self._joined.labels(model).observe(requests)
+
+    def samples(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
+        """All of it as numbers, for who exports them in another way: name, what it is, labels,
+        value. Times of creation are left out.
+        """
+        for family in self._registry.collect():
+            for sample in family.samples:
+                if not sample.name.endswith("_created"):
+                    yield sample.name, family.documentation, sample.labels, sample.value
 
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
-from aotc_runtime.load import load
 from aotc_runtime.registries.references import is_reference, parse
+from aotc_runtime.servers.loading import Settings, Trust, loaded
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot
@@ -45,12 +45,12 @@ class Release:
 class Place:
     """Where a bundle comes from, and what serves of it.
 
-    reference: as the user has it, a path or `oci://…`.  trust: the policy's file.
+    reference: as the user has it, a path or `oci://…`.  trust: the policy, or its file.
     was: what the files looked like when they were last loaded.  refused: why the last load failed.
     is_unloaded: by somebody, who may load it again.
     """
 
-    def __init__(self, reference: str, trust: Path) -> None:
+    def __init__(self, reference: str, trust: Trust) -> None:
         self.reference, self.trust = reference, trust
         self.standing = Standing.LOADING
         self.slot: BundleSlot | None = None
@@ -65,14 +65,6 @@ class Place:
         """What new requests are served by."""
         slot = self.slot
         return self.releases.get(slot.bundle) if slot is not None else None
-
-
-class Settings(Struct, frozen=True):
-    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`."""
-
-    target: str | None = None
-    threads: int | None = None
-    store: Path | None = None
 
 
 class IndexEntry(Struct, frozen=True):
@@ -112,7 +104,7 @@ class Repository:
     """
 
     def __init__(
-        self, references: Sequence[str], policies: Sequence[Path], settings: Settings, tell: Tell
+        self, references: Sequence[str], policies: Sequence[Trust], settings: Settings, tell: Tell
     ) -> None:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
@@ -200,14 +192,7 @@ class Repository:
         if place.slot is None:
             place.standing = Standing.LOADING
         try:
-            settings = self._settings
-            bundle = load(
-                place.reference,
-                trust=place.trust,
-                store=settings.store,
-                target=settings.target,
-                threads=settings.threads,
-            )
+            bundle = loaded(place.reference, place.trust, self._settings)
             try:
                 release = self._release(place, bundle)
             except AotcError:
@@ -388,7 +373,8 @@ def _looks_of(place: Place) -> tuple[object, ...]:
     """What tells that files are other ones: identity, size and times of the bundle and policy. What
     a digest names never changes; what a tag names may have each time.
     """
-    files, looks = [place.trust], list[object]()
+    files = [place.trust] if isinstance(place.trust, Path) else []
+    looks: list[object] = []
     if not is_reference(place.reference):
         files += [Path(place.reference), Path(place.reference) / "index.json"]
     elif not parse(place.reference).digest:

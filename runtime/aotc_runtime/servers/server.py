@@ -17,9 +17,10 @@ import uvicorn
 
 from aotc_runtime.errors import refusal
 from aotc_runtime.servers.connections import bounded
+from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
-from aotc_runtime.servers.repository import Repository, Settings
+from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.rest import application
 from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import not_listening, not_passed

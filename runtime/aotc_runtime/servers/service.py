@@ -66,11 +66,12 @@ Kind = tuple[str, str, int]
 class Quick:
     """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = QUICK_SECONDS) -> None:
+        self._limit = limit
         self._seconds: dict[Kind, float] = {}
 
     def holds(self, kind: Kind) -> bool:
-        return self._seconds.get(kind, 1.0) < QUICK_SECONDS
+        return self._seconds.get(kind, 1.0) < self._limit
 
     def took(self, kind: Kind, seconds: float) -> None:
         """One that took long counts for many that did not."""
@@ -97,8 +98,12 @@ class Service:
         workers: int | None,
         delay: float | None = None,
         traces: Traces | None = None,
+        quick_seconds: float = QUICK_SECONDS,
     ) -> None:
-        """delay: seconds that requests wait to be joined; None to join none."""
+        """delay: seconds that requests wait to be joined; None to join none.  quick_seconds: what
+        takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
+        waits.
+        """
         self.repository, self.limits, self.metrics = repository, limits, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
@@ -108,7 +113,7 @@ class Service:
             workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
         )
         self._lines = Lines(delay, self._pool, metrics, self._call) if delay is not None else None
-        self._quick = Quick()
+        self._quick = Quick(quick_seconds)
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 

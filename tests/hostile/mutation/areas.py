@@ -487,6 +487,14 @@ AREAS = (
     ),
     Area(
         RUNTIME,
+        ("servers/deployment.py", "servers/loading.py", "servers/relaying.py"),
+        (
+            "tests/unit/runtime/servers/test_deployment.py",
+            "tests/unit/runtime/servers/test_relaying.py",
+        ),
+    ),
+    Area(
+        RUNTIME,
         (
             "servers/bodies.py",
             "servers/connections.py",

@@ -1,0 +1,45 @@
+"""How a server loads its bundles: as it was told, and the pinned one alone where one was pinned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc_runtime.errors import refusal
+from aotc_runtime.load import load
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.verified import verify
+
+Trust = Path | TrustPolicy
+
+
+class Settings(Struct, frozen=True):
+    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
+    that every bundle has to have; empty if any will do.
+    """
+
+    target: str | None = None
+    threads: int | None = None
+    store: Path | None = None
+    digest: str = ""
+
+
+def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
+    """Raises what `aotc_runtime.load` does, and ServerError (AOTC-E783) before another bundle than
+    the one that is wanted starts an engine.
+    """
+    target, threads = settings.target, settings.threads
+    if not settings.digest:
+        return load(reference, trust=trust, store=settings.store, target=target, threads=threads)
+    verified = verify(reference, trust=trust, store=settings.store, target=target)
+    if verified.root_digest != settings.digest:
+        raise refusal(
+            "AOTC-E783",
+            reference,
+            verified.root_digest,
+            expected=settings.digest,
+            hint="put that bundle back, or deploy again: what is there now is then pinned",
+        )
+    return verified.load(target=target, threads=threads)

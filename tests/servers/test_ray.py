@@ -1,0 +1,323 @@
+"""Bundles on a Ray cluster of two nodes: `make test-ray`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile.tampering import flipped
+from replacing import INPUTS, Versions, X, asking
+from waiting import until
+
+import aotc_runtime
+from aotc_runtime import AotcError
+from tests.servers.ray_cluster import OnRay, processes, two_nodes
+from tests.servers.typed_program import build_types
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="needs Ray Serve: make test-ray"
+    ),
+]
+
+Once = Callable[[str, Callable[[Path], object]], Path]
+Bundle = tuple[Path, Path]
+Array = np.ndarray[Any, Any]
+
+REPLICA = "ray::ServeReplica:digits:bundle"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OnRay]:
+    with two_nodes() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def types(once: Once) -> Bundle:
+    folder = once("types", build_types)
+    return folder / "types.aotb", folder / "trust.toml"
+
+
+@pytest.fixture(scope="module")
+def expected(digits_bundle: Bundle) -> dict[str, Array]:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        return {name: np.array(value) for name, value in bundle["predict"](X).items()}
+
+
+@pytest.fixture(scope="module")
+def probabilities(expected: dict[str, Array]) -> bytes:
+    return expected["probabilities"].tobytes()
+
+
+@pytest.fixture
+def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
+    return Versions(digits_bundle[0], tmp_path)
+
+
+def test_the_routes_are_those_of_a_server(
+    cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]
+) -> None:
+    cluster.deploy(*digits_bundle, replicas=2, max_tensor="64K", max_body="1M")
+    assert cluster.get("/v2/health/live") == (200, {"live": True})
+    assert cluster.get("/v2/health/ready") == (200, {"ready": True})
+    status, model = cluster.get("/v2/models/digits")
+    assert status == 200 and model["versions"] == ["1.0.0"]
+    assert model["parameters"]["digest"].startswith("sha256:")
+    status, document, outputs = cluster.infer("digits", INPUTS, id="7")
+    assert (status, document["id"]) == (200, "7")
+    assert outputs == {name: value.tobytes() for name, value in expected.items()}
+    values = {"name": "image", "datatype": "FP32", "shape": [8, 64], "data": X.ravel().tolist()}
+    status, document = cluster.post("/v2/models/digits/infer", {"inputs": [values]})
+    assert status == 200
+    found = {output["name"]: np.array(output["data"]) for output in document["outputs"]}
+    assert (found["label"] == expected["label"]).all()
+    assert (found["probabilities"].astype(np.float32) == expected["probabilities"].ravel()).all()
+
+    assert cluster.get("/v2/models/nope")[1]["code"] == "AOTC-E762"
+    other = {"image": ("FP64", X.astype(np.float64))}
+    assert cluster.infer("digits", other)[0:1] == (400,)
+    large = {"image": ("FP32", np.zeros((1024, 64), np.float32))}
+    assert cluster.infer("digits", large)[1]["code"] == "AOTC-E763"
+    status, _, body = cluster.ask("POST", "/v2/models/digits/infer", bytes(2**20 + 1))
+    assert (status, json.loads(body)["code"]) == (413, "AOTC-E763")
+    assert cluster.post("/v2/repository/models/digits/unload")[0] == 403
+    assert cluster.post("/v2/repository/index")[1][0]["state"] == "READY"
+    status, document = cluster.get("/metrics")
+    assert (status, document["code"]) == (501, "AOTC-E767")
+
+
+def test_each_node_has_a_replica_and_exports_its_metrics(
+    cluster: OnRay, digits_bundle: Bundle
+) -> None:
+    cluster.deploy(*digits_bundle, replicas=2)
+    for _ in range(10):
+        assert cluster.infer("digits", INPUTS)[0] == 200
+    info, served = "ray_aotc_bundle_info{", "ray_aotc_server_request_seconds_count{"
+    until(lambda: len(exported(info)) == 2, "a bundle on each node")
+    until(lambda: sum(_value(s) for s in exported(served)) >= 10, "our requests")
+
+
+def exported(name: str) -> list[str]:
+    """The samples of this name of every node, the last one of each."""
+    import ray
+
+    found = []
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    assert len(nodes) == 2
+    for node in nodes:
+        address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        with urllib.request.urlopen(address) as answer:
+            lines = answer.read().decode().splitlines()
+        found += [line for line in lines if line.startswith(name)][-1:]
+    return found
+
+
+def _value(sample: str) -> float:
+    return float(sample.rpartition(" ")[2])
+
+
+def test_what_a_killed_replica_had_not_answered_another_one_answers(
+    cluster: OnRay, digits_bundle: Bundle, types: Bundle, probabilities: bytes
+) -> None:
+    # A request waits so long for others to be joined with.
+    cluster.deploy(*types, max_delay=30_000, call_seconds=600)
+    x, y = np.arange(8, dtype=np.float32).reshape(2, 4), np.ones((2, 4), np.float32)
+    answers: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
+
+    def ask() -> None:
+        answers.append(cluster.infer("types.rows", {"x": ("FP32", x), "y": ("FP32", y)}))
+
+    client = threading.Thread(target=ask)
+    client.start()
+    under_way = "ray_aotc_server_requests{"
+    until(lambda: sum(_value(s) for s in exported(under_way)) == 1, "the replica has it")
+    (replica,) = processes(REPLICA)
+    os.kill(replica, signal.SIGKILL)
+    client.join()
+    ((status, _, outputs),) = answers
+    assert (status, outputs) == (200, {"result": (x * 2 + y).tobytes()})
+    assert replica not in processes(REPLICA)
+
+    cluster.deploy(*digits_bundle, replicas=2)
+    with asking(cluster, probabilities) as got:
+        for _ in range(3):
+            until(lambda: len(processes(REPLICA)) == cluster.running() == 2, "both run")
+            start = len(got)
+            until(lambda start=start: len(got) > start + 50, "calls of both")
+            os.kill(processes(REPLICA)[0], signal.SIGKILL)
+            start = len(got)
+            until(lambda start=start: len(got) > start + 50, "calls after it was killed")
+
+
+def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
+    cluster: OnRay, versions: Versions, tmp_path: Path, probabilities: bytes
+) -> None:
+    for number in (0, 1):
+        versions.write(f"1.{number}.0", tmp_path / f"{number}.aotb")
+    cluster.deploy(tmp_path / "0.aotb", versions.trust, replicas=2)
+    with asking(cluster, probabilities) as got:
+        until(lambda: len(got) > 20, "calls of the old one")
+        cluster.deploy(tmp_path / "1.aotb", versions.trust, replicas=2)
+        until(lambda: {version for _, version in got[-20:]} == {"1.1.0"}, "only new ones")
+    assert {version for _, version in got} == {"1.0.0", "1.1.0"}
+
+
+def test_a_refused_bundle_leaves_the_old_one_serving_and_says_its_code(
+    cluster: OnRay, digits_bundle: Bundle, versions: Versions, tmp_path: Path, probabilities: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    cluster.deploy(place, versions.trust)
+    with asking(cluster, probabilities) as got:
+        # By who deploys: not signed by a key of the policy, and damaged.
+        with pytest.raises(AotcError, match="AOTC-E30"):
+            cluster.deploy(digits_bundle[0], versions.trust)
+        damaged = tmp_path / "damaged.aotb"
+        damaged.write_bytes(flipped(place.read_bytes()))
+        with pytest.raises(AotcError, match="AOTC-E"):
+            cluster.deploy(damaged, versions.trust)
+        start = len(got)
+        until(lambda: len(got) > start + 20, "calls after it was refused")
+    assert {version for _, version in got} == {"1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("instead", "code"), [("another", "AOTC-E783"), ("damaged", "AOTC-E2"), ("none", "AOTC-E1")]
+)
+def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
+    cluster: OnRay,
+    versions: Versions,
+    tmp_path: Path,
+    probabilities: bytes,
+    instead: str,
+    code: str,
+) -> None:
+    from ray import serve
+
+    from aotc_runtime.servers.ray import app
+
+    versions.write("1.0.0", tmp_path / "old.aotb")
+    cluster.deploy(tmp_path / "old.aotb", versions.trust)
+    place = tmp_path / "new.aotb"
+    versions.write("1.1.0", place)
+    built = app({"bundle": str(place), "trust": str(versions.trust), "routes": 1})
+    if instead == "another":
+        versions.write("1.2.0", place)
+    elif instead == "damaged":
+        (tmp_path / "changed").write_bytes(flipped(place.read_bytes()))
+        (tmp_path / "changed").replace(place)
+    else:
+        place.unlink()
+    with asking(cluster, probabilities) as got:
+        with pytest.raises(RuntimeError):
+            serve.run(built, name="digits", route_prefix="/")
+        assert code in cluster.deployment().message
+        start = len(got)
+        until(lambda: len(got) > start + 20, "calls after it was refused")
+    assert {version for _, version in got} == {"1.0.0"}
+    assert cluster.running() == 1
+
+
+def page(language: str) -> str:
+    """The block of a language in the section of the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    section = text.partition("\n## Several machines\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return str(block)
+
+
+def run(cluster: OnRay, command: str, folder: Path) -> None:
+    """A command of the shell, which finds this cluster."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "RAY_ADDRESS": cluster.address}
+    subprocess.run(["bash", "-e", "-c", command], cwd=folder, env=environment, check=True)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_commands_of_the_page_work_as_they_stand(
+    cluster: OnRay, digits_bundle: Bundle, tmp_path: Path, probabilities: bytes
+) -> None:
+    shutil.copy(digits_bundle[0], tmp_path / "digits.aotb")
+    shutil.copy(digits_bundle[1], tmp_path / "trust.toml")
+    run(cluster, page("sh").replace("8000", str(cluster.port)), tmp_path)
+    assert cluster.running() == 2
+    assert cluster.infer("digits", INPUTS)[2]["probabilities"] == probabilities
+
+
+def test_replicas_come_and_go_with_the_queue(cluster: OnRay, types: Bundle, tmp_path: Path) -> None:
+    text = page("yaml").replace("/models/digits.aotb", str(types[0]))
+    text = text.replace("/models/trust.toml", str(types[1])).replace("max_delay: 5\n", DELAY)
+    (tmp_path / "serve.yaml").write_text(text.replace("downscale_delay_s: 60", SOON))
+    run(cluster, "serve run --non-blocking serve.yaml", tmp_path)
+    until(lambda: "types" in str(cluster.post("/v2/repository/index")), "the new one serves")
+    until(lambda: cluster.running() == 1, "one replica")
+    x = np.ones((1, 4), np.float32)
+    expected = (x * 3).tobytes()
+    ended, answers = threading.Event(), list[Any]()
+
+    def ask() -> None:
+        while not ended.is_set():
+            status, document, outputs = cluster.infer(
+                "types.rows", {"x": ("FP32", x), "y": ("FP32", x)}
+            )
+            answers.append((status, outputs.get("result")) if status == 200 else document)
+
+    clients = [threading.Thread(target=ask) for _ in range(12)]
+    for client in clients:
+        client.start()
+    try:
+        until(lambda: cluster.running() == 2, "another replica, for they all wait")
+    finally:
+        ended.set()
+        for client in clients:
+            client.join()
+    assert all(answer == (200, expected) for answer in answers)
+    until(lambda: cluster.running() == 1, "one replica is enough again")
+    assert cluster.infer("types.rows", {"x": ("FP32", x), "y": ("FP32", x)})[0] == 200
+
+
+DELAY = "max_delay: 1000\n"
+"""Every request waits in our queue, and no processor is busy."""
+
+SOON = "downscale_delay_s: 5"
+
+
+def test_a_node_that_goes_costs_no_wrong_answer(
+    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
+) -> None:
+    """What takes requests may go with it, so that some have an error for an answer."""
+    cluster.deploy(*digits_bundle, replicas=2, routes=2)
+    statuses: list[int] = []
+
+    def ask() -> bool:
+        try:
+            status, _, outputs = cluster.infer("digits", INPUTS)
+        except (OSError, HTTPException, ValueError):
+            # Ray's own text is no JSON.
+            status, outputs = 500, {}
+        statuses.append(status)
+        assert status in (500, 503) or outputs["probabilities"] == probabilities
+        return status == 200
+
+    for _ in range(20):
+        assert ask()
+    cluster.lose_a_node()
+    until(lambda: all(ask() for _ in range(20)), "calls of what is left")
+    until(lambda: cluster.running() == 2, "both run on the node that is left")
+    until(lambda: all(ask() for _ in range(20)), "calls of both")
