@@ -25,7 +25,7 @@ from aotc.pipeline.watching import remembered
 from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
 from aotc.stages import CapturedEntryPoint, CapturedProgram
-from aotc.workers import environment
+from aotc.workers import environment, forked
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.system.store import read_file
@@ -36,7 +36,8 @@ type OnOutput = Callable[[str, str], None]
 type Keep = Callable[[], None]
 """Puts the result of a task into the cache; called once the result is known to be reproducible."""
 
-REFERENCE = "aotc.pipeline.children.reference_worker"
+RECORDED = "aotc.pipeline.children.recorded"
+"""The module of both processes."""
 
 CAPTURED = (
     *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
@@ -52,7 +53,7 @@ _NAMES = {
 
 REFERRED = (
     *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
-    variables_file(REFERENCE),
+    variables_file(constants.REFERENCE_WORKER),
 )
 """Patterns of the files that the reference process leaves in the scratch folder."""
 
@@ -97,7 +98,7 @@ class Source:
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
         child.run(
-            "aotc.pipeline.children.recorded",
+            forked.kept(RECORDED),
             Job(worker.module, manifest, folder, self.job.encode()),
             type(None),
             within=worker.folder,
@@ -172,7 +173,7 @@ def reference(
 
     The future raises CaptureError, ParityError.
     """
-    plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
+    plain = source.worker(Kind.REFERENCE, constants.REFERENCE_WORKER, REFERRED, {})
 
     def compute() -> Keep:
         job = replace(source.job, threads=max(1, workers.jobs - 1))
