@@ -25,7 +25,8 @@ from aotc.pipeline.watching import remembered
 from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
 from aotc.stages import CapturedEntryPoint, CapturedProgram
-from aotc.workers import environment, forked
+from aotc.workers import environment
+from aotc.workers.forked import kept
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.system.store import read_file
@@ -98,7 +99,7 @@ class Source:
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
         child.run(
-            forked.kept(RECORDED),
+            kept(RECORDED),
             Job(worker.module, manifest, folder, self.job.encode()),
             type(None),
             within=worker.folder,
