@@ -95,7 +95,7 @@ def run(
             Job(str(bundle), str(policy), target, str(folder)),
             Answer,
             within=folder,
-            environment=inherited(without=("XLA_", "TF_")),
+            environment=_variables(),
             processes=processes,
             seconds=SECONDS_MAX,
         )
@@ -114,6 +114,15 @@ def run(
     if beyond:
         raise ParityError(*beyond)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials)
+
+
+def begin() -> None:
+    """Import what `run` is going to need, meanwhile."""
+    kept(WORKER).begin(_variables(), Path.cwd())
+
+
+def _variables() -> dict[str, str]:
+    return inherited(without=("XLA_", "TF_"))
 
 
 def _recorded(difference: Difference) -> ParityRan:

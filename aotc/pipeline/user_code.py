@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 
 from aotc import constants
 from aotc.cache.keys import Kind
@@ -14,6 +15,7 @@ from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
+from aotc.parity import isolated
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.scratch import ProgramJob, Scratch, digest_of, variables_file
@@ -72,7 +74,7 @@ class Source:
         """The process of a task. leaves: patterns of the files that it writes.  more: variables to
         add to the environment that every such process has.
         """
-        variables = environment.clean({"JAX_PLATFORMS": "cpu", **more})
+        variables = _variables(more)
         known = {
             **program_sections(self.job.manifest.text),
             "targets": ", ".join(self.job.targets),
@@ -145,6 +147,10 @@ def capture(
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
     def trace() -> None:
+        if workers.jobs > 1:
+            # What comes after the capture has imported its libraries by then.
+            kept(RECORDED).begin(_variables({}), Path.cwd())
+            isolated.begin()
         source.execute(
             worker,
             workers,
@@ -192,6 +198,11 @@ def reference(
         )
 
     return workers.submit(compute, urgent=True)
+
+
+def _variables(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that runs the program. more: as of `Source.worker`."""
+    return environment.clean({"JAX_PLATFORMS": "cpu", **more})
 
 
 def _edited(manifest: BuildManifest) -> Iterator[Finding]:
