@@ -45,6 +45,13 @@ def f(params, x):
 BY_CHANCE = PROGRAM.replace("np.arange(3.0, dtype=", "np.random.normal(size=3).astype(")
 
 
+class Command(tuple[str, ...]):
+    """The command of a process that imports by itself what it needs, when it needs it."""
+
+    def begin(self, *_: object) -> None:
+        pass
+
+
 class Project:
     """A program, and how its processes are started."""
 
@@ -64,8 +71,8 @@ class Project:
 
     def start_anew(self) -> None:
         """Every process, from here on."""
-        self._monkeypatch.setattr(user_code, "kept", parent.module)
-        self._monkeypatch.setattr(isolated, "kept", parent.module)
+        for module in (user_code, isolated):
+            self._monkeypatch.setattr(module, "kept", lambda name: Command(parent.module(name)))
 
 
 @pytest.fixture
