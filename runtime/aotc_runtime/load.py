@@ -112,7 +112,8 @@ def _load(
     if isinstance(path, str) and path.startswith("oci://"):
         from aotc_runtime.store.loading import fetched
 
-        source = fetched(path, policy, store, target)
+        numbers = threads, devices, memory_limit
+        source = fetched(path, policy, store, target, lambda w: registry.prepare(w, *numbers))
     else:
         source = open_bundle(path)
     laps.end("open")

@@ -52,10 +52,12 @@ def verify_report(
     full: bool = False,
     ca: Path | None = None,
     channel: bool = False,
+    store: Path | None = None,
 ) -> Report:
     """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
     or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
-    channel: whether the policy's channel has to name it, too.
+    channel: whether the policy's channel has to name it, too.  store: has what a load of the
+    reference needs, afterwards.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
@@ -70,6 +72,16 @@ def verify_report(
         verdict = examine(source, policy, facts, now, asked)
         report = report_of(str(bundle), verdict, facts)
         return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
+    if store is not None:
+        from aotc_runtime.store.bundles import Store
+        from aotc_runtime.store.loading import fetched
+        from aotc_runtime.system.passing import PassedMap
+
+        facts = detect_all()
+        kept = fetched(bundle, policy, Store(store, ca=ca), asked, lambda _: facts, PassedMap)
+        verdict = examine(kept, policy, facts, now, asked)
+        report = report_of(kept.name, verdict, facts)
+        return _beside(report, kept, verdict, policy.channel, trust.parent, asks=channel)
     from aotc_runtime.store.looking import looked_at
 
     with looked_at(bundle, policy, now, full=full, ca=ca) as looked:

@@ -92,7 +92,7 @@ def verify(
     if isinstance(path, str) and path.startswith("oci://"):
         from aotc_runtime.store.loading import fetched
 
-        source = fetched(path, policy, store, target, kind)
+        source = fetched(path, policy, store, target, kind=kind)
     else:
         source = open_bundle(path, kind)
     with vouch(source, policy, time.time()) as vouched:

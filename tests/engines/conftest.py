@@ -85,3 +85,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if f"tests/engines/test_{engine.marker}" in item.path.as_posix():
                 for mark in engine.marks():
                     item.add_marker(mark)
+
+
+@pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
+def other(request: pytest.FixtureRequest) -> Other:
+    """The engine beside XLA."""
+    engine: Other = request.param
+    return engine

@@ -19,7 +19,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import canonical
 from tests.conftest import Once
-from tests.engines.conftest import ENGINES, Other
+from tests.engines.conftest import Other
 from tests.engines.sums import (
     FACTORIZED,
     IMAGE,
@@ -43,13 +43,6 @@ from tests.hostile.tampering import (
     take_apart,
     write_folder,
 )
-
-
-@pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
-def other(request: pytest.FixtureRequest) -> Other:
-    """The engine."""
-    engine: Other = request.param
-    return engine
 
 
 @pytest.fixture(scope="session")

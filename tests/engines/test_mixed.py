@@ -48,13 +48,6 @@ from tests.hostile.tampering import (
 )
 
 
-@pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
-def other(request: pytest.FixtureRequest) -> Other:
-    """The engine beside XLA."""
-    engine: Other = request.param
-    return engine
-
-
 @pytest.fixture(scope="session")
 def mixed(other: Other, once: Once) -> Path:
     """A folder with the bundle and its policy."""

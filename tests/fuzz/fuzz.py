@@ -10,7 +10,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["aotc", "aotc_runtime", "tomllib"]):
+with atheris.instrument_imports(include=["aotc", "aotc_runtime", "tomllib", "tuf"]):
     from tests.fuzz.readers import READERS, read
 
 

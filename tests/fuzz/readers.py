@@ -27,7 +27,7 @@ from aotc_runtime.verification.signatures import open_envelope
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.versions import version_key
 
-from . import toolchain
+from . import attribution, shipping, toolchain
 
 type Reader = Callable[[bytes], object]
 
@@ -111,24 +111,29 @@ def version(data: bytes) -> None:
     assert version_key(text) is None or version_key(text) == version_key(text + "+x")
 
 
-READERS: Mapping[str, Reader] = {
-    reader.__name__: reader
-    for reader in (
-        tar,
-        index,
-        root,
-        image,
-        attestation,
-        manifest,
-        envelope,
-        statement,
-        certificate,
-        tensors,
-        policy,
-        key,
-        version,
-    )
-} | toolchain.READERS
+READERS: Mapping[str, Reader] = (
+    {
+        reader.__name__: reader
+        for reader in (
+            tar,
+            index,
+            root,
+            image,
+            attestation,
+            manifest,
+            envelope,
+            statement,
+            certificate,
+            tensors,
+            policy,
+            key,
+            version,
+        )
+    }
+    | attribution.READERS
+    | shipping.READERS
+    | toolchain.READERS
+)
 
 
 def read(name: str, data: bytes) -> str:

@@ -16,7 +16,7 @@ from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
-from . import toolchain_seeds
+from . import attribution, shipping, toolchain_seeds
 
 CERTIFICATE = json.dumps(
     {
@@ -79,6 +79,8 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
         "policy": [policy.read_bytes()],
         "key": [_between(policy.read_text("utf-8"), "-----BEGIN", "KEY-----\n")],
         "version": [b"1.0.0", b"1.2.3-rc1+cuda", b"1.0.post2"],
+        **attribution.seeds(),
+        **shipping.seeds(),
         **toolchain_seeds.seeds(bundle),
     }
 

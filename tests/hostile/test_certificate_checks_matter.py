@@ -162,7 +162,7 @@ CHECKS = [
           certified_with("AOTC-E414", runs=changed(0, label="predict[batch=9]")), "AOTC-E414"),
     Check(certificates._check_runs, ("len(found) != len(wanted)", "False"),
           certified_with("AOTC-E414", runs=one_twice), "AOTC-E414"),
-    Check(verify._certificates, ("not policy.certifiers", "False"),
+    Check(verify.certificates_of, ("not policy.certifiers", "False"),
           under("AOTC-E412", certifiers=()), "AOTC-E401", "AOTC-E412"),
 ]  # fmt: skip
 

@@ -185,7 +185,8 @@ UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 
 TRUST = [
     Check(verify.authenticate, (COUNTED, "()"), unsigned, "AOTC-E301"),
-    Check(verify.accept, ("check_policy(unpacked)", "()"), with_policy(name="other"), "AOTC-E306"),
+    Check(verify.accept, ("check_policy(unpacked.signed, unpacked._contents)", "()"),
+          with_policy(name="other"), "AOTC-E306"),
     Check(trust.parse_policy, ("list(_check_fields(policy, where, text))", "[]"), policy_file(BOTH),
           "AOTC-E309"),
     Check(trust.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),

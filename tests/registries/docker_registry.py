@@ -29,6 +29,13 @@ MARKS = [
 ]
 
 
+def docker_registry(test: Any) -> Any:
+    """Mark a test that needs it."""
+    for mark in MARKS:
+        test = mark(test)
+    return test
+
+
 @contextmanager
 def running(folder: Path, **more: Any) -> Iterator[str]:
     """HOST:PORT of a registry that has nothing yet. more: of its configuration."""

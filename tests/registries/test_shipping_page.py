@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.registries.docker_registry import MARKS, running
 from tests.registries.oci_server import OciServer
+from tests.shell import in_shell
 
 PAGE = (ROOT / "docs" / "shipping.md").read_text("utf-8")
 
@@ -43,22 +41,7 @@ def walk(address: str, folder: Path) -> str:
     (script,) = blocks("python")
     (folder / "serve.py").write_text(script, "utf-8")
     commands = "\n".join(blocks("sh")).replace("registry.example.org", address)
-    programs = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "DOCKER_CONFIG": str(folder),
-    }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return in_shell(commands, folder, DOCKER_CONFIG=str(folder))
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which the walk uses")

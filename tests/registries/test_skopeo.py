@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,47 +15,16 @@ import pytest
 import aotc_runtime
 from aotc_runtime.system.store import open_bundle
 from tests.conftest import ROOT
-from tests.waiting import until
+from tests.registries.docker_registry import MARKS, SKOPEO, running
 
-REGISTRY, SKOPEO = os.environ.get("AOTC_REGISTRY", ""), os.environ.get("AOTC_SKOPEO", "")
-
-pytestmark = [
-    pytest.mark.registry,
-    pytest.mark.skipif(
-        not (REGISTRY and SKOPEO), reason="docker-registry and skopeo: make test-registry"
-    ),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """The address of a registry that has nothing yet."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    (tmp_path / "config.yml").write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/stored}}}}\n"
-        f'http: {{addr: "{address}"}}\n'
-    )
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(
-            [REGISTRY, "serve", str(tmp_path / "config.yml")], stdout=log, stderr=log
-        )
-    try:
-        until(lambda: answers(address), "the registry answers", server)
+    with running(tmp_path) as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def answers(address: str) -> bool:
-    host, port = address.split(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def commands() -> str:

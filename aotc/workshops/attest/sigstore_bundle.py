@@ -58,7 +58,7 @@ def _read(file: Path) -> _Written:
     try:
         data = read_file(file, limits.ENVELOPE_BYTES_MAX)
         written = msgspec.json.decode(data, type=_Written)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _none(file, getattr(error, "strerror", None) or str(error)) from error
     if written.mediaType != BUNDLE_TYPE:
         raise _none(file, f"{written.mediaType or 'no media type'}")
@@ -71,7 +71,7 @@ def _require_about(written: _Written, root: str, file: Path) -> None:
     envelope = written.dsseEnvelope
     try:
         statement = msgspec.json.decode(base64.b64decode(envelope.payload), type=Statement)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _none(file, "an envelope without a statement") from error
     said = (envelope.payloadType, statement.predicateType)
     if said != (PAYLOAD_TYPE, PROVENANCE_TYPE):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ folders that python-tuf works in.
 
 BYTES_MAX = 64 * 2**20
 """A channel of a thousand bundles whose root changed a hundred times has 1 MB."""
+
+_NAME = re.compile(r"(root_history/)?[^/\0]+\.json")
+"""What python-tuf names its files, relative to the folder that it works in."""
 
 Files = dict[str, str]
 """Texts by name, relative to the folder that python-tuf works in."""
@@ -77,7 +81,13 @@ def _read(folder: Path) -> Files:
     digest, _, text = data.partition(b"\n")
     if digest != sha256(text).encode():
         raise _damaged(folder)
-    return msgspec.json.decode(text, type=Files)
+    try:
+        files = msgspec.json.decode(text, type=Files)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(folder) from error
+    if not all(_NAME.fullmatch(name) for name in files):
+        raise _damaged(folder)
+    return files
 
 
 def _lay_out(files: Files, work: Path) -> None:

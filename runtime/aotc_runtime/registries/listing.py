@@ -157,7 +157,7 @@ def look(repository: Repository, root: Stored) -> Listing:
         image = canonical.decode(stored.data, ImageManifest, where=what)
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
-        targets.append(Target(_name(config, what), reference, image))
+        targets.append(Target(target_name(config, what), reference, image))
     entry = Entry(mediaType=oci.INDEX_TYPE, digest=root.digest, size=len(root.data))
     attestations = tuple(_attestations(repository, root.digest, documents))
     return Listing(entry, attestations, tuple(targets), tuple(absent), documents)
@@ -171,7 +171,8 @@ class _Named(Struct):
     target: _Target
 
 
-def _name(config: bytes, where: str) -> str:
+def target_name(config: bytes, where: str) -> str:
+    """What a bundle manifest calls its target. Raises BundleFormatError (AOTC-E101)."""
     try:
         return msgspec.json.decode(config, type=_Named).target.name
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +21,7 @@ from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository, Settings
 from aotc_runtime.servers.rest import application
 from aotc_runtime.servers.service import Service
-from aotc_runtime.servers.statuses import not_listening
+from aotc_runtime.servers.statuses import not_listening, not_passed
 
 if TYPE_CHECKING:
     from aotc_runtime.servers.grpc_server import GrpcServer
@@ -190,8 +190,8 @@ def _text(value: object) -> str:
 
 def _socket(host: str, port: int) -> socket.socket:
     """The one that systemd has opened, or a new one. Raises ServerError (AOTC-E782)."""
-    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
-        return socket.socket(fileno=SYSTEMD_SOCKETS)
+    if (passed := _passed(os.environ)) is not None:
+        return passed
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -206,6 +206,29 @@ def _socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise not_listening(f"{host}:{port}", str(error)) from error
     return listening
+
+
+def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """What systemd has opened for this process, as sd_listen_fds(3) says; None if it has not, or
+    for another one. Raises ServerError (AOTC-E782) for anything but one socket that listens.
+    """
+    named = [environment.pop(f"LISTEN_{name}", "") for name in ("PID", "FDS", "FDNAMES")]
+    if named[0] != str(os.getpid()) or named[1] in ("", "0"):
+        return None
+    if named[1] != "1":
+        raise not_passed(f"{named[1]} of them")
+    try:
+        found = socket.socket(fileno=SYSTEMD_SOCKETS)
+        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise not_passed(error.strerror or str(error)) from error
+    is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
+    if not (is_tcp and listens):
+        shown = f"{found.family.name} {found.type.name}{'' if listens else ', not listening'}"
+        found.detach()
+        raise not_passed(shown)
+    found.set_inheritable(False)
+    return found
 
 
 def _raise_file_limit(connections: int) -> None:

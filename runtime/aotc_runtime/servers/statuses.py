@@ -87,6 +87,17 @@ def not_listening(where: str, found: str) -> AotcError:
     return refusal("AOTC-E782", where, found)
 
 
+def not_passed(found: str) -> AotcError:
+    """The error (AOTC-E782) for sockets of systemd that cannot be served at."""
+    return refusal(
+        "AOTC-E782",
+        "LISTEN_FDS",
+        found,
+        expected="one TCP socket that listens",
+        hint="let the socket unit have one ListenStream= with a port; gRPC has --grpc-port",
+    )
+
+
 def not_allowed(found: str) -> AotcError:
     """The error (AOTC-E768) for a server that is not to be controlled so."""
     return refusal(

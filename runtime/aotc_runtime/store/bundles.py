@@ -33,7 +33,8 @@ PATIENCE_SECONDS = 30.0
 class StoredBundle(Struct, frozen=True):
     """A bundle of a store. targets: those that are there whole, by what the root calls them.
     absent: the others.  lost: how many attestations that it had are gone.  blobs: size by digest,
-    of what is there.  used: when it was loaded or fetched last, seconds since the epoch.
+    of what is there; documents: of manifests of the others.  used: when it was loaded or fetched
+    last, seconds since the epoch.
     """
 
     root: Entry
@@ -42,6 +43,7 @@ class StoredBundle(Struct, frozen=True):
     targets: tuple[str, ...]
     absent: tuple[str, ...]
     blobs: Mapping[str, int]
+    documents: Mapping[str, int]
     used: float
 
     @property
@@ -107,7 +109,7 @@ class Store:
             if needed and all(self.files.has(*each) for each in needed.items()):
                 attestations.append(entry)
                 blobs |= needed
-        there, absent = [], []
+        there, absent, documents = [], [], dict[str, int]()
         for reference in index.manifests:
             name = reference.annotations.get(oci.TARGET_ANNOTATION, reference.digest)
             image = self.document(reference, ImageManifest, limits.MANIFEST_BYTES_MAX)
@@ -118,20 +120,41 @@ class Store:
                 blobs |= here
             else:
                 absent.append(name)
+                documents |= {} if image is None else sizes_of(reference, image.config)
         lost = len(attested) - len(attestations)
         return StoredBundle(
-            root, tuple(attestations), lost, tuple(there), tuple(absent), blobs, used
+            root, tuple(attestations), lost, tuple(there), tuple(absent), blobs, documents, used
         )
 
     def document[T](self, reference: Entry | oci.Descriptor, type_: type[T], most: int) -> T | None:
         """A document that is there and is what its digest says; None otherwise."""
+        data = self.data(reference, most)
+        if data is None:
+            return None
+        try:
+            return canonical.decode_foreign(data, type_, where="", marks=2**24)
+        except AotcError:
+            return None
+
+    def data(self, reference: Entry | oci.Descriptor, most: int) -> bytes | None:
+        """The bytes of a small blob, if they are what its digest says; None otherwise."""
         try:
             data = read_file(self.files.path(reference.digest), most)
-            if len(data) > most or sha256(data) != reference.digest:
-                return None
-            return canonical.decode_foreign(data, type_, where="", marks=2**24)
-        except (OSError, AotcError):
+        except OSError:
             return None
+        return data if len(data) <= most and sha256(data) == reference.digest else None
+
+    def documents(self, root: Entry) -> list[tuple[ImageManifest, bytes]] | None:
+        """Image manifest and bundle manifest of each target; None if one is not there."""
+        index = self.document(root, RootIndex, limits.INDEX_BYTES_MAX)
+        found = []
+        for reference in index.manifests if index else ():
+            image = self.document(reference, ImageManifest, limits.MANIFEST_BYTES_MAX)
+            config = image and self.data(image.config, limits.MANIFEST_BYTES_MAX)
+            if not image or not config:
+                return None
+            found.append((image, config))
+        return found or None
 
     def source(
         self, root: str, name: str, kind: MapOf = mmap.mmap, unread: Collection[str] = ()
@@ -189,7 +212,7 @@ class Store:
                 left.remove(gone[-1])
             for each in gone:
                 self.files.remove(self._record(each.root.digest))
-            reached = {digest for each in left for digest in each.blobs}
+            reached = {digest for each in left for digest in {**each.blobs, **each.documents}}
             removed = 0
             for folder in (BLOBS, PARTIAL):
                 for path, _ in self._all(folder):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
-from aotc_runtime.errors import RegistryError, raise_if, refusal
+from aotc_runtime.errors import AotcError, RegistryError, raise_if, refusal
 from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.listing import target_name
 from aotc_runtime.registries.references import Reference, parse
 from aotc_runtime.registries.transport import Transport
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.store.bundles import Store
-from aotc_runtime.store.pulling import pull, signed_by
+from aotc_runtime.store.bundles import Store, sizes_of
+from aotc_runtime.store.pulling import for_host, pull, signed_by
 from aotc_runtime.system.store import MapOf, MappedBundle
+from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.stated_rules import check_reference
 
 ATTEMPTS = 4
@@ -47,46 +49,76 @@ def require_pinned(place: Reference, policy: TrustPolicy) -> None:
 
 
 def fetched(
-    text: str, policy: TrustPolicy, folder: Place, target: str | None, kind: MapOf = mmap.mmap
+    text: str,
+    policy: TrustPolicy,
+    folder: Place,
+    target: str | None,
+    ask: AskHost | None = None,
+    kind: MapOf = mmap.mmap,
 ) -> MappedBundle:
     """A bundle of a registry, opened from the store: framing only, nothing in it is believed. What
-    a digest names and is there whole needs no registry; nor does what is there of it, where the
-    registry cannot be reached.
+    a digest names and is there needs no registry; nor does what is there of it, where the registry
+    cannot be reached.
 
-    policy: keys of it have to have signed what is fetched.  target: None for all.  kind: makes the
-    maps. Raises RegistryError, IntegrityError, BundleFormatError, TrustError, ResourceError.
+    policy: keys of it have to have signed what is fetched.  target: the one to have; None for the
+    best that the host can run, by what `ask` says, or without that for all.  kind: makes the maps.
+    Raises RegistryError, IntegrityError, BundleFormatError, TrustError, ResourceError, and with
+    `ask` every reason why no target fits.
     """
     place, store = parse(text), store_at(folder)
     require_pinned(place, policy)
     for _ in range(ATTEMPTS):
-        root = place.digest
-        if not root or not _is_there(store, root, target):
-            root = _fetch(place, policy, store, target)
+        root, needed = place.digest, _needed(store, place, policy, target, ask)
+        if not needed:
+            root, needed = _fetch(place, policy, store, target, ask)
         with store.files.kept():
             source = store.source(root, str(place.at(root)), kind)
-            if source is not None and _is_there(store, root, target, some=True):
+            if source is not None and needed and needed <= source.digests():
                 return source
     raise refusal("AOTC-E560", str(store.folder), "another process removes what is fetched")
 
 
-def _is_there(store: Store, root: str, target: str | None, *, some: bool = False) -> bool:
-    """Whether the store has the target, or without one, all; some: or any."""
-    found = store.bundle(root)
-    if found is None or not found.targets:
-        return False
-    is_whole = some or not (found.absent or found.lost)
-    return is_whole if target is None else target in found.targets and (some or not found.lost)
+def _needed(
+    store: Store, place: Reference, policy: TrustPolicy, target: str | None, ask: AskHost | None
+) -> Set[str]:
+    """The blobs of a bundle that a load here takes, where the store has all of them; else none."""
+    found = store.bundle(place.digest) if place.digest else None
+    if found is None or not found.targets or found.lost:
+        return frozenset()
+    if not found.absent if target is None else target in found.targets:
+        return found.blobs.keys()
+    documents = store.documents(found.root) if target is None and ask else None
+    source = store.source(place.digest, str(place))
+    if documents is None or ask is None or source is None:
+        return frozenset()
+    try:
+        chosen = choose(source, documents, (), policy, time.time(), ask)
+    except AotcError:
+        # Told by the registry's copy, or by the load.
+        return frozenset()
+    images = {target_name(data, ""): image for image, data in documents}
+    needed = frozenset(sizes_of(images[chosen].config, *images[chosen].layers))
+    return needed if needed <= source.digests() else frozenset()
 
 
-def _fetch(place: Reference, policy: TrustPolicy, store: Store, target: str | None) -> str:
-    """The root of what was fetched; or of what is there, where the registry cannot be reached."""
-    accept = signed_by(policy, time.time(), str(place))
+def _fetch(
+    place: Reference, policy: TrustPolicy, store: Store, target: str | None, ask: AskHost | None
+) -> tuple[str, Set[str]]:
+    """The root and the blobs of what was fetched; or of what is there, where the registry cannot be
+    reached.
+    """
+    now, name = time.time(), str(place)
+    accept = signed_by(policy, now, name)
+    if target is None and ask is not None:
+        accept = for_host(policy, now, name, ask)
     try:
         with Repository(place, Transport(store.ca)) as repository:
             wanted = () if target is None else (target,)
-            return pull(repository, store, wanted, accept=accept).root.digest
+            found = pull(repository, store, wanted, accept=accept)
+            return found.root.digest, found.layers().keys() | {found.root.digest}
     except RegistryError as error:
-        is_there = place.digest and _is_there(store, place.digest, target, some=True)
-        if error.code != UNREACHABLE or not is_there:
+        there = store.bundle(place.digest) if place.digest else None
+        is_there = there and (there.targets if target is None else target in there.targets)
+        if error.code != UNREACHABLE or there is None or not is_there:
             raise
-        return place.digest
+        return place.digest, there.blobs.keys()

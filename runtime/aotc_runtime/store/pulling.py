@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aotc_runtime.digest import pieces
-from aotc_runtime.errors import refusal
+from aotc_runtime.errors import raise_if, refusal
 from aotc_runtime.formats.oci import BlobSource, Descriptor
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.client import Repository
 from aotc_runtime.registries.listing import Documents, Listing, look, resolve
 from aotc_runtime.registries.transfer import Counted, OnBytes, Tally, each, nobody
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.store.bundles import Store
+from aotc_runtime.store.bundles import Store, sizes_of
 from aotc_runtime.store.files import FileSink
+from aotc_runtime.verification import rules
+from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify import attribute
 
-type Accept = Callable[[Store, Listing], None]
-"""Says whether what a bundle's documents tell is enough to fetch the rest; raises if not."""
-
+type Accept = Callable[[Listing], Listing]
+"""Says what to fetch of a bundle, by its documents; raises if it is nothing."""
 
 type Wanted = Callable[[Descriptor], bool]
 
@@ -28,8 +29,9 @@ def all_layers(layer: Descriptor) -> bool:
     return True
 
 
-def accept_all(store: Store, listing: Listing) -> None:
+def accept_all(listing: Listing) -> Listing:
     """Fetch whatever it is: who uses it verifies it."""
+    return listing
 
 
 def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
@@ -38,9 +40,27 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
     now: seconds since the epoch.  name: for messages.
     """
 
-    def accept(store: Store, listing: Listing) -> None:
+    def accept(listing: Listing) -> Listing:
         source = Documents(name, listing)
         attribute(source, policy, now)
+        raise_if(rules.check_limits(source, policy, sizes_of(*listing.layers().values())))
+        return listing
+
+    return accept
+
+
+def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
+    """Fetch the target that a load here takes, if the policy accepts the bundle and it fits.
+
+    now, name: as of `signed_by`.  ask: as of `choose`.
+    """
+
+    def accept(listing: Listing) -> Listing:
+        if listing.targets:
+            found = [(t.image, listing.documents[t.image.config.digest]) for t in listing.targets]
+            source = Documents(name, listing)
+            listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
+        return signed_by(policy, now, name)(listing)
 
     return accept
 
@@ -61,13 +81,15 @@ def pull(
     Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
     what `accept` raises.
     """
-    listing = look(repository, resolve(repository)).only(targets)
+    whole = look(repository, resolve(repository))
+    listing = whole.only(targets)
     store.files.make()
     with store.files.kept():
-        for digest, data in listing.documents.items():
+        # Those of other targets, too: by them a load knows later that it takes this one.
+        for digest, data in whole.documents.items():
             store.files.put(digest, data)
         store.keep(listing.root, listing.attestations)
-        accept(store, listing)
+        listing = accept(listing)
     layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
     make_room(store, listing, sum(layer.size for layer in layers.values()))
     with store.files.kept():
@@ -86,7 +108,7 @@ def pull(
 
         each(repository, lacking, fetch)
         # Who made room meanwhile may have taken the documents, which belonged to no whole target.
-        for digest, data in listing.documents.items():
+        for digest, data in whole.documents.items():
             store.files.put(digest, data)
         store.keep(listing.root, listing.attestations)
     return listing

@@ -14,8 +14,7 @@ from cryptography import x509
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.policy import TimestampAuthority, TrustPolicy
-from aotc_runtime.verification.policy_refusals import unreadable_file
-from aotc_runtime.verification.trust import read_text
+from aotc_runtime.verification.named_files import with_texts
 
 
 def read_files(
@@ -24,22 +23,15 @@ def read_files(
     """The policy with the certificates that it names files of. folder: where these are looked for.
     where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
     """
-    read = []
-    for index, authority in enumerate(policy.timestamp_authorities):
-        if authority.certificates_file and not authority.certificates:
-            file = folder / authority.certificates_file
-            place = f"{_place(where, index, authority)} {file}"
-            try:
-                pem = read_text(file)
-            except OSError as error:
-                findings.append(unreadable_file(place, error))
-                continue
-            except ValueError as error:
-                findings.append(_no_certificates(place, error))
-                continue
-            authority = msgspec.structs.replace(authority, certificates=pem, certificates_file="")
-        read.append(authority)
-    return msgspec.structs.replace(policy, timestamp_authorities=tuple(read))
+    read = with_texts(
+        policy.timestamp_authorities,
+        "certificates",
+        folder,
+        lambda index, each: _place(where, index, each),
+        _no_certificates,
+        findings,
+    )
+    return msgspec.structs.replace(policy, timestamp_authorities=read)
 
 
 def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:

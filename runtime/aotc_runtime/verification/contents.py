@@ -228,7 +228,7 @@ def begin_contents(
         image = canonical.decode(data, ImageManifest, where=f"{source.name} {what}")
         what = "bundle manifest " + image.config.digest[7:19]
         config = _document(source, image.config, what, limits.MANIFEST_BYTES_MAX)
-        manifest = _bundle_manifest(config, f"{source.name} {what}")
+        manifest = bundle_manifest(config, f"{source.name} {what}")
         if manifest.target.name in manifests:
             where = f"{source.name} root index"
             raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
@@ -236,7 +236,7 @@ def begin_contents(
         if not index.artifactType and manifest.format_version in TYPED_ROOTS:
             expected = f"artifactType {oci.BUNDLE_TYPE}, as format {manifest.format_version} has it"
             raise refusal("AOTC-E113", f"{source.name} root index", "none", expected=expected)
-        raise_if(_check_layers(image, manifest, source.name))
+        raise_if(check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
         targets[manifest.target.name] = image
         layers |= {layer.digest: layer for layer in image.layers}
@@ -277,7 +277,7 @@ class _Versioned(Struct):
     format_version: str
 
 
-def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
+def bundle_manifest(data: bytes, where: str) -> BundleManifest:
     # The version first: a later one may hold fields that this reader would call malformed.
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         _check_format(decoder(_Versioned).decode(data).format_version, where)
@@ -313,7 +313,7 @@ def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
+def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
     wanted = references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}

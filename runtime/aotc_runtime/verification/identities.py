@@ -23,9 +23,8 @@ from aotc_runtime.errors import Finding, TrustError, finding, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import Identity, TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
-from aotc_runtime.verification.policy_refusals import unreadable_file
+from aotc_runtime.verification.named_files import with_texts
 from aotc_runtime.verification.signatures import SignedPayload, Trials
-from aotc_runtime.verification.trust import read_text
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 """Whose verification material is read: the form that Sigstore's clients have written since 2024."""
@@ -67,22 +66,15 @@ def read_files(
     """The policy with the trusted roots that it names files of. folder: where these are looked for.
     where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
     """
-    read = []
-    for index, identity in enumerate(policy.identities):
-        if identity.trusted_root_file and not identity.trusted_root:
-            file = folder / identity.trusted_root_file
-            place = f"{_place(where, index, identity)} {file}"
-            try:
-                text = read_text(file)
-            except OSError as error:
-                findings.append(unreadable_file(place, error))
-                continue
-            except ValueError as error:
-                findings.append(_no_root(place, error))
-                continue
-            identity = msgspec.structs.replace(identity, trusted_root=text, trusted_root_file="")
-        read.append(identity)
-    return msgspec.structs.replace(policy, identities=tuple(read))
+    read = with_texts(
+        policy.identities,
+        "trusted_root",
+        folder,
+        lambda index, each: _place(where, index, each),
+        _no_root,
+        findings,
+    )
+    return msgspec.structs.replace(policy, identities=read)
 
 
 def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:

@@ -164,7 +164,7 @@ def accept(unpacked: Unpacked) -> Vouched:
     weights are hashed; then, and whatever else is raised, no more of them are.
     """
     try:
-        _refuse(unpacked, check_policy(unpacked))
+        _refuse(unpacked, check_policy(unpacked.signed, unpacked._contents))
     except BaseException:
         unpacked._weights.stop()
         raise
@@ -200,7 +200,7 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
     policy, contents = vouched.signed.framed.policy, vouched._contents
-    manifests, certificates = contents.manifests, _certificates(vouched.signed)
+    manifests, certificates = contents.manifests, certificates_of(vouched.signed)
     if policy.engines is not None:
         from aotc_runtime.verification import engine_rule
 
@@ -300,7 +300,7 @@ def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
         raise
 
 
-def _certificates(signed: Signed) -> AskCertificates | None:
+def certificates_of(signed: Signed) -> AskCertificates | None:
     """docs/trust.md 8: a function that asks certificates about a jaxlib, if the policy names
     certifiers. Nothing is read or imported before it is called.
     """
@@ -318,9 +318,8 @@ def _certificates(signed: Signed) -> AskCertificates | None:
     return ask
 
 
-def check_policy(unpacked: Unpacked) -> Iterator[Finding]:
+def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     """docs/trust.md 7: everything that the policy refuses in the signed content."""
-    signed, contents = unpacked.signed, unpacked._contents
     policy, where = signed.framed.policy, signed.framed.source.name
     manifests = contents.manifests.values()
     yield from rules.check_identity(next(iter(manifests)), policy)

@@ -55,6 +55,7 @@ AREAS = (
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
             "tests/unit/cli/test_command_trust_dates.py",
+            "tests/registries/test_one_target.py",
             "tests/unit/runtime/verification",
             "tests/hostile/test_archives.py",
             "tests/hostile/test_certificates.py",
@@ -438,6 +439,7 @@ AREAS = (
         (
             "tests/registries/test_blobs.py",
             "tests/registries/test_credentials.py",
+            "tests/registries/test_one_target.py",
             "tests/registries/test_push_pull.py",
             "tests/registries/test_references.py",
             "tests/registries/test_references_in_commands.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import socket
@@ -12,37 +11,34 @@ from pathlib import Path
 
 import pytest
 from served import serving
+from shell import in_shell
+
+from tests.conftest import MANIFESTS
+from tests.examples.started import PYTHONS
 
 PAGE = Path(__file__).parents[4] / "docs" / "serving.md"
 
 
 def walk(language: str) -> str:
-    """The block of a language in the section on the server."""
+    """What the section on the server has in a language."""
     section = PAGE.read_text("utf-8").partition("\n## A server\n")[2].partition("\n## ")[0]
-    (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    return str(block)
+    return "\n".join(re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_the_commands_work_as_they_stand(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
-    shutil.copy(digits_bundle[0], tmp_path / "digits.aotb")
-    shutil.copy(digits_bundle[1], tmp_path / "trust.toml")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_commands_work_as_they_stand(python: str, tmp_path: Path) -> None:
+    (tmp_path / "manifests").symlink_to(MANIFESTS)
+    # The image's environment has the loader alone.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "aotc-runtime").symlink_to(Path(python).parent / "aotc-runtime")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-e", "-c", walk("sh").replace("8000", port)],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert '"profile":"predict[batch=1]"' in done.stdout
+    commands = 'PATH="$PWD/bin:$PATH"\n' + walk("sh").replace("8000", port)
+    said = in_shell(commands, tmp_path)
+    assert '"profile":"predict[batch=1]"' in said
     assert "aotc_call_seconds" in (tmp_path / "metrics.txt").read_text("utf-8")
-    assert done.stdout.rstrip().endswith("ended")
+    assert "\nended\n" in said
 
 
 def test_the_client_works_as_it_stands(digits_bundle: tuple[Path, Path]) -> None:

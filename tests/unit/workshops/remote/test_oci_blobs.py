@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +12,7 @@ from aotc.cache.bounded import OutageError, Pace
 from aotc.errors import UsageError
 from aotc.workshops.remote.oci_blobs import OciBlobs
 from aotc.workshops.remote.sharing import blobs_at
+from tests.registries.docker_registry import docker_registry, running
 
 NAME, OTHER = "ab" * 32, "cd" * 32
 DATA = bytes(range(256)) * 2000
@@ -133,61 +129,10 @@ def test_a_url_without_a_repository_is_refused(url: str) -> None:
     assert caught.value.code == "AOTC-E062"
 
 
-needs_registry = pytest.mark.skipif("AOTC_REGISTRY" not in os.environ, reason="make test-registry")
-"""Registries of the distribution project; this one is Debian's package."""
-
-Registry = Callable[[dict[str, Any]], str]
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    """More of its configuration to the HOST:PORT of a registry."""
-    running = []
-
-    def start(more: dict[str, Any]) -> str:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        config = {
-            "version": 0.1,
-            "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-            "http": {"addr": f"127.0.0.1:{port}"},
-            "log": {"level": "error"},
-            **more,
-        }
-        (tmp_path / "config.yml").write_text(json.dumps(config))
-        command = [os.environ["AOTC_REGISTRY"], "serve", str(tmp_path / "config.yml")]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen(command, **quiet)
-        running.append(process)
-        while process.poll() is None:
-            with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        return f"127.0.0.1:{port}"
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.registry
-@needs_registry
-def test_the_registry_of_the_distribution_project_takes_and_gives_entries(
-    registry: Registry,
-) -> None:
-    works(OciBlobs(f"oci://{registry({})}/team/cache"))
-
-
 @pytest.fixture
 def with_tokens(
-    registry: Registry,
-    serve: Callable[[str, Path, str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> str:
+    serve: Callable[[str, Path, str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """HOST:PORT of a registry that checks the tokens of a server elsewhere, which has TLS."""
     place = serve("token_server.py", tmp_path, "")
     certificate = str(tmp_path / "tokens.pem")
@@ -198,11 +143,17 @@ def with_tokens(
         "issuer": "tokens",
         "rootcertbundle": certificate,
     }
-    return registry({"auth": {"token": token}})
+    with running(tmp_path / "registry", auth={"token": token}) as address:
+        yield address
 
 
-@pytest.mark.registry
-@needs_registry
+@docker_registry
+def test_the_registry_of_the_distribution_project_takes_and_gives_entries(tmp_path: Path) -> None:
+    with running(tmp_path) as address:
+        works(OciBlobs(f"oci://{address}/team/cache"))
+
+
+@docker_registry
 def test_tokens_are_fetched_from_the_server_that_the_registry_names(with_tokens: str) -> None:
     works(OciBlobs(f"oci://me:secret@{with_tokens}/team/cache"))
     again = OciBlobs(f"oci://me:secret@{with_tokens}/team/cache")
@@ -211,8 +162,7 @@ def test_tokens_are_fetched_from_the_server_that_the_registry_names(with_tokens:
     assert again.read(NAME, 10**6, Pace()) == b"newer"
 
 
-@pytest.mark.registry
-@needs_registry
+@docker_registry
 @pytest.mark.parametrize("secret", ["", "me:wrong@"])
 def test_who_gets_no_token_is_told_so(with_tokens: str, secret: str) -> None:
     blobs = OciBlobs(f"oci://{secret}{with_tokens}/team/cache")
@@ -222,8 +172,7 @@ def test_who_gets_no_token_is_told_so(with_tokens: str, secret: str) -> None:
         blobs.write(NAME, DATA, Pace())
 
 
-@pytest.mark.registry
-@needs_registry
+@docker_registry
 def test_a_token_server_whose_certificate_nobody_knows_gets_no_password(
     with_tokens: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,63 @@
+"""Which target a load will take, by a bundle's documents alone: what a registry is asked for.
+
+Nothing is decided here that a load does not decide again, of what was fetched; nothing that is made
+here can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from aotc_runtime.errors import raise_if
+from aotc_runtime.formats.oci import BlobSource, ImageManifest
+from aotc_runtime.schema.facts import HostFacts, Wanted
+from aotc_runtime.schema.manifest import engine_name
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification import rules
+from aotc_runtime.verification.compatibility import choose_target, wanted_of
+from aotc_runtime.verification.consistency import check_consistency
+from aotc_runtime.verification.contents import Contents, bundle_manifest, check_layers
+from aotc_runtime.verification.verify import attribute, certificates_of, check_policy
+
+type AskHost = Callable[[Wanted], HostFacts]
+"""Says what a host is, as a bundle wants to know."""
+
+
+def choose(
+    source: BlobSource,
+    documents: Iterable[tuple[ImageManifest, bytes]],
+    absent: tuple[str, ...],
+    policy: TrustPolicy,
+    now: float,
+    ask: AskHost,
+) -> str:
+    """The best target of a bundle for a host: docs/trust.md 1 to 4, 7, and 8 to 10.
+
+    source: with root and attestations.  documents: image manifest and bundle manifest of each
+    target, whose digests were checked.  absent: what the root calls the other targets.  now: the
+    time of checking, seconds since the epoch.  ask: asked once the policy accepts the bundle.
+
+    Raises BundleFormatError, TrustError, and every reason why no target fits.
+    """
+    signed = attribute(source, policy, now)
+    manifests, images = {}, {}
+    for image, data in documents:
+        where = f"{source.name} bundle manifest {image.config.digest[7:19]}"
+        manifest = bundle_manifest(data, where)
+        raise_if(check_consistency(manifest, where))
+        raise_if(check_layers(image, manifest, source.name))
+        manifests[manifest.target.name], images[manifest.target.name] = manifest, image
+    raise_if(
+        check_policy(signed, Contents(signed.framed.root_digest, manifests, {}, images, absent))
+    )
+    facts = ask(wanted_of(manifests, None))
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        raise_if(engine_rule.check_engines(manifests, policy.engines, None))
+        manifests = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(manifest.target) for manifest in manifests.values()}
+    raise_if(rules.check_runtime(facts, policy, engines))
+    choice = choose_target(manifests, facts, None, absent, certificates_of(signed))
+    raise_if(choice.findings)
+    return choice.target

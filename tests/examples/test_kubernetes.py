@@ -1,0 +1,273 @@
+"""The containers of examples/kubernetes and examples/kserve, started with their arguments and asked
+by their probes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import subprocess
+import sys
+import threading
+import tomllib
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from waiting import SECONDS
+
+from aotc.workshops.registries.push import push
+from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.credentials import NOBODY
+from aotc_runtime.registries.references import parse
+from aotc_runtime.registries.transport import Transport
+from aotc_runtime.system.passing import look_into
+from tests.conftest import ROOT, Bundle
+from tests.examples.started import (
+    EXAMPLES,
+    PYTHONS,
+    copied,
+    lives_by_its_probes,
+    program,
+    server,
+)
+from tests.registries.oci_server import OciServer
+
+REFERENCE = re.compile(r"oci://registry\.example\.org/models/digits@sha256:0{64}")
+INPUTS = {"image": ("FP32", np.ones((8, 64), np.float32))}
+
+
+def documents(name: str, kind: str) -> list[dict[str, Any]]:
+    every = yaml.safe_load_all((EXAMPLES / name).read_text("utf-8"))
+    return [each for each in every if each["kind"] == kind]
+
+
+def pod(name: str) -> dict[str, Any]:
+    (deployment,) = documents(name, "Deployment")
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return found
+
+
+def pushed(bundle: Bundle, registry: OciServer) -> str:
+    place = parse(f"oci://{registry.address}/models/digits")
+    with Repository(place, Transport(), lambda: NOBODY) as there:
+        return str(push(look_into(bundle[0]), there, None, 0.0).place)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_what_the_init_container_fetched_is_served_without_a_registry(
+    python: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    spec = pod("kubernetes/deployment.yaml")
+    (init,), (serve,) = spec["initContainers"], spec["containers"]
+    (reference,) = {a for a in init["args"] if a.startswith("oci://")}
+    assert reference in serve["args"] and REFERENCE.fullmatch(reference)
+    registry = OciServer()
+    places = copied(digits_bundle, tmp_path)
+    places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
+    verify = program(python, init["args"], places)
+    done = subprocess.run(verify, capture_output=True, text=True, check=True)
+    assert "digits 1.0.0 may be loaded here" in done.stdout and "not hashed" not in done.stdout
+    registry.close()
+    command = program(python, serve["args"], {**places, "8000": "0", "9000": "0"})
+    with server(command, HOME="/nonexistent") as served:
+        assert bool(served.grpc) == (python != sys.executable)
+        served.wait_for("ready")
+        assert served.infer("digits", INPUTS)[0] == 200
+        lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
+
+
+def test_a_bundle_that_nobody_signed_for_this_policy_stops_the_init_container(
+    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+) -> None:
+    (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
+    (reference,) = {a for a in init["args"] if a.startswith("oci://")}
+    registry = OciServer()
+    places = copied((digits_bundle[0], vision_bundle[1]), tmp_path)
+    places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
+    verify = program(sys.executable, init["args"], places)
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert done.returncode == 5 and "AOTC-E3" in done.stderr
+    registry.close()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_bundle_in_an_image_volume_is_served(
+    python: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    spec = pod("kubernetes/image-volume.yaml")
+    (serve,) = spec["containers"]
+    command = program(python, serve["args"], copied(digits_bundle, tmp_path))
+    with server([*command, "--port=0"]) as served:
+        served.wait_for("ready")
+        lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_kserves_runtime_serves_the_folder_and_the_model_of_its_service(
+    python: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
+    (service,) = documents("kserve/digits.yaml", "InferenceService")
+    model = service["spec"]["predictor"]["model"]
+    (format_,) = runtime["spec"]["supportedModelFormats"]
+    assert model["modelFormat"]["name"] == format_["name"]
+    assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    (serve,) = runtime["spec"]["containers"]
+    places = copied(digits_bundle, tmp_path) | {"8080": "0"}
+    with server(program(python, serve["args"], places)) as served:
+        served.wait_for("ready")
+        assert served.infer(service["metadata"]["name"], INPUTS)[0] == 200
+        # Kubernetes' own grace, where a manifest says nothing, is 30 s; KServe's runtimes have 300.
+        lives_by_its_probes(served, serve, 300)
+
+
+def test_the_service_reaches_the_ports_of_the_deployment() -> None:
+    (service,) = documents("kubernetes/deployment.yaml", "Service")
+    (container,) = pod("kubernetes/deployment.yaml")["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert {p["targetPort"]: p["port"] for p in service["spec"]["ports"]} == ports
+
+
+@pytest.mark.parametrize("name", ["deployment", "image-volume", "node-labels"])
+def test_every_container_of_ours_is_confined_and_mounts_what_there_is(name: str) -> None:
+    for kind in ("Deployment", "DaemonSet"):
+        for document in documents(f"kubernetes/{name}.yaml", kind):
+            spec = document["spec"]["template"]["spec"]
+            assert spec["securityContext"]["runAsNonRoot"]
+            volumes = {volume["name"] for volume in spec["volumes"]}
+            for container in [*spec.get("initContainers", []), *spec["containers"]]:
+                confined = container["securityContext"]
+                assert confined["readOnlyRootFilesystem"]
+                assert confined["allowPrivilegeEscalation"] is False
+                assert confined["capabilities"] == {"drop": ["ALL"]}
+                assert "memory" in container["resources"]["limits"]
+                mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
+                assert mounted <= volumes
+
+
+# Labels of nodes
+
+
+def certified(folder: Path) -> ssl.SSLContext:
+    """A server's side of TLS for 127.0.0.1; whoever trusts it finds ca.crt in the folder."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster")])
+    now = datetime.now(UTC)
+    other = "content_commitment key_encipherment data_encipherment key_agreement crl_sign"
+    no = dict.fromkeys([*other.split(), "encipher_only", "decipher_only"], False)
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, **no)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "server.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "ca.crt", folder / "server.key")
+    return context
+
+
+class Cluster(BaseHTTPRequestHandler):
+    """What takes the place of Kubernetes' own server: keeps what it is asked to change."""
+
+    def do_PATCH(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers), json.loads(data)))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def script() -> str:
+    (config,) = documents("kubernetes/node-labels.yaml", "ConfigMap")
+    return str(config["data"]["label.py"])
+
+
+def test_a_node_is_labelled_with_what_it_is(tmp_path: Path) -> None:
+    text = script().replace("/var/run/secrets/kubernetes.io/serviceaccount", str(tmp_path))
+    (tmp_path / "token").write_text("a token", "utf-8")
+    cluster = ThreadingHTTPServer(("127.0.0.1", 0), Cluster)
+    cluster.taken = []  # type: ignore[attr-defined]
+    cluster.socket = certified(tmp_path).wrap_socket(cluster.socket, server_side=True)
+    threading.Thread(target=cluster.serve_forever, args=(0.01,), daemon=True).start()
+    given = {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(cluster.server_port),
+        "NODE": "worker-1",
+        "PATH": str(Path(sys.executable).parent),
+    }
+    subprocess.run([sys.executable, "-c", text], env=given, check=True, timeout=SECONDS)
+    cluster.shutdown()
+    cluster.server_close()
+    ((path, headers, change),) = cluster.taken  # type: ignore[attr-defined]
+    assert path == "/api/v1/nodes/worker-1" and headers["Authorization"] == "Bearer a token"
+    assert headers["Content-Type"] == "application/merge-patch+json"
+    described = subprocess.run(
+        [str(Path(sys.executable).parent / "aotc-runtime"), "host-info", "--json"],
+        check=True,
+        capture_output=True,
+    )
+    facts = json.loads(described.stdout)["facts"]
+    labels = change["metadata"]["labels"]
+    assert labels["aotc.dev/jaxlib"] == facts["jaxlib"]
+    for name in ("cpu-x86-64-v3", "cpu-x86-64-v4"):
+        runs = set(features(name)) <= set(facts["isa"])
+        assert labels[f"aotc.dev/{name}"] == str(runs).lower()
+    value = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+    assert all(value.fullmatch(each) for each in labels.values())
+
+
+def features(target: str) -> list[str]:
+    document = tomllib.loads((ROOT / "targets" / f"{target}.toml").read_text("utf-8"))
+    found: list[str] = document["features"]
+    return found
+
+
+def test_the_labels_tell_the_targets_of_this_repository_apart() -> None:
+    found: dict[str, Any] = {}
+    exec(script().partition("host = json")[0], found)
+    targets = found["TARGETS"]
+    assert targets["cpu-x86-64-v3"] <= set(features("cpu-x86-64-v3"))
+    assert targets["cpu-x86-64-v3"] & set(features("cpu-x86-64-v2")) == set()
+    beyond = set(features("cpu-x86-64-v4")) - set(features("cpu-x86-64-v3"))
+    assert targets["cpu-x86-64-v4"] == targets["cpu-x86-64-v3"] | beyond
+
+
+def test_pods_are_sent_to_nodes_that_the_labels_are_for() -> None:
+    (label,) = pod("kubernetes/deployment.yaml")["nodeSelector"]
+    found: dict[str, Any] = {}
+    exec(script().partition("host = json")[0], found)
+    assert label.removeprefix("aotc.dev/") in found["TARGETS"]

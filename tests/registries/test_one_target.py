@@ -1,0 +1,193 @@
+"""A load of a reference fetches the one target that it takes, and knows it without a registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import aotc_runtime
+from aotc.pipeline.build import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc.workshops.registries.push import push
+from aotc_runtime.__main__ import main
+from aotc_runtime.errors import ResourceError, TrustError
+from aotc_runtime.formats.oci import WEIGHTS_TYPE
+from aotc_runtime.registries.references import Reference
+from aotc_runtime.store import Store
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.examine import read_unverified
+from tests.conftest import MANIFESTS, Bundle, Once
+from tests.registries.conftest import Connect
+from tests.registries.oci_server import OciServer
+
+TARGETS = ("cpu-x86-64-v2", "cpu-x86-64-v3")
+
+
+@pytest.fixture(scope="module")
+def two(once: Once) -> Bundle:
+    """A bundle of two targets that this host runs, and a policy."""
+
+    def fill(folder: Path) -> None:
+        signer = LocalSigner.ephemeral()
+        output = folder / "two.aotb"
+        build(MANIFESTS / "digits.toml", output=output, targets=TARGETS, signer=signer)
+        (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
+
+    folder = once("two-targets", fill)
+    return folder / "two.aotb", folder / "trust.toml"
+
+
+@pytest.fixture
+def place(two: Bundle, connect: Connect) -> Reference:
+    with connect("models/digits") as there:
+        return push(look_into(two[0]), there, None, 0.0).place
+
+
+@pytest.fixture
+def best(two: Bundle) -> str:
+    with aotc_runtime.load(two[0], trust=two[1]) as bundle:
+        return str(bundle.report()["target"])
+
+
+def layers(two: Bundle, target: str) -> set[str]:
+    images = read_unverified(look_into(two[0]))[0].targets
+    return {layer.digest for layer in images[target].layers}
+
+
+def fetched(server: OciServer, two: Bundle) -> set[str]:
+    """Layers of the bundle that were asked for, of which none may be twice."""
+    every = layers(two, TARGETS[0]) | layers(two, TARGETS[1])
+    asked = [a.path.rpartition("/")[2] for a in server.asked if a.method == "GET"]
+    found = [digest for digest in asked if digest in every]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def changed(two: Bundle, text: str, folder: Path) -> Path:
+    """The policy with more in it."""
+    path = folder / "more.toml"
+    path.write_text(two[1].read_text("utf-8").replace("name =", f"{text}\nname =", 1), "utf-8")
+    return path
+
+
+def test_a_load_fetches_the_target_that_it_takes_and_no_other(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    (other,) = set(TARGETS) - {best}
+    store = tmp_path / "store"
+    with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
+        report = bundle.report()
+    assert (report["target"], report["target_reason"]["absent"]) == (best, [other])
+    assert fetched(server, two) == layers(two, best) < layers(two, best) | layers(two, other)
+    server.close()
+    Store(store).prune(2**40)
+    with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
+        assert bundle.report()["target"] == best
+
+
+def test_a_target_that_is_named_is_fetched_and_what_lacks_of_the_best_one_later(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    (other,) = set(TARGETS) - {best}
+    store = tmp_path / "store"
+    aotc_runtime.load(str(place), trust=two[1], store=store, target=other).close()
+    assert fetched(server, two) == layers(two, other)
+    with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
+        assert bundle.report()["target"] == best
+    assert fetched(server, two) == layers(two, other) | layers(two, best)
+
+
+def test_without_a_registry_another_target_is_better_than_none(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    (other,) = set(TARGETS) - {best}
+    store = tmp_path / "store"
+    aotc_runtime.load(str(place), trust=two[1], store=store, target=other).close()
+    server.close()
+    with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
+        assert bundle.report()["target"] == other
+
+
+def test_where_nothing_fits_nothing_is_fetched(
+    two: Bundle, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    with pytest.raises(ResourceError) as caught:
+        aotc_runtime.load(str(place), trust=two[1], store=tmp_path / "store", memory_limit=1)
+    assert {f.code for f in caught.value.findings} == {"AOTC-E551"}
+    assert len(caught.value.findings) == len(TARGETS)
+    assert fetched(server, two) == set()
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ('minimum_version = "9.0.0"', "AOTC-E307"),
+        ("limits = { blob_bytes = 1000 }", "AOTC-E320"),
+        ('engines = ["iree"]', "AOTC-E322"),
+        ('accepts.jaxlib = ["0.1"]', "AOTC-E318"),
+    ],
+)
+def test_what_the_policy_refuses_is_not_fetched(
+    rule: str, code: str, two: Bundle, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    policy = changed(two, rule, tmp_path)
+    for load in (aotc_runtime.load, aotc_runtime.verify)[: 2 if code == "AOTC-E320" else 1]:
+        with pytest.raises(TrustError) as caught:
+            load(str(place), trust=policy, store=tmp_path / "store")
+        assert caught.value.code == code
+    assert fetched(server, two) == set()
+
+
+def test_what_is_verified_to_be_loaded_later_is_fetched_whole_or_as_named(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    aotc_runtime.verify(str(place), trust=two[1], store=tmp_path / "one", target=best)
+    assert fetched(server, two) == layers(two, best)
+    server.asked.clear()
+    aotc_runtime.verify(str(place), trust=two[1], store=tmp_path / "all")
+    assert fetched(server, two) == layers(two, TARGETS[0]) | layers(two, TARGETS[1])
+
+
+def test_a_verdict_keeps_what_a_load_needs(
+    two: Bundle,
+    best: str,
+    place: Reference,
+    server: OciServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["verify", str(place), "--trust", str(two[1]), "--store", str(tmp_path), "--json"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["bundle"], found["target"]) == (str(place), best)
+    assert found["weights_hashed"] and "digests" in found["gates"]
+    assert fetched(server, two) == layers(two, best)
+    server.close()
+    assert main(command) == 0
+    aotc_runtime.load(str(place), trust=two[1], store=tmp_path).close()
+
+
+def test_a_verdict_that_keeps_weights_hashes_them(
+    two: Bundle,
+    place: Reference,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["verify", str(place), "--trust", str(two[1]), "--store", str(tmp_path), "--json"]
+    assert main(command) == 0
+    capsys.readouterr()
+    images = read_unverified(look_into(two[0]))[0].targets.values()
+    (digest,) = {d.digest for i in images for d in i.layers if d.mediaType == WEIGHTS_TYPE}
+    path = Store(tmp_path).files.path(digest)
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert main(command) == 5
+    assert json.loads(capsys.readouterr().out)["findings"][0]["code"] == "AOTC-E201"
+
+
+def test_a_store_is_for_references(two: Bundle, tmp_path: Path) -> None:
+    assert main(["verify", str(two[0]), "--trust", str(two[1]), "--store", str(tmp_path)]) == 2
