@@ -6,6 +6,9 @@ import os
 CAPTURE_WORKER = "aotc.pipeline.children.capture_worker"
 """The module that traces the program."""
 
+REFERENCE_WORKER = "aotc.pipeline.children.reference_worker"
+"""The module that runs it in plain JAX."""
+
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
 """Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
 over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of

@@ -4,7 +4,8 @@ it has started, in whatever group or session that is by then.
 The guard is the parent of the command, and becomes that of what lost its own (prctl(2),
 PR_SET_CHILD_SUBREAPER), so that all of it stays below the guard. PIPE is the number of a descriptor
 to read from: when nobody holds the other end any more, everything ends. The guard ends as the
-command did. It runs without packages, ours included, so that it costs next to nothing.
+command did. It runs without packages, ours included, so that it costs next to nothing. A zygote
+has it in a process that it forks, for one that is forked from there (`aotc.workers.zygote`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
+
+type Handler = Callable[[int, FrameType | None], Any] | int | None
+"""As `signal.signal` has them."""
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -71,26 +77,37 @@ def _tell(processes: Sequence[int], number: signal.Signals) -> None:
             os.kill(process, number)
 
 
-def guard(pipe: int, seconds: float, command: list[str]) -> int:
-    """Run a command until it or the pipe ends, and then end the rest; the status it ended with, and
-    0 if it is still there, whatever was done.
+def guard(
+    pipe: int, seconds: float, become: Callable[[Mapping[signal.Signals, Handler]], object]
+) -> int:
+    """Run a process until it, the pipe or the parent of this one ends, and then end the rest; the
+    status it ended with, and 0 if it is still there, whatever was done.
+
+    become: makes a process that was forked for it the one to guard, and does not return. It is
+    given the handlers of signals that the guard has changed.
     """
     import ctypes
 
     os.set_inheritable(pipe, False)
-    stops = {number: signal.signal(number, signal.SIG_IGN) for number in STOPS}
+    changed: dict[signal.Signals, Handler] = {n: signal.signal(n, signal.SIG_IGN) for n in STOPS}
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    changed[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    above = os.getppid()
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGCHLD)  # which wakes it
     guarding, leader = os.getpid(), os.fork()
     if leader == 0:
         # Without the guard nobody would end what it starts.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == guarding:
-            _become(command, [number for number in STOPS if stops[number] != signal.SIG_IGN])
+            signal.set_wakeup_fd(-1)
+            for mine in (pipe, woken, wakes):
+                os.close(mine)
+            os.setpgid(0, 0)
+            become(changed)
         os._exit(NOT_FOUND)
     ended: dict[int, int] = {}
 
@@ -102,7 +119,7 @@ def guard(pipe: int, seconds: float, command: list[str]) -> int:
             return True
         return False
 
-    while leader not in ended:
+    while leader not in ended and os.getppid() == above:
         ready = select.select([woken, pipe], [], [])[0]
         if pipe in ready:
             break
@@ -112,18 +129,19 @@ def guard(pipe: int, seconds: float, command: list[str]) -> int:
     return ended.get(leader, 0)
 
 
-def _become(command: list[str], restored: Sequence[signal.Signals]) -> None:
+def _become(command: list[str], changed: Mapping[signal.Signals, Handler]) -> None:
     """Be the command from now on, with the signals and the variables that this process was started
     with. Returns if there is no such command.
     """
+    ignored = [number for number in STOPS if changed[number] == signal.SIG_IGN]
     # Python ignores the last two, which `subprocess` has undone for it.
-    for number in (*restored, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    for number in (*STOPS, signal.SIGPIPE, signal.SIGXFSZ):
+        if number not in ignored:
+            signal.signal(number, signal.SIG_DFL)
     # Python may have set one for the locale, which is not to be seen.
     entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     variables = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
     try:
-        os.setpgid(0, 0)
         os.execvpe(command[0], command, variables)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
@@ -142,4 +160,4 @@ def leave(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    leave(guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))
+    leave(guard(int(sys.argv[1]), float(sys.argv[2]), partial(_become, sys.argv[3:])))

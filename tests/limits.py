@@ -1,5 +1,5 @@
-"""No test waits for ever, and all begin with the signals that they are written for. A plugin of
-pytest, loaded by `tests/conftest.py`.
+"""No test waits for ever, and all begin with the signals and variables that they are written for. A
+plugin of pytest, loaded by `tests/conftest.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,8 @@ LIMIT_SECONDS = 900.0
 
 SPARE_SECONDS = 30.0
 """From the limit until a process ends in which Python itself does not run any more."""
+
+CURRENT = "PYTEST_CURRENT_TEST"
 
 STDERR = pytest.StashKey[int]()
 
@@ -40,6 +42,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[STDERR])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    with _unnamed():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    with _unnamed():
+        return (yield)
+
+
+@contextmanager
+def _unnamed() -> Iterator[None]:
+    """Take out of the environment which test runs: what builds import, they share as long as they
+    have the same variables (`aotc.workers.forked`).
+    """
+    name = os.environ.pop(CURRENT, None)
+    try:
+        yield
+    finally:
+        if name is not None:
+            os.environ[CURRENT] = name
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -72,8 +72,6 @@ class CompileWorkers:
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._processes.stop()
-        if isinstance(self._worker, Zygotes):
-            self._worker.end()
 
 
 def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:

@@ -3,6 +3,7 @@ executable is a finding of the build."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,10 +12,13 @@ from aotc.errors import ParityError, finding, refusal
 from aotc.processes import Processes
 from aotc.workers import parent
 from aotc.workers.environment import inherited
+from aotc.workers.forked import kept
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 from aotc_runtime.serving.readiness import Difference
+
+WORKER = "aotc.parity.worker"
 
 SECONDS_MAX = 1800
 """Fixtures are one call per executable; half an hour means that one of them does not end."""
@@ -69,8 +73,17 @@ class Ran(Struct, frozen=True):
     lasting: bool = True
 
 
-def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Processes) -> Ran:
+def run(
+    bundle: Path,
+    policy: Path,
+    target: str,
+    folder: Path,
+    processes: Processes,
+    worker: Sequence[str] | None = None,
+) -> Ran:
     """Run all fixtures of one target, and the trials that lie in a folder.
+
+    worker: a command that does it, in place of processes that are forked.
 
     What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
     E952 the process crashed or hung, E953 the runtime refused the bundle, E959 other arguments or
@@ -78,11 +91,11 @@ def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Proces
     """
     try:
         answer = parent.run(
-            parent.module("aotc.parity.worker"),
+            worker or kept(WORKER),
             Job(str(bundle), str(policy), target, str(folder)),
             Answer,
             within=folder,
-            environment=inherited(without=("XLA_", "TF_")),
+            environment=_variables(),
             processes=processes,
             seconds=SECONDS_MAX,
         )
@@ -101,6 +114,15 @@ def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Proces
     if beyond:
         raise ParityError(*beyond)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials)
+
+
+def begin() -> None:
+    """Import what `run` is going to need, meanwhile."""
+    kept(WORKER).begin(_variables(), Path.cwd())
+
+
+def _variables() -> dict[str, str]:
+    return inherited(without=("XLA_", "TF_"))
 
 
 def _recorded(difference: Difference) -> ParityRan:

@@ -3,6 +3,8 @@
 Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
 tolerance is reported, for the build to judge. Calls are those of plain JAX, passed to the loader's
 own entry points and compared in their structures.
+
+A zygote that has imported the loader and jaxlib, and has started no engine, forks it for a build.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from aotc.parity.calls import miscalled, misread
@@ -63,5 +67,17 @@ def outcome(job: Job, progress: Progress) -> Answer:
     return Answer(fixtures=list(fixtures.items()), differing=differing, trials=trials)
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Import what a load imports later, too."""
+    with suppress(ImportError):  # which the load says
+        import_module("aotc_runtime.engines.xla.client")
+        import_module("jaxlib.xla_client")
+
+
+def main() -> None:
+    """Do the job."""
     answer(Job, outcome)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -161,7 +161,6 @@ def open_run(
         with (
             compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
-            _stopping([*backends.values()]),
         ):
             yield BuildRun(
                 request=request,
@@ -178,18 +177,6 @@ def open_run(
                 on_stage=on_stage,
                 on_output=on_output,
             )
-
-
-@contextmanager
-def _stopping(backends: Sequence[Backend]) -> Iterator[None]:
-    """Stop backends at the end, also of a build that succeeds: they keep processes for the next
-    job.
-    """
-    try:
-        yield
-    finally:
-        for backend in backends:
-            backend.stop()
 
 
 def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 
 from aotc import constants
 from aotc.cache.keys import Kind
@@ -14,6 +15,7 @@ from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
+from aotc.parity import isolated
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.kept_weights import KeptWeights
@@ -28,6 +30,7 @@ from aotc.pipeline.watching.remembered import Worker
 from aotc.pipeline.weights_progress import waited_for
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.workers import environment
+from aotc.workers.forked import kept
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.system.store import read_file
@@ -38,7 +41,8 @@ type OnOutput = Callable[[str, str], None]
 type Keep = Callable[[], None]
 """Puts the result of a task into the cache; called once the result is known to be reproducible."""
 
-REFERENCE = "aotc.pipeline.children.reference_worker"
+RECORDED = "aotc.pipeline.children.recorded"
+"""The module of both processes."""
 
 CAPTURED = (
     *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
@@ -54,7 +58,7 @@ _NAMES = {
 
 REFERRED = (
     *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
-    variables_file(REFERENCE),
+    variables_file(constants.REFERENCE_WORKER),
 )
 """Patterns of the files that the reference process leaves in the scratch folder."""
 
@@ -72,7 +76,7 @@ class Source:
         """The process of a task. leaves: patterns of the files that it writes.  more: variables to
         add to the environment that every such process has.
         """
-        variables = environment.clean({"JAX_PLATFORMS": "cpu", **more})
+        variables = _variables(more)
         known = {
             **program_sections(self.job.manifest.text),
             "targets": ", ".join(self.job.targets),
@@ -99,7 +103,7 @@ class Source:
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
         child.run(
-            "aotc.pipeline.children.recorded",
+            kept(RECORDED),
             Job(worker.module, manifest, folder, self.job.encode()),
             type(None),
             within=worker.folder,
@@ -144,11 +148,15 @@ def capture(
     }
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
-    kept = KeptWeights(tasks.store, source.job.manifest.path)
-    kept.learn()
+    weights = KeptWeights(tasks.store, source.job.manifest.path)
+    weights.learn()
 
     def trace() -> None:
-        kept.lay_out(source.scratch)
+        if workers.jobs > 1:
+            # What comes after the capture has imported its libraries by then.
+            kept(RECORDED).begin(_variables({}), Path.cwd())
+            isolated.begin()
+        weights.lay_out(source.scratch)
         source.execute(
             worker,
             workers,
@@ -171,7 +179,7 @@ def capture(
 
     def keep_all() -> None:
         keep()
-        kept.keep(source.scratch)
+        weights.keep(source.scratch)
 
     return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep_all
 
@@ -183,7 +191,7 @@ def reference(
 
     The future raises CaptureError, ParityError.
     """
-    plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
+    plain = source.worker(Kind.REFERENCE, constants.REFERENCE_WORKER, REFERRED, {})
 
     def compute() -> Keep:
         job = replace(source.job, threads=max(1, workers.jobs - 1))
@@ -201,6 +209,11 @@ def reference(
         )
 
     return workers.submit(compute, urgent=True)
+
+
+def _variables(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that runs the program. more: as of `Source.worker`."""
+    return environment.clean({"JAX_PLATFORMS": "cpu", **more})
 
 
 def _edited(manifest: BuildManifest) -> Iterator[Finding]:

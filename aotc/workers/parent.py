@@ -92,10 +92,10 @@ def run[A](
 ) -> A:
     """Have a worker do a job, and return its answer.
 
-    worker: its command, or the zygotes that fork it, for one that runs no user's code.  within:
-    where it gets a folder.  working: the folder it runs in, by default that of this process.
-    grace: for one that runs what users wrote, as of `Processes.started`.  seconds, silent_seconds:
-    how long it may take, and how long it may tell nothing.  on_started, on_finished: get what it
+    worker: its command, or the zygotes that fork it.  within: where it gets a folder.  working: the
+    folder it runs in, by default that of this process.  grace: for one that runs what users wrote,
+    as of `Processes.started`.  seconds, silent_seconds: how long it may take, and how long it may
+    tell nothing.  on_started, on_finished: get what it
     tells of its progress.  on_said: gets, at the end, what was printed in it, if anything.
 
     Raises the worker's own findings, CrashedError, StoppedError, and OSError if there is no room.
@@ -147,7 +147,7 @@ def _started(
 ) -> AbstractContextManager[Ending]:
     """The process of a job, whose folder it is given."""
     if isinstance(worker, Zygotes):
-        return processes.running(partial(worker.fork, folder, working, environment, stderr))
+        return processes.running(partial(worker.fork, folder, working, environment, stderr, grace))
     return processes.started(
         [*worker, str(folder)],
         grace=grace,

@@ -9,6 +9,9 @@ SOCKET is the number of a descriptor. Each message is a request for one process:
 job, the folder to run in, and three descriptors, for its stdout, its stderr and its end. There the
 process' status is told; if whoever asked for the process closes it, the process and its group are
 ended. When nobody holds the other end of SOCKET any more, everything ends.
+
+A request for a process that runs what users wrote has seconds of grace besides, and the descriptor
+of a pipe: that process is below a guard (`aotc.process_guard`), which watches the pipe instead.
 """
 
 from __future__ import annotations
@@ -22,21 +25,52 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
-REQUEST_BYTES = 2 * 4096 + 1
-"""Two paths (PATH_MAX), and what is between them."""
+from aotc import process_guard
+
+REQUEST_BYTES = 2 * 4096 + 64
+"""Two paths (PATH_MAX), a number, and what is between them."""
 
 BETWEEN = "\0"
 
 STATUS = struct.Struct("<i")
 """An exit status, as `os.waitstatus_to_exitcode` has it."""
 
-_DESCRIPTORS = 3
+_DESCRIPTORS = 4
 _FAILED = 1
 """With which Python ends after an exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """For one process. folder: of the job.  working: to run in.  grace: seconds, if it has a guard.
+    out, said, held: descriptors for its stdout, its stderr and its end.  watched: what the guard
+    watches.
+    """
+
+    folder: str
+    working: str
+    grace: float
+    out: int
+    said: int
+    held: int
+    watched: int | None
+
+    @classmethod
+    def receive(cls, control: socket.socket) -> Request | None:
+        """The next one; None if nobody is left who could ask."""
+        message, given, _, _ = socket.recv_fds(control, REQUEST_BYTES, _DESCRIPTORS)
+        if not message:
+            return None
+        folder, working, grace = os.fsdecode(message).split(BETWEEN)
+        out, said, held, *others = given
+        watched = others[0] if others else None
+        return cls(folder, working, float(grace), out, said, held, watched)
 
 
 class Server:
@@ -70,29 +104,31 @@ class Server:
                     _kill_group(key.data)
             self._reap()
         for pid, held in [*self._running.items()]:
-            _kill_group(pid)
-            self._tell(pid, held)
+            if held in self._selector.get_map():
+                _kill_group(pid)
+            self._tell(pid, held)  # what has a guard is ended by it
 
     def _begin(self) -> bool:
         """Fork for a request; False if nobody is left who could ask."""
-        message, descriptors, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, _DESCRIPTORS)
-        if not message:
+        request = Request.receive(self._control)
+        if request is None:
             return False
-        out, said, held = descriptors
         pid = os.fork()
         if pid == 0:
-            os.close(held)
-            self._become(out, said, *os.fsdecode(message).split(BETWEEN))
+            self._become(request)
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # as the child does, whoever comes first
-        os.close(out)
-        os.close(said)
-        self._running[pid] = socket.socket(fileno=held)
-        self._selector.register(self._running[pid], selectors.EVENT_READ, pid)
+        os.close(request.out)
+        os.close(request.said)
+        self._running[pid] = socket.socket(fileno=request.held)
+        if request.watched is None:
+            self._selector.register(self._running[pid], selectors.EVENT_READ, pid)
+        else:
+            os.close(request.watched)
         return True
 
-    def _become(self, out: int, said: int, folder: str, working: str) -> NoReturn:
-        """Be the process of a job from here on."""
+    def _become(self, request: Request) -> NoReturn:
+        """Be the process of a job from here on, or its guard."""
         status = _FAILED
         try:
             os.setpgid(0, 0)
@@ -103,12 +139,35 @@ class Server:
                 mine.close()
             os.close(self._woken)
             os.close(self._wakes)
-            _forward(said)
-            for given, number in ((out, 1), (said, 2)):
+            _forward(request.said)
+            for given, number in ((request.out, 1), (request.said, 2)):
                 os.dup2(given, number)
                 os.close(given)
-            os.chdir(working)
-            sys.argv = [sys.argv[0], folder]
+            if request.watched is None:
+                os.close(request.held)
+                self._do(request)
+            # It holds the other descriptor until it ends, so that nobody hears of an end before.
+            lead = partial(self._lead, request)
+            process_guard.leave(process_guard.guard(request.watched, request.grace, lead))
+        except BaseException:  # noqa: BLE001 - of the guard
+            traceback.print_exc()
+        os._exit(status)
+
+    def _lead(
+        self, request: Request, changed: Mapping[signal.Signals, process_guard.Handler]
+    ) -> NoReturn:
+        """Be what a guard guards. changed: signals with their handlers before the guard began."""
+        os.close(request.held)
+        for number, handler in changed.items():
+            signal.signal(number, handler)
+        self._do(request)
+
+    def _do(self, request: Request) -> NoReturn:
+        """Do the job, and end."""
+        status = _FAILED
+        try:
+            os.chdir(request.working)
+            sys.argv = [sys.argv[0], request.folder]
             self._main()
             status = 0
         except SystemExit as ended:

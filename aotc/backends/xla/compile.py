@@ -20,7 +20,7 @@ from aotc.errors import refusal
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
 from aotc.workers import environment
-from aotc.workers.forked import Zygotes
+from aotc.workers.forked import kept
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith
@@ -43,7 +43,7 @@ class XlaBackend:
     def __init__(
         self, worker: Sequence[str] | None = None, seconds_max: float = SECONDS_MAX
     ) -> None:
-        self._workers = CompileWorkers(worker or Zygotes(WORKER), seconds_max)
+        self._workers = CompileWorkers(worker or kept(WORKER), seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""

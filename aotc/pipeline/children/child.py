@@ -11,7 +11,7 @@ import faulthandler
 import io
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 
@@ -21,13 +21,14 @@ from aotc.errors import quoted, refusal
 from aotc.pipeline.scratch import scratch_folder
 from aotc.processes import GRACE_SECONDS, Processes, describe_status
 from aotc.workers import environment, parent
+from aotc.workers.forked import Zygotes
 from aotc_runtime.errors import AotcError
 
 LINES_SHOWN = 15
 
 
 def run[A](
-    module: str,
+    worker: Sequence[str] | Zygotes,
     job: Struct,
     answer_type: type[A],
     *,
@@ -39,7 +40,7 @@ def run[A](
     on_finished: Callable[[str], None] = parent.nobody,
     on_output: Callable[[str], None] = parent.nobody,
 ) -> A:
-    """Have a module of ours do a job, and return its answer; `aotc.workers.parent.run` has more.
+    """Have a worker do a job, and return its answer; `aotc.workers.parent.run` has more.
 
     variables: its environment.  doing: for messages, e.g. "the capture".  on_finished: gets each
     finished item.  on_output: gets, at the end, what the child and the user's code in it printed.
@@ -49,7 +50,7 @@ def run[A](
     """
     try:
         return parent.run(
-            parent.module(module),
+            worker,
             job,
             answer_type,
             within=within,
@@ -79,7 +80,7 @@ def ask[A](
     """
     with scratch_folder() as folder:
         return run(
-            module,
+            parent.module(module),
             job,
             answer_type,
             within=folder,

@@ -1,18 +1,23 @@
 """`python -m aotc.pipeline.children.recorded FOLDER`: run a worker that runs the user's code, and
 leave in the build's scratch folder what it read.
+
+A zygote that has imported jax and the workers forks it for a build (`aotc.workers.zygote`). What
+these read while they were imported was recorded there.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from aotc.constants import CAPTURE_WORKER
+from aotc.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
@@ -20,6 +25,8 @@ from aotc.pipeline.watching.recorder import Recorder
 from aotc.pipeline.watching.recording import Recording
 from aotc.workers import environment
 from aotc.workers.child import Progress, answer
+
+WORKERS = (CAPTURE_WORKER, REFERENCE_WORKER)
 
 
 class Job(Struct, frozen=True):
@@ -33,12 +40,50 @@ class Job(Struct, frozen=True):
     program: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A process that is watched. variables: as they were before."""
+
+    recorder: Recorder
+    variables: Mapping[str, str]
+
+    @classmethod
+    def now(cls) -> Watched:
+        """From now on."""
+        return cls(variables=dict(os.environ), recorder=Recorder())
+
+
+_prepared: list[Watched] = []
+
+
+def prepare() -> None:
+    """Import what programs need, and watch that."""
+    watched = Watched.now()
+    for worker in WORKERS:
+        importlib.import_module(worker)
+    watched.recorder.pause()
+    _prepared.append(watched)
+
+
+def _forked(watched: Watched) -> Watched:
+    """For a program in a process that was forked after all that was imported."""
+    # Nobody may find what another process would not: the same numbers by chance, and a folder
+    # without what has been put there since.
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        np.random.seed()
+    importlib.invalidate_caches()
+    return watched
+
+
 def record(job: Job, progress: Progress) -> None:
     """Run the worker, and record what it reads. Raises what the worker raises."""
     manifest, scratch = Path(job.manifest), Scratch(Path(job.folder))
     root = manifest.resolve().parent
-    variables = dict(os.environ)
-    recorder = Recorder(root, scratch.folder)
+    watched = _forked(_prepared[0]) if _prepared else Watched.now()
+    recorder, variables = watched.recorder, watched.variables
+    recorder.begin(root, scratch.folder)
     importlib.import_module(job.worker).work(scratch, job.program, progress)
     if scratch.unsteady.exists():
         recorder.refuse(scratch.unsteady.read_text("utf-8"))
@@ -71,5 +116,10 @@ def _write_files(scratch: Scratch, program: ProgramJob, opened: Iterable[str], r
     scratch.write_files(own_files.read_by(paths, root, told))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do the job."""
     answer(Job, record)
+
+
+if __name__ == "__main__":
+    main()

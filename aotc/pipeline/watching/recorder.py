@@ -61,18 +61,20 @@ TOOLCHAIN = frozenset(
 )
 """Packages that read variables of their own in every program alike."""
 
+NOWHERE = "\0"
+"""Begins no path."""
+
 METADATA = ".dist-info/"
 NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
 
 
 class Recorder:
-    """Records from now on. There is no way to stop an audit hook: one for each process.
-
-    root: the manifest's folder.  own: the worker's own folder, whose files do not count.
+    """Records from now on what is imported, and the program that `begin` names. There is no way to
+    stop an audit hook: one for each process.
     """
 
-    def __init__(self, root: Path, own: Path) -> None:
-        self._root, self._own = os.fspath(root), os.fspath(own)
+    def __init__(self) -> None:
+        self._root = self._own = NOWHERE
         self.path = tuple(sys.path)
         self._libraries = libraries.folders()
         self._opened: dict[str, tuple[int, ...] | None] = {}
@@ -88,12 +90,23 @@ class Recorder:
         self._variables: set[str] = set()
         self._brought: set[str] = set()
         self._own_thread: int | None = None
-        """The thread that looks into native code meanwhile, whose reads are not the program's."""
+        """A thread that does something meanwhile which is not the program's doing."""
         self._uses_current_folder = False
         self._environment = Environment(self._heard_variable)
         sys.addaudithook(self._heard)
         Calls(self)
         sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
+
+    def pause(self) -> None:
+        """Hear nothing of this thread until the program begins."""
+        self._own_thread = threading.get_ident()
+
+    def begin(self, root: Path, own: Path) -> None:
+        """A program is about to be run. root: the manifest's folder.  own: the worker's own folder,
+        whose files do not count.
+        """
+        self._root, self._own = os.fspath(root), os.fspath(own)
+        self._own_thread = None
 
     def refuse(self, why: str) -> None:
         """Have the result not kept. why: a clause for people, such as "it used the network"."""

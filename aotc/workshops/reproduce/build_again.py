@@ -11,6 +11,7 @@ from aotc.errors import finding, quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
 from aotc.pipeline.scratch import scratch_folder
+from aotc.workers.forked import renew
 from aotc.workshops.reproduce.differences import Difference, differences
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.passing import look_into
@@ -22,7 +23,9 @@ SHOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class BuildAgain:
-    """A build to repeat: without a cache, in other folders, and with another number of jobs."""
+    """A build to repeat: without a cache, in other folders and processes, and with another number
+    of jobs.
+    """
 
     manifest: Path
     targets: Sequence[str]
@@ -36,6 +39,7 @@ class BuildAgain:
         """
         from aotc.pipeline.build import build
 
+        renew()
         with scratch_folder() as folder:
             second = build(
                 self.manifest,

@@ -128,7 +128,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("process_guard.py",),
-        ("tests/unit/pipeline/test_process_guard.py", "tests/unit/pipeline/test_processes.py"),
+        (
+            "tests/unit/pipeline/test_process_guard.py",
+            "tests/unit/pipeline/test_processes.py",
+            "tests/unit/workers/test_forked.py",
+        ),
         in_file=True,
         decisions=True,
     ),

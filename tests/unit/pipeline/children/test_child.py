@@ -11,13 +11,14 @@ from aotc.errors import CaptureError
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
 from aotc.processes import Processes
+from aotc.workers import parent
 
 
 def run(worker: str, folder: Path) -> None:
     """Run a module with this source as a worker that is recorded."""
     (folder / "a_worker.py").write_text(worker)
     child.run(
-        "aotc.pipeline.children.recorded",
+        parent.module("aotc.pipeline.children.recorded"),
         Job("a_worker", str(folder / "m.toml"), str(folder), b""),
         type(None),
         within=folder,

@@ -1,0 +1,108 @@
+"""A build whose processes a zygote forks is the one of processes that start anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.cache.store import LocalStore
+from aotc.parity import isolated
+from aotc.pipeline import user_code
+from aotc.pipeline.build import Built, build
+from aotc.workers import forked, parent
+
+MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "small:init"
+[entry_points.f]
+function = "small:f"
+bind = { params = "params" }
+inputs.x = { shape = [3], dtype = "float32" }
+"""
+
+PROGRAM = """
+import os
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TABLE = np.arange(30, dtype="float32")
+os.environ.get("SMALL")
+
+def init():
+    return {"w": np.arange(3.0, dtype="float32")}
+
+def f(params, x):
+    return jnp.tanh(x @ x * params["w"]) + TABLE[:3] + jax.random.normal(jax.random.key(0), (3,))
+"""
+
+BY_CHANCE = PROGRAM.replace("np.arange(3.0, dtype=", "np.random.normal(size=3).astype(")
+
+
+class Command(tuple[str, ...]):
+    """The command of a process that imports by itself what it needs, when it needs it."""
+
+    def begin(self, *_: object) -> None:
+        pass
+
+
+class Project:
+    """A program, and how its processes are started."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self._monkeypatch = folder / "project", monkeypatch
+        self._caches = folder / "caches"
+        self.folder.mkdir()
+        (self.folder / "small.toml").write_text(MANIFEST)
+        self.write(PROGRAM)
+
+    def write(self, program: str) -> None:
+        (self.folder / "small.py").write_text(program)
+
+    def build(self, cache: str) -> Built:
+        store = LocalStore(self._caches / cache, 10**9)
+        return build(self.folder / "small.toml", output=self.folder / "small.aotb", cache=store)
+
+    def start_anew(self) -> None:
+        """Every process, from here on."""
+        for module in (user_code, isolated):
+            self._monkeypatch.setattr(module, "kept", lambda name: Command(parent.module(name)))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    yield Project(tmp_path, monkeypatch)
+    forked.renew()
+
+
+def test_it_has_the_same_bytes_and_each_finds_in_the_cache_what_the_other_has_left(
+    project: Project,
+) -> None:
+    one = project.build("one")
+    assert {done.task.name for done in project.build("one").tasks if not done.cached} == {"pack"}
+    project.start_anew()
+    other = project.build("other")
+    assert other.bundle.root_digest == one.bundle.root_digest
+    keys = [{done.task.name: done.task.key for done in each.tasks} for each in (one, other)]
+    assert keys[0] == keys[1]
+    assert {done.task.name for done in project.build("one").tasks if not done.cached} == {"pack"}
+
+
+def test_the_next_build_runs_the_program_as_it_is_then(project: Project) -> None:
+    first = project.build("cache")
+    project.write(PROGRAM.replace("import jax\n", "import jax\nimport beside\n"))
+    (project.folder / "beside.py").write_text("")
+    second = project.build("cache")
+    assert "beside.py" in second.program.sources and "beside.py" not in first.program.sources
+
+
+def test_what_chance_gives_is_something_else_each_time(project: Project) -> None:
+    project.write(BY_CHANCE)
+    digests = {project.build("cache").bundle.root_digest for _ in range(2)}
+    assert len(digests) == len(range(2))
