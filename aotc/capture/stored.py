@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from mmap import MADV_RANDOM
+from mmap import MADV_RANDOM, mmap
 from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
@@ -83,7 +83,8 @@ class WeightsFile:
                 for name, each in npz.arrays(data)
             }
         # The system would read megabytes ahead, of which nothing is wanted but the header.
-        data.obj.madvise(MADV_RANDOM)
+        if isinstance(data.obj, mmap):  # of an empty file there is no map
+            data.obj.madvise(MADV_RANDOM)
         found = read_tensors(data, where=self.source.path.name)
         stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
         return {
