@@ -290,3 +290,11 @@ def test_a_token_server_that_refuses_or_gives_no_token_is_told_at_once(
     (told,) = caught.value.findings
     assert (told.code, told.found) == ("AOTC-E773", found)
     assert server.count("GET", "/token") == 1
+
+
+def test_a_token_server_with_a_fragment_is_no_place(server: OciServer, connect: Connect) -> None:
+    server.token, server.realm = "t0ken", f"http://{server.address}/token#x"
+    with pytest.raises(RegistryError) as caught:
+        fetched(connect(credentials=ME))
+    assert caught.value.findings[0].found == "its token server is no place"
+    assert server.count("GET", "/token") == 0

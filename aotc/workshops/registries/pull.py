@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotc.errors import refusal
 from aotc.packing.bundle import Blob, Form, reading_back, require_place, write
 from aotc.packing.files import cannot_write
 from aotc.packing.index_json import layout_index
@@ -13,7 +14,7 @@ from aotc.stages import Bundle
 from aotc.temporaries import prefix_of, temporary_folder
 from aotc_runtime import canonical
 from aotc_runtime.channel.asking import require_newest
-from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource, Descriptor, Entry
 from aotc_runtime.registries.client import Repository
