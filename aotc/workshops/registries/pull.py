@@ -88,14 +88,15 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
     (AOTC-E327 to E335), BundleFormatError.
     """
 
-    def accept_newest(store: Store, listing: Listing) -> None:
-        accept(store, listing)
+    def accept_newest(listing: Listing) -> Listing:
+        accepted = accept(listing)
         index = listing.documents[listing.root.digest]
-        named = {(m.name, m.version) for m in _manifests(name, listing).values()}
+        named = {(m.name, m.version) for m in _manifests(name, accepted).values()}
         for bundle, version in sorted(named):
             require_newest(channel, folder, bundle, version, index)
         if not named:
             raise refusal("AOTC-E327", name, "a bundle without any target")
+        return accepted
 
     return accept_newest
 
