@@ -98,7 +98,7 @@ def _started(folder: str) -> Any:
         try:
             cluster.add_node(**NODE, temp_dir=folder)
             cluster.add_node(**NODE)
-        except Exception:
+        except (Exception, SystemExit):  # the latter where its first process is not there in time
             cluster.shutdown()
             for process in [each for title in TITLES for each in processes(title)]:
                 with suppress(ProcessLookupError):
