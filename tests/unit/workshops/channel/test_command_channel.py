@@ -178,7 +178,7 @@ def test_a_root_that_too_few_keys_sign_is_not_written(
     [
         (["--root", "root.pub"], "AOTC-E028"),
         (["--root-threshold", "2"], "AOTC-E028"),
-        (["--targets-threshold", "2"], "AOTC-E028"),
+        (["--targets-threshold", "9"], "AOTC-E028"),
         (["--root", "other.pub", "--root-threshold", "2"], "AOTC-E028"),
         (["--root", "nowhere.pub"], "AOTC-E006"),
         (["--root", "root.key"], "AOTC-E310"),
