@@ -7,7 +7,7 @@ import importlib
 import inspect
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -210,7 +210,8 @@ def test_a_load_does_what_the_page_says_in_its_order() -> None:
 
 def called_by(module: ModuleType, function: str) -> list[str]:
     """What a function calls, in the order in which calls end; in place of another function of its
-    module, what that one calls.
+    module, what that one calls. What a lambda would call is called by who gets it: how a reference
+    asks the host has a paragraph of the page, and tests of its own.
     """
     own = {"policy_of", "load_vouched"}
     calls = [
@@ -219,13 +220,21 @@ def called_by(module: ModuleType, function: str) -> list[str]:
             node.end_col_offset or 0,
             getattr(node.func, "id", getattr(node.func, "attr", "")),
         )
-        for node in ast.walk(ast.parse(inspect.getsource(getattr(module, function))))
+        for node in called_now(ast.parse(inspect.getsource(getattr(module, function))))
         if isinstance(node, ast.Call)
     ]
     names = [name for *_, name in sorted(calls)]
     return [
         inner for name in names for inner in (called_by(module, name) if name in own else [name])
     ]
+
+
+def called_now(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and those below it, but for what is in lambdas."""
+    yield node
+    for below in ast.iter_child_nodes(node):
+        if not isinstance(below, ast.Lambda):
+            yield from called_now(below)
 
 
 def calls_in(node: ast.AST) -> set[str]:

@@ -143,6 +143,23 @@ def test_what_the_policy_refuses_is_not_fetched(
     assert fetched(server, two) == set()
 
 
+def test_no_engine_is_asked_what_the_host_is_for_a_bundle_that_is_not_trusted(
+    two: Bundle, place: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: object) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr("aotc_runtime.engines.registry.prepare", ask)
+    other = LocalSigner.ephemeral().public_pem()
+    stranger = tmp_path / "stranger.toml"
+    stranger.write_text(policy_text("digits", [other]))
+    for policy in (stranger, changed(two, 'minimum_version = "9.0.0"', tmp_path)):
+        with pytest.raises(TrustError):
+            aotc_runtime.load(str(place), trust=policy, store=tmp_path / "store")
+    with pytest.raises(AssertionError, match="asked"):
+        aotc_runtime.load(str(place), trust=two[1], store=tmp_path / "store")
+
+
 def inconsistent(documents: Documents) -> None:
     documents.manifest["entry_points"]["predict"]["profiles"][0]["sizes"] = {"other": 1}
 

@@ -22,6 +22,7 @@ from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc.processes import StoppedError
+from aotc.workers.forked import renew
 from aotc.workshops.dask.wire import Answer, Blobs, Job, Request, compile_job, encode_answer
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
@@ -53,7 +54,6 @@ class _Running:
         finally:
             with self._lock:
                 self._backends.remove(entry)
-            backend.stop()  # it keeps processes for a next job, which another backend gets
 
     def stop(self, build: str) -> None:
         with self._lock:
@@ -61,6 +61,7 @@ class _Running:
             backends = [backend for of, backend in self._backends if of == build]
         for backend in backends:
             backend.stop()
+        renew()  # nothing of a build stays with a worker once it was stopped
 
 
 _RUNNING = _Running()
