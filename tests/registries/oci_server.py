@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 import ssl
@@ -54,6 +55,7 @@ class OciServer(ThreadingHTTPServer):
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         self.uploads: dict[str, bytearray] = {}
+        self.upload_numbers = itertools.count()
         self.referrers = True
         self.password = self.token = self.realm = ""
         self.scopes: list[list[str]] = []
@@ -215,7 +217,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.blobs[repo, digest] = self.server.blobs[source, digest]
             self.answer(201)
             return
-        place = f"u{len(self.server.uploads)}"
+        place = f"u{next(self.server.upload_numbers)}"
         self.server.uploads[place] = bytearray()
         self.answer(202, headers={"Location": f"/v2/{repo}/blobs/uploads/{place}?state=0"})
 
