@@ -250,6 +250,7 @@ def _socket(host: str, port: int) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
+            listening.listen(BACKLOG)  # before anybody is told the address
         except OSError:
             listening.close()
             raise
