@@ -267,7 +267,7 @@ def test_one_authority_of_several_is_enough(
     assert codes(told, policy_of(ours, *both, not_after=now + DAY), host, now + 2 * DAY) == []
 
 
-@pytest.mark.parametrize(("early", "expected"), [(299, []), (302, ["AOTC-E324"])])
+@pytest.mark.parametrize(("early", "expected"), [(299, []), (300, []), (302, ["AOTC-E324"])])
 def test_a_timestamp_is_not_of_the_future(
     early: int,
     expected: list[str],
@@ -349,6 +349,8 @@ def test_a_timestamp_beyond_its_limit_is_refused(
     long = "A" * (limits.TIMESTAMP_CHARACTERS_MAX + 4)
     told = sign(lambda envelope: with_timestamp(envelope, long))
     assert codes(told, policy, host, datetime.now(UTC)) == ["AOTC-E111"]
+    longest = sign(lambda envelope: with_timestamp(envelope, long[4:]))
+    assert codes(longest, policy, host, datetime.now(UTC)) == ["AOTC-E324"]
     odd = sign(lambda envelope: with_timestamp(envelope, "AAA"))
     assert codes(odd, policy, host, datetime.now(UTC)) == ["AOTC-E107"]
 
