@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -109,6 +109,21 @@ def now() -> datetime:
 
 def ago(**span: int) -> datetime:
     return now() - timedelta(**span)
+
+
+def files_of(deployed: Deployed) -> Callable[[BaseHTTPRequestHandler], None]:
+    """What an honest server answers."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        path = deployed.served / request.path.lstrip("/")
+        if not path.is_file():
+            request.send_error(404)
+            return
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(path.read_bytes())
+
+    return answer
 
 
 @contextmanager

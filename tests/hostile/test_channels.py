@@ -30,7 +30,7 @@ from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
 
-from .channels import INDEX, NEVER, Deployed, ago, keys_of, now, serving
+from .channels import INDEX, NEVER, Deployed, ago, files_of, keys_of, now, serving
 from .doors import READY, Answer, Capture, commanded, loaded, toolchain
 
 
@@ -405,19 +405,6 @@ def test_processes_that_ask_at_once_and_are_killed_leave_a_state_that_is_read(
 
 
 # Who is asked.
-
-
-def files_of(deployed: Deployed) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        path = deployed.served / request.path.lstrip("/")
-        if not path.is_file():
-            request.send_error(404)
-            return
-        request.send_response(200)
-        request.end_headers()
-        request.wfile.write(path.read_bytes())
-
-    return answer
 
 
 def test_a_server_is_asked_as_a_mirror_is(deployed: Deployed) -> None:

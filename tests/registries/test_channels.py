@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from aotc_runtime.__main__ import main
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
-from tests.hostile.channels import Deployed, ago, serving
+from tests.hostile.channels import Deployed, ago, files_of, serving
 from tests.registries.conftest import GOLDEN, Connect
 from tests.registries.oci_server import OciServer
 
@@ -38,7 +39,6 @@ class Host:
         self.channel, self.server = Deployed(folder / "deployed"), server
         self.output = folder / "digits.aotb"
         self.trust = self.channel.folder / "trust.toml"
-        self.ask_at("channel")
 
     @property
     def reference(self) -> str:
@@ -81,11 +81,21 @@ def _channel_code(text: str) -> str:
     return codes[0] if codes else READY if "channel" in document["gates"] else "not asked"
 
 
-@pytest.fixture
-def host(tmp_path: Path, server: OciServer, connect: Connect) -> Host:
+@pytest.fixture(params=["mirror", "server"])
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, server: OciServer, connect: Connect
+) -> Iterator[Host]:
+    """It reads the channel's files in a folder, or asks a server for them."""
     with connect("models/digits") as there:
         push(look_into(DIGITS), there, None, 0.0)
-    return Host(tmp_path, server)
+    host = Host(tmp_path, server)
+    if request.param == "mirror":
+        host.ask_at("channel")
+        yield host
+        return
+    with serving(files_of(host.channel)) as url:
+        host.ask_at(url)
+        yield host
 
 
 def test_what_the_channel_names_is_pulled_and_nothing_else(host: Host, capfd) -> None:
@@ -119,43 +129,53 @@ def test_older_metadata_are_refused_after_newer_ones(host: Host, capfd) -> None:
 
 
 def test_metadata_that_nobody_renews_are_refused_once_they_end(host: Host, capfd) -> None:
+    """A host that was never there, and one that believed the same bundle before."""
     host.channel.publish(index=index_of(DIGITS), when=ago(days=8))
     assert host.answers(capfd) == ["AOTC-E329"] * 3
     host.channel.renew()
     assert host.answers(capfd) == [READY] * 3
+    host.channel.renew(when=ago(days=8))
+    assert host.answers(capfd) == ["AOTC-E329"] * 3
 
 
-def test_files_of_several_states_are_refused(host: Host, capfd) -> None:
+@pytest.mark.parametrize("role", ["snapshot", "targets"])
+@pytest.mark.parametrize("seen", [False, True], ids=["first", "seen before"])
+def test_files_of_several_states_are_refused(role: str, seen: bool, host: Host, capfd) -> None:
+    """An older file under the newest one's name, which names the bundle that is deployed no more;
+    to a host that asks for the first time, and to one that believed it when it was new.
+    """
     host.channel.publish(index=index_of(DIGITS))
-    old = host.channel.kept("old")
+    older = _newest(host.channel, role).read_bytes()
+    if seen:
+        assert host.answers(capfd) == [READY] * 3
     host.channel.publish(version="2.0.0", index=b"a fix")
-    newest = max(
-        host.channel.served.glob("*.targets.json"), key=lambda each: int(each.name.split(".")[0])
-    )
-    before = max(old.glob("*.targets.json"), key=lambda each: int(each.name.split(".")[0]))
-    shutil.copyfile(before, newest)
+    _newest(host.channel, role).write_bytes(older)
     assert host.answers(capfd) == ["AOTC-E330"] * 3
 
 
-def test_a_channel_that_is_served_refuses_the_same(host: Host, capfd) -> None:
-    def answer(request) -> None:
-        file = host.channel.served / request.path.rpartition("/")[2]
-        request.send_response(200 if file.exists() else 404)
-        request.end_headers()
-        if file.exists():
-            request.wfile.write(file.read_bytes())
+def _newest(channel: Deployed, role: str) -> Path:
+    files = channel.served.glob(f"*.{role}.json")
+    return max(files, key=lambda each: int(each.name.partition(".")[0]))
 
-    with serving(answer) as url:
-        host.ask_at(url)
-        host.channel.publish(index=index_of(DIGITS))
-        old = host.channel.kept("old")
-        assert host.answers(capfd) == [READY] * 3
-        host.channel.publish(index=index_of(DIGITS), version="1.0.1")
-        assert host.answers(capfd) == [READY] * 3
-        shutil.rmtree(host.channel.served)
-        shutil.copytree(old, host.channel.served)
-        assert host.answers(capfd) == ["AOTC-E328"] * 3
-    assert host.answers(capfd) == ["AOTC-E331"] * 3
+
+def test_a_timestamp_of_another_channel_is_not_of_this_one(host: Host, capfd) -> None:
+    host.channel.publish(index=index_of(DIGITS))
+    other = Deployed(host.channel.folder / "other")
+    for _ in range(3):
+        other.publish(index=index_of(DIGITS))
+    shutil.copy(other.served / "timestamp.json", host.channel.served)
+    assert host.answers(capfd) == ["AOTC-E330"] * 3
+
+
+def test_a_channel_that_does_not_answer_is_refused(host: Host, capfd) -> None:
+    """Also by a host that believed it a moment ago: nothing is believed without asking."""
+    host.channel.publish(index=index_of(DIGITS))
+    assert host.answers(capfd) == [READY] * 3
+    with serving(files_of(host.channel)) as stopped:
+        pass
+    for source in ("nowhere", stopped):
+        host.ask_at(source)
+        assert host.answers(capfd) == ["AOTC-E331"] * 3
 
 
 def test_without_the_word_no_channel_is_asked(host: Host) -> None:
