@@ -84,14 +84,14 @@ def add_key(
 
 def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
     """What the policy says otherwise of its other keys now that one was added."""
-    if after.threshold > 1 and holder not in {key.holder for key in before.keys}:
+    known = {"", *(each.holder for each in (*before.keys, *before.identities))}
+    if after.threshold > 1 and holder not in known:
         others = holders_in(before)
         yield (
             f"{holder} is a holder of its own, beside {', '.join(others)}: its signature and one "
             f"of theirs are two. If it is one of these, give both keys the same holder"
         )
-    silent = [key for key in before.keys if key.builders is None]
-    if after.binds_builders() and not before.binds_builders() and silent:
+    if after.binds_builders() and not before.binds_builders():
         yield (
             "the keys without builders could describe builds of all builders so far; from now on "
             "they only endorse: name their builders"

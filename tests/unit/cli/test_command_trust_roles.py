@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.verification.trust import policy_keys, read_policy
+from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 
 Run = Callable[..., Any]
 
@@ -65,7 +67,8 @@ def test_add_key_asks_whose_a_key_is_where_a_threshold_counts_holders(
 def test_a_certifiers_key_is_nobodys_vote(aotc: Run, refused: Run, ids: dict[str, str]) -> None:
     for role in (("--holder", "ci"), ("--builder", BUILDER), ("--endorses-only",)):
         refused([*ADD, "--certifier", *role], 2, "AOTC-E001")
-    assert aotc(*ADD, "--certifier").exit_code == 0
+    done = aotc(*ADD, "--certifier", "--json")
+    assert (done.exit_code, done.document["notes"]) == (0, [])
 
 
 def test_a_holder_that_the_policy_does_not_know_is_noted(aotc: Run, ids: dict[str, str]) -> None:
@@ -77,6 +80,22 @@ def test_a_holder_that_the_policy_does_not_know_is_noted(aotc: Run, ids: dict[st
 
 def test_a_key_takes_the_place_of_another_without_a_note(aotc: Run, ids: dict[str, str]) -> None:
     assert aotc(*ADD, "--holder", "ci", "--json").document["notes"] == []
+
+
+def test_a_key_of_whom_an_identity_is_signs_for_the_same_holder(
+    aotc: Run, ids: dict[str, str]
+) -> None:
+    pytest.importorskip("sigstore")
+    root = Sigstore().trusted_root()
+    stated = {"issuer": ISSUER, "identity": IDENTITY, "trusted_root": root, "holder": "job"}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in stated.items()]
+    write("\n".join([policy(), "[[identities]]", *lines, ""]))
+    assert aotc(*ADD, "--holder", "job", "--json").document["notes"] == []
+
+
+def test_where_one_signature_is_enough_no_holder_is_noted(aotc: Run, ids: dict[str, str]) -> None:
+    write(policy().replace("threshold = 2", "threshold = 1"))
+    assert aotc(*ADD, "--holder", "CI", "--json").document["notes"] == []
 
 
 def test_builders_are_written_and_the_first_of_them_is_noted(
