@@ -385,6 +385,15 @@ def test_a_bundle_without_a_target_of_an_accepted_engine_is_refused_for_each(
     assert found.expected == "the engine iree or abacus, as the trust policy says"
 
 
+@pytest.mark.xla
+def test_engines_and_versions_that_may_not_run_are_told_at_once(
+    documents: Documents, ours: LocalSigner, host: HostFacts
+) -> None:
+    policy = policy_for(ours, engines=("iree",), accepts=Accepts(aotc_runtime=("0.0.0",)))
+    found = findings(signed(documents, ours), policy, host)
+    assert [each.code for each in found] == ["AOTC-E322", "AOTC-E318"]
+
+
 def test_sizes_up_to_the_limits_are_accepted_and_one_more_is_refused(
     documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:

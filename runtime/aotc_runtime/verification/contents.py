@@ -205,7 +205,7 @@ class WeightsHashing:
 def begin_contents(
     source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, WeightsHashing]:
-    """docs/trust.md 2, 5 and 6: read everything below the root and check that each blob has the
+    """docs/trust.md 5 and 6: read everything below the root and check that each blob has the
     digest that was signed. For weights that is known once the returned hashing has finished.
     Targets may be absent, as long as one is there. unread: weights that nobody has here.
 

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable
 from aotc_runtime.errors import raise_if
 from aotc_runtime.formats.oci import BlobSource, ImageManifest
 from aotc_runtime.schema.facts import HostFacts, Wanted
-from aotc_runtime.schema.manifest import engine_name
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification import rules
 from aotc_runtime.verification.compatibility import choose_target, wanted_of
 from aotc_runtime.verification.consistency import check_consistency
 from aotc_runtime.verification.contents import Contents, bundle_manifest, check_layers
-from aotc_runtime.verification.verify import attribute, certificates_of, check_policy
+from aotc_runtime.verification.verify import (
+    attribute,
+    certificates_of,
+    check_policy,
+    runnable,
+)
 
 type AskHost = Callable[[Wanted], HostFacts]
 """Says what a host is, as a bundle wants to know."""
@@ -51,13 +54,8 @@ def choose(
         check_policy(signed, Contents(signed.framed.root_digest, manifests, {}, images, absent))
     )
     facts = ask(wanted_of(manifests, None))
-    if policy.engines is not None:
-        from aotc_runtime.verification import engine_rule
-
-        raise_if(engine_rule.check_engines(manifests, policy.engines, None))
-        manifests = engine_rule.accepted(manifests, policy.engines)
-    engines = {engine_name(manifest.target) for manifest in manifests.values()}
-    raise_if(rules.check_runtime(facts, policy, engines))
-    choice = choose_target(manifests, facts, None, absent, certificates_of(signed))
+    accepted, findings = runnable(manifests, facts, policy, None)
+    raise_if(findings)
+    choice = choose_target(accepted, facts, None, absent, certificates_of(signed))
     raise_if(choice.findings)
     return choice.target

@@ -2,9 +2,9 @@
 
 They stand here in the order of docs/trust.md and carry its numbers. Whoever loads a bundle writes
 
-    with vouch(source, policy, now) as vouched:        # 1 to 5, and 7; weights begin to be hashed
+    with vouch(source, policy, now) as vouched:        # 1 to 7; weights begin to be hashed
         facts = ...                                    # of this host, as `vouched` wants to know
-        fitting = fit(vouched, facts, target)          # 8 to 10
+        fitting = fit(vouched, facts, target)          # the end of 7, and 8 to 10
         ...                                            # `fitting.executables` may be deserialized
         verified = fitting.finish()                    # the end of 6
 
@@ -152,7 +152,7 @@ def unpack(signed: Signed) -> Unpacked:
 
 
 class Vouched(Unpacked, frozen=True):
-    """A bundle that the policy accepts, but for what it may say of the versions that run here."""
+    """A bundle that the policy accepts, but for what it may say of engines and versions here."""
 
     def wanted(self, target: str | None) -> Wanted:
         """What the facts of a host have to tell, for this target or for any."""
@@ -160,8 +160,8 @@ class Vouched(Unpacked, frozen=True):
 
 
 def accept(unpacked: Unpacked) -> Vouched:
-    """docs/trust.md 7, but for the versions that run here. What the policy refuses is told once the
-    weights are hashed; then, and whatever else is raised, no more of them are.
+    """docs/trust.md 7, but for the engines and versions that run here. What the policy refuses is
+    told once the weights are hashed; then, and whatever else is raised, no more of them are.
     """
     try:
         _refuse(unpacked, check_policy(unpacked.signed, unpacked._contents))
@@ -172,7 +172,7 @@ def accept(unpacked: Unpacked) -> Vouched:
 
 
 def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
-    """Everything that can be said about a bundle on any host: docs/trust.md 1 to 5, and 7.
+    """Everything that can be said about a bundle on any host: docs/trust.md 1 to 7.
 
     now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
     result in a `with` statement, which ends that.
@@ -194,20 +194,15 @@ class Judged(Struct, frozen=True):
 
 
 def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judged:
-    """docs/trust.md 8 to 10, after what the policy says of the versions that run here.
+    """The end of docs/trust.md 7, and the answers to 8 to 10.
 
     facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
-    policy, contents = vouched.signed.framed.policy, vouched._contents
-    manifests, certificates = contents.manifests, certificates_of(vouched.signed)
-    if policy.engines is not None:
-        from aotc_runtime.verification import engine_rule
-
-        _refuse(vouched, engine_rule.check_engines(manifests, policy.engines, target))
-        manifests = engine_rule.accepted(manifests, policy.engines)
-    engines = {engine_name(m.target) for n, m in manifests.items() if target in (None, n)}
-    _refuse(vouched, rules.check_runtime(facts, policy, engines))
+    contents, certificates = vouched._contents, certificates_of(vouched.signed)
+    policy = vouched.signed.framed.policy
+    manifests, findings = runnable(contents.manifests, facts, policy, target)
+    _refuse(vouched, findings)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
     return Judged(vouched, choice)
 
@@ -262,7 +257,9 @@ class Fitting(Struct, frozen=True):
 
 
 def require(judged: Judged) -> Fitting:
-    """A bundle that fits. Raises every reason why it does not, once the weights are hashed."""
+    """docs/trust.md 8 to 10: a bundle that fits. Raises every reason why it does not, once the
+    weights are hashed.
+    """
     _refuse(judged.vouched, judged.choice.findings)
     manifest = judged.manifest
     assert manifest is not None, "a target that is not there is among the findings"
@@ -275,7 +272,7 @@ def require(judged: Judged) -> Fitting:
 
 
 def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
-    """A bundle on the host with these facts: docs/trust.md 8 to 10.
+    """A bundle on the host with these facts: the end of docs/trust.md 7, and 8 to 10.
 
     target: one of the bundle's, or None for the best that the host can run.
     Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
@@ -336,3 +333,23 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
 
         yield from provenance.check_builds(signed.vouchers, policy, where, signed.now)
     yield from rules.check_fallbacks(manifests, policy)
+
+
+def runnable(
+    manifests: Mapping[str, BundleManifest],
+    facts: HostFacts,
+    policy: TrustPolicy,
+    wanted: str | None,
+) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
+    """The end of docs/trust.md 7: the targets whose engines the policy accepts, and what it refuses
+    of engines and of the versions that run here. wanted: a target's name, or None for any.
+    """
+    findings: list[Finding] = []
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        findings += engine_rule.check_engines(manifests, policy.engines, wanted)
+        manifests = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for n, m in manifests.items() if wanted in (None, n)}
+    findings += rules.check_runtime(facts, policy, engines)
+    return manifests, findings
