@@ -84,8 +84,8 @@ def add_key(
 
 def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
     """What the policy says otherwise of its other keys now that one was added."""
-    known = {"", *(each.holder for each in (*before.keys, *before.identities))}
-    if after.threshold > 1 and holder not in known:
+    known = {key.holder for key in before.keys} | {each.holder for each in before.identities}
+    if after.threshold > 1 and holder and holder not in known:
         others = holders_in(before)
         yield (
             f"{holder} is a holder of its own, beside {', '.join(others)}: its signature and one "
@@ -142,7 +142,6 @@ def _read(path: Path) -> tuple[str, TrustPolicy]:
 
 def _write(path: Path, text: str) -> TrustPolicy:
     policy = parse_policy(text, path.parent, str(path))
-    policy_keys(policy, str(path))
     certifier_keys(policy, str(path))
     write_atomically(path.resolve(), [text.encode()])
     return policy

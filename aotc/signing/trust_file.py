@@ -10,7 +10,7 @@ from aotc.errors import refusal
 from aotc.signing.keys import read_key_file
 from aotc.temporaries import create_whole
 from aotc_runtime.verification.keys import PublicKey, load_public_key
-from aotc_runtime.verification.trust import parse_policy, policy_keys
+from aotc_runtime.verification.trust import parse_policy
 
 
 def policy_text(
@@ -50,7 +50,7 @@ def write_policy(
         found = f"a threshold of {threshold} with {len(set(holders))} distinct holders"
         raise refusal("AOTC-E010", str(path), found)
     text = policy_text(name, pems, threshold, holders)
-    policy_keys(parse_policy(text, path.parent, str(path)), str(path))
+    parse_policy(text, path.parent, str(path))
     try:
         create_whole((path, text.encode(), 0o644))
     except FileExistsError as error:

@@ -171,9 +171,16 @@ def policy_file(text: str) -> Any:
     return attack
 
 
-BOTH = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\npublic_key_file = "ci.pub"\n'
-LONG = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\n#' + "x" * limits.POLICY_BYTES_MAX
-GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
+HEAD = 'schema = 1\nname = "x"\n[[keys]]\n'
+KEY = f"""{HEAD}public_key = '''
+-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
+-----END PUBLIC KEY-----'''
+"""
+BOTH = KEY + 'public_key_file = "ci.pub"\n'
+LONG = KEY + "#" + "x" * limits.POLICY_BYTES_MAX
+GONE = HEAD + 'public_key_file = "gone.pub"\n'
+NO_KEY = HEAD + 'public_key = "x"\n'
 
 COUNTED = "signatures.vouchers_for(envelopes, root, framed.policy, where, now)"
 ENOUGH = "len({keys[id].holder for id in found}) < policy.threshold"
@@ -191,20 +198,22 @@ TRUST = [
           "AOTC-E309"),
     Check(trust.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),
     Check(trust.parse_policy, ("if key.public_key_file", "if False"), policy_file(GONE),
-          "AOTC-E308"),
+          "AOTC-E308", "AOTC-E310"),
+    Check(trust.parse_policy, ("_keys_of(policy, where, text)", "pass"), policy_file(NO_KEY),
+          "AOTC-E310"),
     Check(trust.read_text, ("len(data) > limits.POLICY_BYTES_MAX", "False"), policy_file(LONG),
           "AOTC-E309"),
     Check(trust._check_fields, ("bool(key.public_key) == bool(key.public_key_file)", "False"),
           policy_file(BOTH), "AOTC-E309"),
     Check(trust._check_fields, ("version_key(policy.minimum_version) is None", "False"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
-    Check(trust.policy_keys, ("list(_check_fields(policy, where))", "[]"),
+    Check(trust.policy_keys, ("raise_if(_check_fields(policy, where))", "pass"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
     Check(trust.policy_keys, ("_typed(document, where)", "pass"), with_policy(threshold=0),
           "AOTC-E309"),
-    Check(trust.policy_keys, ("raise_if(findings)", "pass"), no_key_at_all, "AOTC-E310",
+    Check(trust._keys_of, ("raise_if(findings)", "pass"), no_key_at_all, "AOTC-E310",
           "AOTC-E309"),
-    Check(trust.policy_keys, (MOST, "False"),
+    Check(trust._keys_of, (MOST, "False"),
           more_keys_than_there_are, "AOTC-E309", "AOTC-E304"),
     Check(trust._distinct, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
           one_key_listed_twice, ACCEPTED, "KeyError"),

@@ -26,7 +26,7 @@ MAKERS = (
     verify.require,
     verify.Fitting.finish,
 )
-"""What makes each stage, in their order; tests/hostile/test_stages.py has them make nothing else."""
+"""The makers of the stages, in their order (tests/hostile/test_stages.py)."""
 
 _CITED = re.compile(
     r"docs/trust\.md ((?:\d+|, but [a-z ]+|, (?:and )?|\s|and|to|the \w+ (?:of|to))+)"

@@ -20,7 +20,8 @@ from aotc_runtime.verification.keys import PublicKey, load_public_key
 def read_policy(path: Path) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
 
-    Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy, with everything that is wrong.
+    Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy, E310 a key that is none, with
+    everything that is wrong.
     """
     return parse_policy(read_policy_text(path), path.parent, str(path))
 
@@ -71,16 +72,11 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         from aotc_runtime.verification import identities
 
         policy = identities.read_files(policy, folder, where, findings)
-    if not findings and policy.threshold > (
-        most := len(
-            {key.holder or key.public_key for key in tables["keys"]}
-            | {each.holder or (each.issuer, each.identity) for each in policy.identities}
-        )
-    ):
-        findings.append(_said().threshold(policy, most, _place(where, text, "threshold")))
     raise_if(findings)
     read = {table: tuple(keys) for table, keys in tables.items()}
-    return msgspec.structs.replace(policy, **read)
+    policy = msgspec.structs.replace(policy, **read)
+    _keys_of(policy, where, text)
+    return policy
 
 
 def _stated_keys(policy: TrustPolicy) -> Iterator[tuple[str, int, TrustedKey]]:
@@ -174,12 +170,22 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
     except TypeError as error:
         raise TrustError(_said().invalid(where, error)) from error
     _typed(document, where)
-    findings = list(_check_fields(policy, where))
+    raise_if(_check_fields(policy, where))
+    return _keys_of(policy, where)
+
+
+def _keys_of(policy: TrustPolicy, where: str, text: str | None = None) -> dict[str, PublicKey]:
+    """The policy's keys by id, once its fields are sound. text: of its file.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong with keys, identities and
+    authorities; then if they cannot meet the threshold.
+    """
+    findings: list[Finding] = []
     if policy.timestamp_authorities:
         from aotc_runtime.verification import authorities
 
         findings += authorities.check_authorities(policy, where)
-    distinct = _distinct(policy, "keys", where, findings)
+    distinct = _distinct(policy, "keys", where, findings, text)
     if policy.identities:
         from aotc_runtime.verification import identities
 
@@ -187,7 +193,7 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
         distinct |= identities.as_keys(policy)
     raise_if(findings)
     if policy.threshold > (most := len({key.holder for key in distinct.values()})):
-        raise TrustError(_said().threshold(policy, most, f"{where} threshold"))
+        raise TrustError(_said().threshold(policy, most, _place(where, text, "threshold")))
     return distinct
 
 
@@ -203,18 +209,22 @@ def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str
 
 
 def _distinct(
-    policy: TrustPolicy, table: str, where: str, findings: list[Finding]
+    policy: TrustPolicy,
+    table: str,
+    where: str,
+    findings: list[Finding],
+    text: str | None = None,
 ) -> dict[str, PublicKey]:
     """The keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}
     for name, index, stated in _stated_keys(policy):
         if name != table:
             continue
-        place = f"{where} {table}[{index}] {stated.name}".rstrip()
         try:
-            key = load_public_key(stated.public_key, stated.name, place)
+            key = load_public_key(stated.public_key, stated.name, where)
         except TrustError as error:
-            findings += error.findings
+            place = _key_place(where, text, table, index, stated)
+            findings += (msgspec.structs.replace(each, where=place) for each in error.findings)
             continue
         key = msgspec.structs.replace(
             key,
@@ -230,6 +240,7 @@ def _distinct(
             expected = "one window, one holder and one list of builders for a key"
             hint = "list each key once"
             found = f"something else than where {key.id[:16]} stands first"
+            place = _key_place(where, text, table, index, stated)
             findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
     return distinct
 

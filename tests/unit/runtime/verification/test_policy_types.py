@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import TrustError
 from aotc_runtime.verification.policy_types import policy_problems
 from aotc_runtime.verification.trust import read_policy
@@ -108,13 +110,28 @@ roots = [
 
 
 def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) -> None:
+    """One key in two spellings is one key."""
+    path = tmp_path / "trust.toml"
+    pem = LocalSigner.ephemeral().public_pem()
+    keys = "".join(
+        f"[[keys]]\npublic_key = {json.dumps(each)}\n" for each in (pem, pem.replace("\n", "\r\n"))
+    )
+    path.write_text(f'schema = 1\nname = "x"\nthreshold = 2\n{keys}')
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")
+
+
+def test_whoever_reads_a_policy_is_told_of_every_key_that_is_none(tmp_path: Path) -> None:
+    """Before any bundle is opened."""
     path = tmp_path / "trust.toml"
     key = '[[keys]]\npublic_key = "x"\n'
     path.write_text(f'schema = 1\nname = "x"\nthreshold = 2\n{key}{key}')
     with pytest.raises(TrustError) as refused:
         read_policy(path)
-    (finding,) = refused.value.findings
-    assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")
+    found = [(each.code, each.where) for each in refused.value.findings]
+    assert found == [("AOTC-E310", f"{path}:{line} keys[{n}]") for n, line in ((0, 4), (1, 6))]
 
 
 def test_a_missing_policy_or_key_file_says_to_check_the_path(tmp_path: Path) -> None:
