@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.errors import RegistryError
+from aotc_runtime.registries.authentication import Login
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.credentials import NOBODY, Credentials, credentials_for
 from aotc_runtime.registries.listing import Memory
+from aotc_runtime.registries.transport import UNWATCHED, Transport
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
@@ -298,3 +300,26 @@ def test_a_token_server_with_a_fragment_is_no_place(server: OciServer, connect: 
         fetched(connect(credentials=ME))
     assert caught.value.findings[0].found == "its token server is no place"
     assert server.count("GET", "/token") == 0
+
+
+def test_a_token_server_elsewhere_is_asked_over_tls(server: OciServer, connect: Connect) -> None:
+    """One that speaks no TLS is told nothing, and is no place that may not be asked."""
+    other = OciServer()
+    try:
+        server.token, server.realm = "t0ken", f"https://{other.address}/token"
+        with pytest.raises(RegistryError) as caught:
+            fetched(connect(credentials=ME, tries=1))
+        assert caught.value.code == "AOTC-E772"
+        assert not other.asked
+    finally:
+        other.close()
+
+
+def test_a_token_that_another_thread_has_fetched_meanwhile_is_used(server: OciServer) -> None:
+    origin = f"http://{server.address}"
+    login = Login(Transport(), origin, "a registry", lambda: NOBODY)
+    challenge, server.token = f'Bearer realm="{origin}/token"', "t0ken"
+    for _ in range(2):  # both were refused when nothing was said
+        login.answer("pull", challenge, {}, UNWATCHED)
+    assert login.header("pull") == {"Authorization": "Bearer t0ken"}
+    assert server.count("GET", "/token") == 1

@@ -77,6 +77,11 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
+        ("workshops/registries/pull.py",),
+        ("tests/registries/test_channels.py", "tests/registries/test_push_pull.py"),
+    ),
+    Area(
+        TOOLCHAIN,
         ("workshops/attest/sigstore_bundle.py",),
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
