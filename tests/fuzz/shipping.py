@@ -24,7 +24,7 @@ from aotc_runtime.registries.authentication import Login
 from aotc_runtime.registries.blobs import fetch_blob, push_blob
 from aotc_runtime.registries.client import Repository, Tries
 from aotc_runtime.registries.credentials import Credentials, credentials_for
-from aotc_runtime.registries.listing import Memory, look, resolve, tags
+from aotc_runtime.registries.listing import Memory, hear, look, resolve, tags
 from aotc_runtime.registries.references import parse
 from aotc_runtime.registries.transport import (
     BROKEN,
@@ -147,7 +147,7 @@ def _there(changed: Mapping[str, bytes], challenge: str = "") -> Repository:
 
 def _look(changed: Mapping[str, bytes], challenge: str = "") -> None:
     with _there(changed, challenge) as there:
-        listing = look(there, resolve(there))
+        listing = look(there, hear(there, resolve(there)))
     assert all(sha256(data) == digest for digest, data in listing.documents.items())
 
 
@@ -155,7 +155,7 @@ def registry_answer(data: bytes) -> None:
     """Whatever is asked for: head and body."""
     with _there({"": data}) as there:
         for ask in (
-            lambda: look(there, resolve(there)),
+            lambda: look(there, hear(there, resolve(there))),
             lambda: tags(there, "x"),
             lambda: _fetch(there),
             lambda: push_blob(there, sha256(b"a blob"), memoryview(b"a blob"), ("others/x",)),

@@ -44,10 +44,15 @@ def command(*arguments: str) -> int:
     return run_command(arguments, Stops())
 
 
+def runtime(*arguments: str) -> int:
+    return main([*arguments])
+
+
 DOORS: dict[str, Callable[..., int]] = {
     "verify": verified,
     "load": loaded_beside,
     "command": command,
+    "runtime": runtime,
 }
 
 

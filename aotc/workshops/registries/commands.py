@@ -144,14 +144,14 @@ def pull(
     from aotc_runtime.registries.transport import Transport
     from aotc_runtime.store import Store
     from aotc_runtime.store.loading import require_pinned
-    from aotc_runtime.store.pulling import accept_all, signed_by
+    from aotc_runtime.store.pulling import ACCEPT_ALL, signed_by
 
     path, store = output or layout, Store(folder) if folder else None
     place, policy = parse(reference), _policy(trust)
     if policy is not None:
         require_pinned(place, policy)
     form = Form.LAYOUT if layout else Form.ARCHIVE
-    accept = accept_all if policy is None else signed_by(policy, time.time(), str(place))
+    accept = ACCEPT_ALL if policy is None else signed_by(policy, time.time(), str(place))
     if policy is not None and trust is not None and channel:
         accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
     with byte_progress("pull", quiet=out.json) as told, Repository(place, Transport(ca)) as there:

@@ -24,7 +24,7 @@ from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.store import Store
 from aotc_runtime.store import pull as pull_into
-from aotc_runtime.store.pulling import Accept, accept_all
+from aotc_runtime.store.pulling import ACCEPT_ALL, Accept
 from aotc_runtime.system.passing import look_into, pass_file
 
 
@@ -35,7 +35,7 @@ def pull(
     targets: tuple[str, ...] = (),
     store: Store | None = None,
     on_bytes: OnBytes = nobody,
-    accept: Accept = accept_all,
+    accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
     """Write a bundle, as it was pushed: the same bytes, if it is all of it.
 
@@ -69,7 +69,7 @@ def keep(
     store: Store,
     targets: tuple[str, ...] = (),
     on_bytes: OnBytes = nobody,
-    accept: Accept = accept_all,
+    accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
     """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
     listing = pull_into(repository, store, targets, on_bytes, accept)
@@ -89,7 +89,7 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
     """
 
     def accept_newest(listing: Listing) -> Listing:
-        accepted = accept(listing)
+        accepted = accept.chosen(listing)
         index = listing.documents[listing.root.digest]
         named = {(m.name, m.version) for m in _manifests(name, accepted).values()}
         for bundle, version in sorted(named):
@@ -98,7 +98,7 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
             raise refusal("AOTC-E327", name, "a bundle without any target")
         return accepted
 
-    return accept_newest
+    return Accept(accept.heard, accept_newest)
 
 
 def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:

@@ -140,13 +140,23 @@ def resolve(repository: Repository) -> Stored:
     return found
 
 
-def look(repository: Repository, root: Stored) -> Listing:
-    """What there is of the bundle with this root. Raises RegistryError, IntegrityError,
-    BundleFormatError.
+def hear(repository: Repository, root: Stored) -> Listing:
+    """Who vouches for a root: its attestations, and nothing else of the bundle, which may be as
+    large as its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
     """
-    where = f"{repository.where}@{root.digest}"
-    index = canonical.decode(root.data, RootIndex, where=f"{where} root index")
+    entry = Entry(mediaType=oci.INDEX_TYPE, digest=root.digest, size=len(root.data))
     documents = {root.digest: root.data}
+    attestations = tuple(_attestations(repository, root.digest, documents))
+    return Listing(entry, attestations, (), (), documents)
+
+
+def look(repository: Repository, heard: Listing) -> Listing:
+    """What there is of the bundle with this root and these attestations. Raises RegistryError,
+    IntegrityError, BundleFormatError.
+    """
+    root, documents = heard.root.digest, dict(heard.documents)
+    where = f"{repository.where}@{root}"
+    index = canonical.decode(documents[root], RootIndex, where=f"{where} root index")
     targets, absent = [], []
     for reference in index.manifests:
         stored = repository.manifest(reference.digest)
@@ -158,9 +168,7 @@ def look(repository: Repository, root: Stored) -> Listing:
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
         targets.append(Target(target_name(config, what), reference, image))
-    entry = Entry(mediaType=oci.INDEX_TYPE, digest=root.digest, size=len(root.data))
-    attestations = tuple(_attestations(repository, root.digest, documents))
-    return Listing(entry, attestations, tuple(targets), tuple(absent), documents)
+    return Listing(heard.root, heard.attestations, tuple(targets), tuple(absent), documents)
 
 
 class _Target(Struct):
@@ -256,7 +264,8 @@ def referrers(repository: Repository, root: str) -> list[str]:
     for number in range(PAGES_MAX):
         answer = repository.document(path, limits.INDEX_BYTES_MAX)
         if answer is None and number == 0:
-            for tag in tags(repository, root.replace(":", "-") + "."):
+            of_root = tags(repository, root.replace(":", "-") + ".")
+            for tag in of_root[: CANDIDATES_MAX + 1]:
                 stored = repository.manifest(tag, limits.ATTESTATION_BYTES_MAX)
                 more |= set() if stored is None else {stored.digest}
         if answer is None:

@@ -21,7 +21,7 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.store.bundles import Store
 from aotc_runtime.store.files import temporary
 from aotc_runtime.store.loading import require_pinned
-from aotc_runtime.store.pulling import Accept, accept_all, all_layers, pull, signed_by
+from aotc_runtime.store.pulling import ACCEPT_ALL, all_layers, pull, signed_by
 from aotc_runtime.system import passing
 
 
@@ -64,7 +64,7 @@ def looked_at(
         yield Looked(passing.look_into(place), str(place), str(place), {})
         return
     reference = parse(place)
-    accept: Accept = accept_all
+    accept = ACCEPT_ALL
     if policy is not None:
         require_pinned(reference, policy)
         accept = signed_by(policy, now, place)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from aotc_runtime.digest import pieces
 from aotc_runtime.errors import raise_if, refusal
 from aotc_runtime.formats.oci import BlobSource, Descriptor
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.client import Repository
-from aotc_runtime.registries.listing import Documents, Listing, look, resolve
+from aotc_runtime.registries.listing import Documents, Listing, hear, look, resolve
 from aotc_runtime.registries.transfer import Counted, OnBytes, Tally, each, nobody
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.store.bundles import Store, sizes_of
@@ -18,8 +19,18 @@ from aotc_runtime.verification import rules
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify import attribute
 
-type Accept = Callable[[Listing], Listing]
+type Choose = Callable[[Listing], Listing]
 """Says what to fetch of a bundle, by its documents; raises if it is nothing."""
+
+
+class Accept(NamedTuple):
+    """What is asked before more is fetched. heard: of the root and its attestations alone, before
+    any other document: whoever made these may be anybody.  chosen: of all documents.
+    """
+
+    heard: Callable[[Listing], object]
+    chosen: Choose
+
 
 type Wanted = Callable[[Descriptor], bool]
 
@@ -29,9 +40,12 @@ def all_layers(layer: Descriptor) -> bool:
     return True
 
 
-def accept_all(listing: Listing) -> Listing:
-    """Fetch whatever it is: who uses it verifies it."""
+def _all_of_it(listing: Listing) -> Listing:
     return listing
+
+
+ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
+"""Fetch whatever it is: who uses it verifies it."""
 
 
 def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
@@ -40,13 +54,15 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
     now: seconds since the epoch.  name: for messages.
     """
 
-    def accept(listing: Listing) -> Listing:
-        source = Documents(name, listing)
-        attribute(source, policy, now)
-        raise_if(rules.check_limits(source, policy, sizes_of(*listing.layers().values())))
+    def vouched(listing: Listing) -> None:
+        attribute(Documents(name, listing), policy, now)
+
+    def limited(listing: Listing) -> Listing:
+        sizes = sizes_of(*listing.layers().values())
+        raise_if(rules.check_limits(Documents(name, listing), policy, sizes))
         return listing
 
-    return accept
+    return Accept(vouched, limited)
 
 
 def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
@@ -55,14 +71,16 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
     now, name: as of `signed_by`.  ask: as of `choose`.
     """
 
-    def accept(listing: Listing) -> Listing:
+    signed = signed_by(policy, now, name)
+
+    def chosen(listing: Listing) -> Listing:
         if listing.targets:
             found = [(t.image, listing.documents[t.image.config.digest]) for t in listing.targets]
             source = Documents(name, listing)
             listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
-        return signed_by(policy, now, name)(listing)
+        return signed.chosen(listing)
 
-    return accept
+    return Accept(signed.heard, chosen)
 
 
 def pull(
@@ -70,18 +88,20 @@ def pull(
     store: Store,
     targets: tuple[str, ...] = (),
     on_bytes: OnBytes = nobody,
-    accept: Accept = accept_all,
+    accept: Accept = ACCEPT_ALL,
     have: BlobSource | None = None,
     wanted: Wanted = all_layers,
 ) -> Listing:
-    """Have a bundle in a store: its documents and attestations first, then, if these are accepted,
-    all else. targets: by name; none for all that are there.  have: a bundle whose blobs need not be
+    """Have a bundle in a store: its root and attestations first, then, as far as each is accepted,
+    other documents and all else. targets: by name; none for all that are there.  have: a bundle whose blobs need not be
     fetched.  wanted: says of each layer whether to fetch it.
 
     Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
     what `accept` raises.
     """
-    whole = look(repository, resolve(repository))
+    heard = hear(repository, resolve(repository))
+    accept.heard(heard)
+    whole = look(repository, heard)
     listing = whole.only(targets)
     store.files.make()
     with store.files.kept():
@@ -89,7 +109,7 @@ def pull(
         for digest, data in whole.documents.items():
             store.files.put(digest, data)
         store.keep(listing.root, listing.attestations)
-        listing = accept(listing)
+        listing = accept.chosen(listing)
     layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
     make_room(store, listing, sum(layer.size for layer in layers.values()))
     with store.files.kept():
