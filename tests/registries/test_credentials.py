@@ -12,7 +12,12 @@ import pytest
 from aotc_runtime.errors import RegistryError
 from aotc_runtime.registries.authentication import Login
 from aotc_runtime.registries.blobs import fetch_blob
-from aotc_runtime.registries.credentials import NOBODY, Credentials, credentials_for
+from aotc_runtime.registries.credentials import (
+    CONFIG_BYTES_MAX,
+    NOBODY,
+    Credentials,
+    credentials_for,
+)
 from aotc_runtime.registries.listing import Memory
 from aotc_runtime.registries.transport import UNWATCHED, Transport
 from tests.registries.conftest import Connect
@@ -218,6 +223,34 @@ def test_a_helper_that_knows_nothing_leaves_what_the_file_has(tmp_path: Path) ->
     auths = {"r.example.org": {"auth": AUTH}}
     environment = config(tmp_path, credsStore="store", auths=auths)
     assert credentials_for("r.example.org", environment) == ME
+
+
+def test_a_helper_of_the_host_has_the_last_word(tmp_path: Path) -> None:
+    helper(tmp_path, "one", "echo credentials not found in native keychain; exit 1")
+    auths = {"r.example.org": {"auth": AUTH}, "other.example.org": {"auth": AUTH}}
+    environment = config(tmp_path, credHelpers={"r.example.org": "one"}, auths=auths)
+    assert credentials_for("r.example.org", environment) == NOBODY
+    assert credentials_for("other.example.org", environment) == ME
+
+
+@pytest.mark.parametrize("given", [Credentials("me"), Credentials(password="secret")])
+def test_half_of_a_name_and_password_is_told_as_it_is(given: Credentials) -> None:
+    pair = base64.b64decode(given.header["Authorization"].removeprefix("Basic ")).decode()
+    assert pair == f"{given.user}:{given.password}"
+    assert NOBODY.header == {}
+
+
+def test_a_configuration_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    text = json.dumps({"auths": {"r.example.org": {"auth": AUTH}}}).ljust(CONFIG_BYTES_MAX)
+    for more in ("", " "):
+        (tmp_path / "config.json").write_text(text + more)
+        environment = {"DOCKER_CONFIG": str(tmp_path)}
+        if not more:
+            assert credentials_for("r.example.org", environment) == ME
+            continue
+        with pytest.raises(RegistryError) as caught:
+            credentials_for("r.example.org", environment)
+        assert caught.value.code == "AOTC-E773"
 
 
 def test_a_helper_gives_an_identity_token(tmp_path: Path) -> None:

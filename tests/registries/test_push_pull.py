@@ -289,6 +289,16 @@ def test_a_digest_of_another_bundle_is_refused(server: OciServer, connect: Conne
     assert server.asked == []
 
 
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
+    server: OciServer, connect: Connect, tmp_path: Path
+) -> None:
+    pushed(connect)
+    before = len(server.asked)
+    with pytest.raises(AotcError) as caught:
+        pulled(connect, tmp_path, f"{REPO}:1.0.0")
+    assert (caught.value.code, len(server.asked)) == ("AOTC-E003", before)
+
+
 def test_a_bundle_that_nobody_trusts_is_not_fetched(
     server: OciServer, connect: Connect, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
         if found != NOBODY or helper:
             return found
     for place, entry in config.auths.items():
-        if _host_of(place) in names or place in names:
+        if _host_of(place) in names:
             return _stored(entry, f"{path} auths {place}")
     return NOBODY
 

@@ -93,8 +93,8 @@ def pull(
     wanted: Wanted = all_layers,
 ) -> Listing:
     """Have a bundle in a store: its root and attestations first, then, as far as each is accepted,
-    other documents and all else. targets: by name; none for all that are there.  have: a bundle whose blobs need not be
-    fetched.  wanted: says of each layer whether to fetch it.
+    other documents and all else. targets: by name; none for all that are there.  have: a bundle
+    whose blobs need not be fetched.  wanted: says of each layer whether to fetch it.
 
     Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
     what `accept` raises.
