@@ -21,6 +21,7 @@ pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
 
 from tuf.api.exceptions import DownloadError
 
+from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.channel.repository import Repository
 from aotc_runtime.__main__ import main as runtime_main
@@ -246,8 +247,8 @@ def test_what_is_no_metadata_is_refused(file: str, data: bytes, deployed: Deploy
 # Thresholds.
 
 
-def two_people(folder: Path) -> Deployed:
-    signers = [LocalSigner.ephemeral(), LocalSigner.ephemeral()]
+def two_people(folder: Path, kind: KeyType = KeyType.ED25519) -> Deployed:
+    signers = [LocalSigner.ephemeral(kind), LocalSigner.ephemeral(kind)]
     return Deployed(folder, root=signers[:], release=signers)
 
 
@@ -292,15 +293,32 @@ def lead_to(deployed: Deployed) -> None:
     deployed.change("timestamp.json", to_snapshot, deployed.online)
 
 
-def test_a_key_that_stands_in_a_role_under_two_names_is_refused(tmp_path: Path) -> None:
+def spaced(digits: str) -> str:
+    return " ".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spell"),
+    [
+        (KeyType.ED25519, str),
+        (KeyType.ED25519, str.upper),
+        (KeyType.ED25519, spaced),
+        (KeyType.ECDSA_P256, str),
+        (KeyType.ECDSA_P256, lambda pem: pem.replace("\n", "\r\n")),
+    ],
+    ids=["as it is", "upper case", "with spaces", "PEM", "PEM with other ends of lines"],
+)
+def test_a_key_that_stands_in_a_role_under_two_names_is_refused(
+    kind: KeyType, spell: Callable[[str], str], tmp_path: Path
+) -> None:
     """python-tuf counts names of keys: who makes the root would fill a threshold alone."""
-    pair = two_people(tmp_path / "pair")
+    pair = two_people(tmp_path / "pair", kind)
     one = pair.release[0]
 
     def twice(signed: Any) -> None:
-        role = signed.roles["targets"]
-        other = type(signed.keys[one.key_id]).from_dict("0" * 64, signed.keys[one.key_id].to_dict())
-        signed.keys["0" * 64] = other
+        role, key = signed.roles["targets"], signed.keys[one.key_id].to_dict()
+        key["keyval"] = {"public": spell(key["keyval"]["public"])}
+        signed.keys["0" * 64] = type(signed.keys[one.key_id]).from_dict("0" * 64, key)
         role.keyids = [one.key_id, "0" * 64]
 
     pair.change("1.root.json", twice, *pair.root)
@@ -314,6 +332,19 @@ def test_a_key_that_stands_in_a_role_under_two_names_is_refused(tmp_path: Path) 
     found._write("waiting.targets.json", named)
     pair.renew()
     assert pair.answer() == "AOTC-E330"
+
+
+@pytest.mark.parametrize("public", ["01" + "00" * 31, "ee" + "ff" * 30 + "7f", "00" * 32])
+def test_a_key_that_anybody_can_sign_under_is_no_vote(public: str, deployed: Deployed) -> None:
+    def weaken(signed: Any) -> None:
+        role = signed.roles["targets"]
+        document = signed.keys[role.keyids[0]].to_dict() | {"keyval": {"public": public}}
+        signed.keys["0" * 64] = type(signed.keys[role.keyids[0]]).from_dict("0" * 64, document)
+        role.keyids.append("0" * 64)
+
+    assert deployed.answer(state="before") == NEVER
+    deployed.change("1.root.json", weaken, *deployed.root)
+    assert deployed.answer() == "AOTC-E330"
 
 
 # What the host keeps.

@@ -562,7 +562,7 @@ CHECKS: dict[str, tuple[Any, str, str, list[str]]] = {
     "authority": (authorities.check_authorities,
                   "bool(authority.certificates) == bool(authority.certificates_file)", "False",
                   ["AOTC-E309"]),
-    "certificates": (trust.policy_keys, "if policy.timestamp_authorities:", "if False:", []),
+    "certificates": (trust._keys_of, "if policy.timestamp_authorities:", "if False:", []),
 }  # fmt: skip
 
 

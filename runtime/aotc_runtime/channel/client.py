@@ -10,9 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from msgspec import Struct
 from tuf.api import exceptions
-from tuf.api.metadata import TOP_LEVEL_ROLE_NAMES, Metadata, Root, TargetFile
+from tuf.api.metadata import TOP_LEVEL_ROLE_NAMES, Key, Metadata, Root, TargetFile
 from tuf.api.serialization import DeserializationError
 from tuf.ngclient import Updater
 
@@ -20,6 +22,10 @@ from aotc_runtime.channel import sources, state
 from aotc_runtime.errors import AotcError, Finding, finding, refusal
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.store import read_file
+from aotc_runtime.verification.keys import is_of_small_order
+
+_ED25519_BYTES = 32
+"""Other keys take more."""
 
 
 class Role(Struct, frozen=True):
@@ -81,7 +87,7 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
             updater = Updater(str(work), url, fetcher=fetcher, bootstrap=root)
             updater.refresh()
             root = _signed(work, "root")
-            _require_distinct_keys(root, where)
+            _require_sound_keys(root, where)
             found = {name: updater.get_targetinfo(path_of(channel.name, name)) for name in names}
         except (exceptions.RepositoryError, exceptions.DownloadError, ValueError) as error:
             raise _refused(error, where) from error
@@ -130,12 +136,31 @@ def _first_root(channel: Channel, folder: Path) -> bytes:
         raise refusal("AOTC-E330", str(path), found, expected=expected) from error
 
 
-def _require_distinct_keys(root: Root, where: str) -> None:
-    """AOTC-E330: a threshold counts ids of keys; one key may not stand under two."""
+def _require_sound_keys(root: Root, where: str) -> None:
+    """AOTC-E330: a threshold counts ids of keys; one key may not stand under two, however it is
+    spelled, and each has to be somebody's.
+    """
     for name, role in root.roles.items():
-        distinct = {root.keys[id].keyval["public"] for id in role.keyids}
+        distinct = {_public_bytes(root.keys[id]) for id in role.keyids}
         if len(distinct) < len(role.keyids):
             raise refusal("AOTC-E330", where, f"a key that stands twice in the role {name}")
+        if any(len(each) == _ED25519_BYTES and is_of_small_order(each) for each in distinct):
+            found = f"a key of small order in the role {name}: anybody can sign under it"
+            raise refusal("AOTC-E330", where, found)
+
+
+def _public_bytes(key: Key) -> bytes:
+    """What a key is, however it is spelled; of what is none, its text: nobody signs by that."""
+    text: str = key.keyval["public"]
+    try:
+        if key.keytype == "ed25519":
+            return bytes.fromhex(text)
+        public = serialization.load_pem_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        return text.encode()
+    return public.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def _signed(work: Path, name: str) -> Any:
