@@ -178,6 +178,14 @@ def test_a_channel_that_does_not_answer_is_refused(host: Host, capfd) -> None:
         assert host.answers(capfd) == ["AOTC-E331"] * 3
 
 
+def test_a_bundle_without_any_target_is_not_what_a_channel_names(host: Host) -> None:
+    host.channel.publish(index=index_of(DIGITS))
+    images = {entry["digest"] for entry in json.loads(index_of(DIGITS))["manifests"]}
+    for place in [each for each in host.server.manifests if each[1] in images]:
+        del host.server.manifests[place]
+    assert host.pull("--channel") == "AOTC-E327"
+
+
 def test_without_the_word_no_channel_is_asked(host: Host) -> None:
     shutil.rmtree(host.channel.served)
     assert host.pull() == READY

@@ -299,6 +299,16 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
     assert (caught.value.code, len(server.asked)) == ("AOTC-E003", before)
 
 
+@pytest.mark.parametrize("form", list(Form))
+def test_a_file_system_that_takes_nothing_is_told(
+    form: Form, server: OciServer, connect: Connect
+) -> None:
+    pushed(connect)
+    with pytest.raises(AotcError) as caught:
+        pulled(connect, Path("/proc/pulled"), f"{REPO}:1.0.0", form)
+    assert caught.value.code == "AOTC-E003"
+
+
 def test_a_bundle_that_nobody_trusts_is_not_fetched(
     server: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
