@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ import pytest
 
 from aotc.signing.keys import KeyType, generate_key_pair
 from aotc_runtime import limits
+from aotc_runtime.verification.identities import BUNDLE_TYPE
 
 from .archives import on_disk
+from .doors import toolchain
 from .tampering import (
     EMPTY,
     IN_TOTO,
@@ -265,13 +268,33 @@ def test_the_most_that_fits_costs_64_mib_and_a_second(
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    prefix = tmp_path_factory.mktemp("key") / "k"
-    return generate_key_pair(prefix, None, KeyType.ECDSA_P256).private
+    """With a channel beside it, in which it has all roles."""
+    pair = generate_key_pair(tmp_path_factory.mktemp("key") / "k", None, KeyType.ECDSA_P256)
+    channel, roles = str(pair.private.with_name("channel")), ("root", "targets", "online")
+    public = [word for role in roles for word in (f"--{role}", str(pair.public))]
+    assert toolchain(["channel", "init", channel, *public, "--key", str(pair.private)]) == 0
+    return pair.private
 
 
 WORST = ("statements of objects", "statements of sources")
 
 Command = Callable[[Path, Path, Path], tuple[str | Path, ...]]
+
+
+def about(bundle: Path) -> Path:
+    """A Sigstore bundle about a bundle, by nobody."""
+    with tarfile.open(bundle) as archive:
+        index = json.loads(archive.extractfile("index.json").read())  # type: ignore[union-attr]
+    root = index["manifests"][0]["digest"]
+    document = {
+        "mediaType": BUNDLE_TYPE,
+        "verificationMaterial": {},
+        "dsseEnvelope": json.loads(envelope(to_json(statement_about(root)))),
+    }
+    path = bundle.with_name(f"{bundle.name}.sigstore.json")
+    path.write_bytes(to_json(document))
+    return path
+
 
 READING: dict[str, Command] = {
     "load": lambda bundle, policy, key: ("load", bundle, policy),
@@ -286,6 +309,12 @@ READING: dict[str, Command] = {
     "attest": lambda bundle, policy, key: (
         "command", "attest", bundle, "--openssf", "--key", key, "-o", f"{bundle}.sig"
     ),
+    "explain": lambda bundle, policy, key: ("command", "explain", bundle, "predict", "--untrusted"),
+    "channel publish": lambda bundle, policy, key: (
+        "command", "channel", "publish", key.with_name("channel"), bundle,
+        "--channel", "production", "--trust", policy, "--key", key, "--online-key", key
+    ),
+    "attach": lambda bundle, policy, key: ("command", "attach", bundle, about(bundle)),
     "extract": lambda bundle, policy, key: (
         "command", "extract", bundle, "--target", "cpu-x86-64-v3", "-o", f"{bundle}.less"
     ),
