@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.errors import RegistryError
+from aotc_runtime.registries import credentials
 from aotc_runtime.registries.authentication import Login
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.credentials import (
@@ -260,19 +261,33 @@ def test_a_helper_gives_an_identity_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "found"),
     [
-        ("store", "exit 3"),
-        ("store", "echo nonsense"),
-        ("missing", ""),
-        ("../store", "echo '{}'"),
+        ("store", "exit 3", "exit code 3: ''"),
+        ("store", "echo nonsense", "an answer that is not what helpers print"),
+        ("store", "exec sleep 20", "no answer within 1 s"),
+        ("missing", "", "No such file or directory"),
+        ("../store", "echo '{}'", "no name of a helper"),
     ],
 )
-def test_a_helper_that_cannot_be_used_is_told(name: str, text: str, tmp_path: Path) -> None:
+def test_a_helper_that_cannot_be_used_is_told(
+    name: str, text: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "HELPER_SECONDS", 1.0)
     if text:
         helper(tmp_path, "store", text)
     with pytest.raises(RegistryError) as caught:
         credentials_for("r.example.org", config(tmp_path, credsStore=name))
+    (told,) = caught.value.findings
+    assert (told.code, told.found) == ("AOTC-E773", found)
+
+
+def test_a_configuration_may_be_named_and_has_to_be_a_file(tmp_path: Path) -> None:
+    config(tmp_path, auths={"r.example.org": {"auth": AUTH}})
+    named = {"REGISTRY_AUTH_FILE": str(tmp_path / "config.json"), "DOCKER_CONFIG": "/nowhere"}
+    assert credentials_for("r.example.org", named) == ME
+    with pytest.raises(RegistryError) as caught:
+        credentials_for("r.example.org", {"REGISTRY_AUTH_FILE": str(tmp_path)})
     assert caught.value.code == "AOTC-E773"
 
 
@@ -356,3 +371,19 @@ def test_a_token_that_another_thread_has_fetched_meanwhile_is_used(server: OciSe
         login.answer("pull", challenge, {}, UNWATCHED)
     assert login.header("pull") == {"Authorization": "Bearer t0ken"}
     assert server.count("GET", "/token") == 1
+
+
+def test_who_was_refused_by_a_password_is_not_named_again(server: OciServer) -> None:
+    login = Login(Transport(), f"http://{server.address}", "a registry", lambda: ME)
+    login.answer("pull", "Basic realm=x", {}, UNWATCHED)
+    with pytest.raises(RegistryError) as caught:
+        login.answer("pull", "Basic realm=x", login.header("pull"), UNWATCHED)
+    assert caught.value.findings[0].found == "HTTP 401 for who was named"
+
+
+def test_a_token_server_that_fails_does_not_answer(server: OciServer, connect: Connect) -> None:
+    server.token = "t0ken"
+    server.faults.append(always(status(500), "GET", "/token"))
+    with pytest.raises(RegistryError) as caught:
+        fetched(connect(tries=1))
+    assert caught.value.code == "AOTC-E772"

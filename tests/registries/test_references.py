@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from aotc_runtime.errors import RegistryError
-from aotc_runtime.registries.references import Reference, parse, parse_place
+from aotc_runtime.registries.references import (
+    REPOSITORY_CHARACTERS_MAX,
+    Reference,
+    parse,
+    parse_place,
+)
 
 DIGEST = "sha256:" + "a1" * 32
 
@@ -70,6 +75,19 @@ def test_what_is_no_reference_is_refused_and_shows_no_secret(text: str) -> None:
 )
 def test_only_loopback_is_asked_without_tls(host: str, origin: str) -> None:
     assert parse(f"oci://{host}/r").origin == origin
+
+
+def test_ports_and_repositories_are_taken_up_to_their_limits() -> None:
+    assert parse("oci://r.example.org:65535/x").host == "r.example.org:65535"
+    longest = "x" * REPOSITORY_CHARACTERS_MAX
+    assert parse(f"oci://r.example.org/{longest}:1").repository == longest
+    for text in ("oci://r.example.org:65536/x", f"oci://r.example.org/{longest}x:1"):
+        with pytest.raises(RegistryError):
+            parse(text)
+
+
+def test_a_reference_is_one_wherever_a_path_may_stand() -> None:
+    assert parse_place("oci://r.example.org/x:1") == Reference("r.example.org", "x", "1", "")
 
 
 def test_a_path_is_no_reference() -> None:
