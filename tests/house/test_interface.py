@@ -6,6 +6,7 @@ has to change or go means that somebody's script, manifest or policy stops worki
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from aotc.codes import FAMILY_OF
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import BuildManifestError
 from aotc_runtime.verification.trust import read_policy
+from tests.hostile.authorities import authority
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).parent / "interface"
@@ -129,7 +131,11 @@ def test_a_policy_with_every_key_is_accepted(tmp_path: Path) -> None:
         "-----END PUBLIC KEY-----\n"
     )
     (tmp_path / "ci.pub").write_text(key)
+    certificate = authority(tmp_path / "tsa").root
+    (tmp_path / "tsa.pem").write_text(certificate)
     path = tmp_path / "policy.toml"
-    path.write_text((KEPT / "policy.toml").read_text().replace("KEY", other))
+    text = (KEPT / "policy.toml").read_text().replace("KEY", other)
+    text = text.replace('certificates_file = "ci.pub"', 'certificates_file = "tsa.pem"')
+    path.write_text(text.replace('"PEM"', json.dumps(certificate)))
     policy = read_policy(path)
     assert (policy.name, len(policy.keys), len(policy.certifiers)) == ("arrays", 2, 1)
