@@ -12,6 +12,7 @@ from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 from tuf.api import exceptions
 from tuf.api.metadata import TOP_LEVEL_ROLE_NAMES, Key, Metadata, Root, TargetFile
@@ -19,10 +20,10 @@ from tuf.api.serialization import DeserializationError
 from tuf.ngclient import Updater
 
 from aotc_runtime.channel import sources, state
-from aotc_runtime.errors import AotcError, Finding, finding, refusal
+from aotc_runtime.errors import AotcError, Finding, TrustError, finding, refusal
 from aotc_runtime.schema.policy import Channel
 from aotc_runtime.system.store import read_file
-from aotc_runtime.verification.keys import is_of_small_order
+from aotc_runtime.verification.keys import ed25519_key
 
 _ED25519_BYTES = 32
 """Other keys take more."""
@@ -144,9 +145,21 @@ def _require_sound_keys(root: Root, where: str) -> None:
         distinct = {_public_bytes(root.keys[id]) for id in role.keyids}
         if len(distinct) < len(role.keyids):
             raise refusal("AOTC-E330", where, f"a key that stands twice in the role {name}")
-        if any(len(each) == _ED25519_BYTES and is_of_small_order(each) for each in distinct):
+        if any(len(each) == _ED25519_BYTES and _is_of_small_order(each) for each in distinct):
             found = f"a key of small order in the role {name}: anybody can sign under it"
             raise refusal("AOTC-E330", where, found)
+
+
+def _is_of_small_order(public: bytes) -> bool:
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public)
+        der = key.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        ed25519_key(key, der, "", "")
+    except TrustError:
+        return True
+    return False
 
 
 def _public_bytes(key: Key) -> bytes:

@@ -6,21 +6,18 @@ here can be used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from aotc_runtime.errors import raise_if
+from aotc_runtime.errors import Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource, ImageManifest
 from aotc_runtime.schema.facts import HostFacts, Wanted
+from aotc_runtime.schema.manifest import BundleManifest, engine_name
 from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification import rules
 from aotc_runtime.verification.compatibility import choose_target, wanted_of
 from aotc_runtime.verification.consistency import check_consistency
 from aotc_runtime.verification.contents import Contents, bundle_manifest, check_layers
-from aotc_runtime.verification.verify import (
-    attribute,
-    certificates_of,
-    check_policy,
-    runnable,
-)
+from aotc_runtime.verification.verify import attribute, certificates_of, check_policy
 
 type AskHost = Callable[[Wanted], HostFacts]
 """Says what a host is, as a bundle wants to know."""
@@ -54,8 +51,15 @@ def choose(
         check_policy(signed, Contents(signed.framed.root_digest, manifests, {}, images, absent))
     )
     facts = ask(wanted_of(manifests, None))
-    accepted, findings = runnable(manifests, facts, policy, None)
-    raise_if(findings)
+    accepted: Mapping[str, BundleManifest] = manifests
+    findings: list[Finding] = []
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        findings += engine_rule.check_engines(manifests, policy.engines, None)
+        accepted = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(manifest.target) for manifest in accepted.values()}
+    raise_if([*findings, *rules.check_runtime(facts, policy, engines)])
     choice = choose_target(accepted, facts, None, absent, certificates_of(signed))
     raise_if(choice.findings)
     return choice.target

@@ -102,7 +102,9 @@ def _der(text: str) -> bytes:
 
 def ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
     """A key of cryptography's, which `der` encodes. Raises TrustError (AOTC-E310) for nobody's."""
-    if is_of_small_order(der[len(_ED25519_PREFIX) :]):
+    point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
+    y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
+    if y in _SMALL_ORDER:
         expected, found = (
             "a key of the large group",
             "a point of small order, which is nobody's key",
@@ -111,12 +113,6 @@ def ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
             where, expected, found, "ask its owner for the key; somebody made this up"
         )
     return public_key_of(der, name, key.verify)
-
-
-def is_of_small_order(public: bytes) -> bool:
-    """Whether anybody can sign under these 32 bytes of an Ed25519 key."""
-    # The highest bit is the sign of x, and y may be spelled in two ways.
-    return int.from_bytes(public, "little") % 2**255 % _P in _SMALL_ORDER
 
 
 def public_key_of(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:

@@ -20,8 +20,7 @@ from aotc_runtime.verification.keys import PublicKey, load_public_key
 def read_policy(path: Path) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
 
-    Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy, E310 a key that is none, with
-    everything that is wrong.
+    Raises TrustError: AOTC-E308 unreadable, E309, E310 not a valid policy, with everything wrong.
     """
     return parse_policy(read_policy_text(path), path.parent, str(path))
 
@@ -175,11 +174,7 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
 
 
 def _keys_of(policy: TrustPolicy, where: str, text: str | None = None) -> dict[str, PublicKey]:
-    """The policy's keys by id, once its fields are sound. text: of its file.
-
-    Raises TrustError (AOTC-E309, E310), with everything that is wrong with keys, identities and
-    authorities; then if they cannot meet the threshold.
-    """
+    """The keys of a policy whose fields are sound. text: of its file. Raises as `policy_keys`."""
     findings: list[Finding] = []
     if policy.timestamp_authorities:
         from aotc_runtime.verification import authorities
@@ -209,11 +204,7 @@ def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str
 
 
 def _distinct(
-    policy: TrustPolicy,
-    table: str,
-    where: str,
-    findings: list[Finding],
-    text: str | None = None,
+    policy: TrustPolicy, table: str, where: str, findings: list[Finding], text: str | None = None
 ) -> dict[str, PublicKey]:
     """The keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}

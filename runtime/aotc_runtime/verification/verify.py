@@ -201,8 +201,14 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     """
     contents, certificates = vouched._contents, certificates_of(vouched.signed)
     policy = vouched.signed.framed.policy
-    manifests, findings = runnable(contents.manifests, facts, policy, target)
-    _refuse(vouched, findings)
+    manifests, findings = contents.manifests, list[Finding]()
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        findings += engine_rule.check_engines(manifests, policy.engines, target)
+        manifests = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for n, m in manifests.items() if target in (None, n)}
+    _refuse(vouched, [*findings, *rules.check_runtime(facts, policy, engines)])
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
     return Judged(vouched, choice)
 
@@ -257,9 +263,7 @@ class Fitting(Struct, frozen=True):
 
 
 def require(judged: Judged) -> Fitting:
-    """docs/trust.md 8 to 10: a bundle that fits. Raises every reason why it does not, once the
-    weights are hashed.
-    """
+    """docs/trust.md 8 to 10: a bundle that fits. Every reason is told once weights are hashed."""
     _refuse(judged.vouched, judged.choice.findings)
     manifest = judged.manifest
     assert manifest is not None, "a target that is not there is among the findings"
@@ -333,23 +337,3 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
 
         yield from provenance.check_builds(signed.vouchers, policy, where, signed.now)
     yield from rules.check_fallbacks(manifests, policy)
-
-
-def runnable(
-    manifests: Mapping[str, BundleManifest],
-    facts: HostFacts,
-    policy: TrustPolicy,
-    wanted: str | None,
-) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
-    """The end of docs/trust.md 7: the targets whose engines the policy accepts, and what it refuses
-    of engines and of the versions that run here. wanted: a target's name, or None for any.
-    """
-    findings: list[Finding] = []
-    if policy.engines is not None:
-        from aotc_runtime.verification import engine_rule
-
-        findings += engine_rule.check_engines(manifests, policy.engines, wanted)
-        manifests = engine_rule.accepted(manifests, policy.engines)
-    engines = {engine_name(m.target) for n, m in manifests.items() if wanted in (None, n)}
-    findings += rules.check_runtime(facts, policy, engines)
-    return manifests, findings
