@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,10 @@ class Cost:
 
     seconds: float
     peak_gib: float
+
+    def __str__(self) -> str:
+        held = "" if isnan(self.peak_gib) else f", {self.peak_gib:.2f}"
+        return f"{self.seconds:.1f} s{held}"
 
 
 def measured(command: Sequence[str], folder: Path) -> Cost:
@@ -286,7 +291,7 @@ def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
 
     for name, large in found[most].items():
         small = found[least][name]
-        cells = [f"{found[s][name].seconds:.1f} s, {found[s][name].peak_gib:.2f}" for s in sizes]
+        cells = [str(found[size][name]) for size in sizes]
         seconds = slope(small.seconds, large.seconds)
         gib = slope(small.peak_gib, large.peak_gib)
         goal = BUILD_GOAL[0] * most + BUILD_GOAL[1] if name == "build" else COMMAND_GOAL
@@ -295,7 +300,7 @@ def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
         if name not in NO_TIME_GOAL:
             ratios = [large.seconds / both(most), seconds / slope(both(least), both(most))]
             times = [f"{ratio:.1f} {verdict(ratio, TIME_GOAL)}" for ratio in ratios]
-        row = [name, *cells, f"{seconds:.1f}", f"{gib:.2f}", memory, *times]
+        row = [name, *cells, f"{seconds:.1f}", "" if isnan(gib) else f"{gib:.2f}", memory, *times]
         yield f"| {' | '.join(row)} |"
     yield f"load average {os.getloadavg()[0]:.1f}"
 

@@ -19,7 +19,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError, refusal
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.system.passing import PIECE_BYTES, pass_file
+from aotc_runtime.system.passing import PIECE_BYTES, Told, nobody, pass_file
 from aotc_runtime.system.store import open_regular
 
 
@@ -58,9 +58,11 @@ class WeightsFile:
                 piece += more
             yield piece
 
-    def digest(self) -> str:
-        """Of the whole file. Raises OSError, CaptureError (AOTC-E840)."""
-        found = digest_of_open(self._file)
+    def digest(self, told: Told = nobody) -> str:
+        """Of the whole file. told: as of `digest_of_open`. Raises OSError, CaptureError
+        (AOTC-E840).
+        """
+        found = digest_of_open(self._file, told)
         self.require_unchanged()
         return found
 

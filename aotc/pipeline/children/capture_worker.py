@@ -103,9 +103,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    for loaded in weights.values():
-        for read in loaded.files:
-            _note(files, read.source.text, read.digest())
+    with scratch.hashing_weights() as told:
+        for loaded in weights.values():
+            for read in loaded.files:
+                _note(files, read.source.text, read.digest(told))
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
     for name, entry_point in [*captured.items()]:
         progress.started(f"making fixtures of {name} ({entry_point.function})")
