@@ -30,6 +30,7 @@ class WeightsFile:
         self._source, self._where = source, where
         self._file = open_regular(source.path)
         self._state = state_of(self._file.fileno())
+        self._digest = ""
 
     @property
     def source(self) -> SourceFile:
@@ -59,12 +60,12 @@ class WeightsFile:
             yield piece
 
     def digest(self, told: Told = nobody) -> str:
-        """Of the whole file. told: as of `digest_of_open`. Raises OSError, CaptureError
-        (AOTC-E840).
+        """Of the whole file, which is hashed once; one thread may ask for it. told: as of
+        `digest_of_open`. Raises OSError, CaptureError (AOTC-E840).
         """
-        found = digest_of_open(self._file, told)
+        self._digest = self._digest or digest_of_open(self._file, told)
         self.require_unchanged()
-        return found
+        return self._digest
 
     def require_unchanged(self) -> None:
         """Raises CaptureError (AOTC-E840) if somebody has written into it since it was opened."""
