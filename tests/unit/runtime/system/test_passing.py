@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 from collections.abc import Callable
@@ -53,6 +54,17 @@ def test_hashing_leaves_nothing_in_memory_unless_the_bytes_are_to_be_used(file: 
     assert resident(file) <= SLACK
     sha256(kept)
     assert resident(file) >= SIZE
+
+
+def test_what_the_system_reads_around_a_piece_is_given_back_too(tmp_path: Path) -> None:
+    """However many pieces there are: these begin at the end of what is mapped at once."""
+    path, count = tmp_path / "large", 64
+    path.touch()
+    os.truncate(path, (count + 1) * PIECE_BYTES)
+    view = pass_file(path)[15 * 4096 : 15 * 4096 + count * PIECE_BYTES]
+    for piece in pieces(view):
+        bytes(piece)
+    assert resident(path) <= SLACK
 
 
 @pytest.mark.parametrize("start", [0, 1, 4095, 4096, PIECE_BYTES - 1, SIZE - 1, SIZE])
