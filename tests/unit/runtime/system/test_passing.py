@@ -57,11 +57,10 @@ def test_hashing_leaves_nothing_in_memory_unless_the_bytes_are_to_be_used(file: 
 
 
 def test_what_the_system_reads_around_a_piece_is_given_back_too(tmp_path: Path) -> None:
-    """However many pieces there are: these begin at the end of what is mapped at once."""
-    path, count = tmp_path / "large", 64
-    path.touch()
-    os.truncate(path, (count + 1) * PIECE_BYTES)
-    view = pass_file(path)[15 * 4096 : 15 * 4096 + count * PIECE_BYTES]
+    """However many pieces there are: these begin within a page at the end of 16."""
+    path, count, begin = tmp_path / "large", 24, 14 * 4096 + 512
+    path.write_bytes(bytes((count + 1) * PIECE_BYTES))
+    view = pass_file(path)[begin : begin + count * PIECE_BYTES]
     for piece in pieces(view):
         bytes(piece)
     assert resident(path) <= SLACK
