@@ -158,7 +158,7 @@ def create_whole(*files: tuple[Path, bytes, int]) -> None:
                     _link_new(temporary, path)
                     created.append(path)
                 for path in created:
-                    sync_folder(path.parent)
+                    sync(path.parent)
             except OSError:
                 for path in created:
                     path.unlink()
@@ -250,9 +250,9 @@ def require_room(folder: Path, status: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, last. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

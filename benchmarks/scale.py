@@ -1,11 +1,11 @@
 """What weights cost: time, memory, reads and writes of every command, by the GiB.
 
-`python -m benchmarks.scale [--gib 0.5,1,2] [--commands build,verify,...] [--json FILE]`: for each
-size, makes a safetensors file, builds a program of two entry points with it, and runs each command
-in a process of its own. Memory is the peak of what all processes of a command hold together (Pss:
-pages that processes share count once). Slopes are between the smallest and the largest size. `cp`
-of the file, and hashing it on all cores, stand beside it from the same run: other work on the
-machine changes all of them, so compare within a run.
+`python -m benchmarks.scale [--gib 0.5,1,2] [--large] [--commands build,verify,...] [--json FILE]`:
+for each size, makes a safetensors file, builds a program of two entry points with it, and runs each
+command in a process of its own; --large adds 8 GiB. Memory is the peak of what all processes of a
+command hold together (Pss: pages that processes share count once). Slopes are between the smallest
+and the largest size. `cp` of the file, and hashing it on all cores, stand beside it from the same
+run: other work on the machine changes all of them, so compare within a run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from aotc.packing.weights import write_tensors
+from aotc.packing.weights import chunks
 from benchmarks.measure import OUT, machine, verdict
 
 GIB = 2**30
+NAN = float("nan")
 SIDE = 4096
 TENSOR_BYTES = 4 * SIDE**2
+FLOAT32 = np.dtype(np.float32)
 SAMPLED_SECONDS = 0.1
 FIRST, SECOND = "cpu-x86-64-v3", "cpu-x86-64-v2"
 
@@ -39,13 +43,19 @@ BUILD_GOAL = (1.1, 0.75)
 COMMAND_GOAL = 0.25
 """GiB of memory that any other command may take, but for `load`, which maps the weights."""
 
-WEIGHTS = "build: capture and pack"
-"""What of a build is neither compiling, the reference nor parity: where weights are moved."""
+REST = "build: rest"
+"""What is left of a build without plain JAX and the parity with it: Python and jax start, the
+program is traced and compiled, weights are hashed, cut and packed.
+"""
 
 TIME_GOAL = 2.5
-"""Times what `cp` and hashing take one after the other, for these two stages."""
+"""Times what `cp` and hashing take one after the other."""
 
-NO_GOAL = ("cp", "hash", WEIGHTS, "load", "four loads", "verify and four forks")
+LARGE_GIB = 8
+
+LOADS = ("load", "four loads", "verify and four forks")
+NO_MEMORY_GOAL = ("cp", "hash", REST, *LOADS)
+NO_TIME_GOAL = ("cp", "hash", "build", *LOADS)
 
 PROGRAM = '''"""Two functions that use every matrix of a file."""
 
@@ -142,6 +152,10 @@ class Cost:
     seconds: float
     peak_gib: float
 
+    def __str__(self) -> str:
+        held = "" if isnan(self.peak_gib) else f", {self.peak_gib:.2f}"
+        return f"{self.seconds:.1f} s{held}"
+
 
 def measured(command: Sequence[str], folder: Path) -> Cost:
     """Run a command to its end. Raises SystemExit if it fails."""
@@ -185,16 +199,26 @@ def _pss(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A matrix that is drawn when it is written, so that only one is in memory at a time."""
+
+    seed: int
+    dtype: np.dtype[Any] = FLOAT32
+    shape: tuple[int, ...] = (SIDE, SIDE)
+    nbytes: int = TENSOR_BYTES
+
+    def chunks(self) -> Iterator[bytes]:
+        """Small numbers, so that a chain of products stays within what float32 tells apart."""
+        chance = np.random.default_rng(self.seed)
+        yield (chance.random(self.shape, np.float32) * np.float32(1 / SIDE)).tobytes()
+
+
 def prepare(folder: Path, gib: float) -> None:
     """The program, its manifest, and weights of this size."""
-    chance = np.random.default_rng(0)
-    count = round(gib * GIB / TENSOR_BYTES)
-    # Small numbers, so that a chain of products stays within what float32 tells apart.
-    tensors = {
-        f"w{number:03}": chance.random((SIDE, SIDE), np.float32) * np.float32(1 / SIDE)
-        for number in range(count)
-    }
-    (folder / "weights.safetensors").write_bytes(write_tensors(tensors, where="weights"))
+    tensors = {f"w{number:03}": Drawn(number) for number in range(round(gib * GIB / TENSOR_BYTES))}
+    with (folder / "weights.safetensors").open("wb") as file:
+        file.writelines(chunks(tensors, where="weights"))
     (folder / "program.py").write_text(PROGRAM)
     entries = "".join(ENTRY_POINT.format(name=name, side=SIDE) for name in ("first", "second"))
     (folder / "scale.toml").write_text(MANIFEST + entries)
@@ -240,50 +264,57 @@ def run(folder: Path, gib: float, wanted: Sequence[str]) -> dict[str, Cost]:
             found[name] = measured(command, folder)
             if name == "build":
                 stages = json.loads((folder / "log").read_text())["seconds"]
-                found[WEIGHTS] = Cost(stages["capture"] + stages["pack"], 0.0)
+                apart = stages["reference"] + stages["parity"]
+                found[REST] = Cost(found[name].seconds - apart, NAN)
             os.sync()  # so that nobody pays for what another has written
             print(f"{gib:g} GiB  {name}: {found[name].seconds:.1f} s", file=sys.stderr, flush=True)
     return found
 
 
 def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
-    """Seconds and peak memory at each size, and what another GiB of weights adds."""
+    """Seconds and peak memory at each size, what another GiB of weights adds, and how long that is
+    beside `cp` and hashing.
+    """
     sizes = sorted(found)
     least, most = sizes[0], sizes[-1]
     heads = [f"{size:g} GiB" for size in sizes]
-    yield "| command | " + " | ".join(heads) + " | s per GiB | GiB per GiB | memory goal |"
-    yield "|---" * (len(sizes) + 4) + "|"
+    more = ["s per GiB", "GiB per GiB", "memory goal", "x (cp + hash)", "for another GiB"]
+    yield f"| command | {' | '.join([*heads, *more])} |"
+    yield "|---" * (len(heads) + len(more) + 1) + "|"
+
+    def slope(small: float, large: float) -> float:
+        return (large - small) / (most - least) if most > least else NAN
+
+    def both(size: float) -> float:
+        of = found[size]
+        return sum(of[name].seconds if name in of else NAN for name in ("cp", "hash"))
+
     for name, large in found[most].items():
-        cells = [f"{found[s][name].seconds:.1f} s, {found[s][name].peak_gib:.2f}" for s in sizes]
         small = found[least][name]
-        span = most - least
-        slopes = (
-            [(large.seconds - small.seconds) / span, (large.peak_gib - small.peak_gib) / span]
-            if span
-            else [float("nan")] * 2
-        )
-        goal = COMMAND_GOAL
-        if name.startswith("build"):
-            goal = BUILD_GOAL[0] * most + BUILD_GOAL[1]
-        told = "" if name in NO_GOAL else verdict(large.peak_gib, goal)
-        yield f"| {name} | {' | '.join(cells)} | {slopes[0]:.1f} | {slopes[1]:.2f} | {told} |"
-    every = found[most]
-    if {"cp", "hash", WEIGHTS} <= every.keys():
-        least_possible = every["cp"].seconds + every["hash"].seconds
-        times = every[WEIGHTS].seconds / least_possible
-        yield f"capture and pack: {times:.2f} x (cp + hash), {verdict(times, TIME_GOAL)}"
+        cells = [str(found[size][name]) for size in sizes]
+        seconds = slope(small.seconds, large.seconds)
+        gib = slope(small.peak_gib, large.peak_gib)
+        goal = BUILD_GOAL[0] * most + BUILD_GOAL[1] if name == "build" else COMMAND_GOAL
+        memory = "" if name in NO_MEMORY_GOAL else verdict(large.peak_gib, goal)
+        times = ["", ""]
+        if name not in NO_TIME_GOAL:
+            ratios = [large.seconds / both(most), seconds / slope(both(least), both(most))]
+            times = [f"{ratio:.1f} {verdict(ratio, TIME_GOAL)}" for ratio in ratios]
+        row = [name, *cells, f"{seconds:.1f}", "" if isnan(gib) else f"{gib:.2f}", memory, *times]
+        yield f"| {' | '.join(row)} |"
     yield f"load average {os.getloadavg()[0]:.1f}"
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--gib", default="1,2,4")
+    options.add_argument("--large", action="store_true", help=f"{LARGE_GIB} GiB, too")
     options.add_argument("--commands", default=",".join(commands()))
     options.add_argument("--json", type=Path)
     given = options.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     found: dict[float, dict[str, Cost]] = {}
-    for gib in map(float, given.gib.split(",")):
+    for gib in [*map(float, given.gib.split(",")), *([LARGE_GIB] if given.large else [])]:
         folder = Path(tempfile.mkdtemp(prefix="scale-", dir=OUT))
         try:
             found[gib] = run(folder, gib, given.commands.split(","))

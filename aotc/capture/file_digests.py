@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from aotc_runtime.digest import sha256_of
+from aotc_runtime.system.passing import Told, nobody
 from aotc_runtime.system.store import open_regular
 
 PIECE_BYTES = 2**20
@@ -45,16 +46,23 @@ def digest_of(path: Path) -> str:
         return digest_of_open(file)
 
 
-def digest_of_open(file: BinaryIO) -> str:
-    """As `digest_of`, of a file that is open."""
+def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
+    """As `digest_of`, of a file that is open. told: of its bytes, as they are hashed."""
     before = _state(file)
     if before in _KNOWN:
+        told(before[2])
         return _KNOWN[before]
     file.seek(0)
-    digest = sha256_of(iter(partial(file.read, PIECE_BYTES), b""))
+    digest = sha256_of(_telling(iter(partial(file.read, PIECE_BYTES), b""), told))
     if _state(file) == before and time.time() - os.fstat(file.fileno()).st_ctime > SETTLED_SECONDS:
         _KNOWN[before] = digest
     return digest
+
+
+def _telling(data: Iterable[bytes], told: Told) -> Iterator[bytes]:
+    for piece in data:
+        yield piece
+        told(len(piece))
 
 
 def _state(file: BinaryIO) -> State:

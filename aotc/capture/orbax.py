@@ -116,11 +116,14 @@ class Checkpoint:
         self._files, self._metadata, self._names = files, metadata, names
         self._scratch = scratch
         self.folder: Path | None = None
+        self._digest = ""
 
     def digest(self) -> str:
         """Of all its files and their names."""
-        lines = (f"{file.source.path.name} {file.digest()}" for file in self._files)
-        return sha256("\n".join(lines).encode())
+        if not self._digest:
+            lines = (f"{file.source.path.name} {file.digest()}" for file in self._files)
+            self._digest = sha256("\n".join(lines).encode())
+        return self._digest
 
     def describe(self) -> list[Described]:
         """What each array is. Raises CaptureError (AOTC-E830)."""

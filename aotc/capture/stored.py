@@ -19,7 +19,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError, refusal
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.system.passing import PIECE_BYTES, pass_file
+from aotc_runtime.system.passing import PIECE_BYTES, Told, nobody, pass_file
 from aotc_runtime.system.store import open_regular
 
 
@@ -30,6 +30,7 @@ class WeightsFile:
         self._source, self._where = source, where
         self._file = open_regular(source.path)
         self._state = state_of(self._file.fileno())
+        self._digest = ""
 
     @property
     def source(self) -> SourceFile:
@@ -58,11 +59,13 @@ class WeightsFile:
                 piece += more
             yield piece
 
-    def digest(self) -> str:
-        """Of the whole file. Raises OSError, CaptureError (AOTC-E840)."""
-        found = digest_of_open(self._file)
+    def digest(self, told: Told = nobody) -> str:
+        """Of the whole file, which is hashed once; one thread may ask for it. told: as of
+        `digest_of_open`. Raises OSError, CaptureError (AOTC-E840).
+        """
+        self._digest = self._digest or digest_of_open(self._file, told)
         self.require_unchanged()
-        return found
+        return self._digest
 
     def require_unchanged(self) -> None:
         """Raises CaptureError (AOTC-E840) if somebody has written into it since it was opened."""

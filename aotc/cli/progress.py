@@ -7,10 +7,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from aotc_runtime.system.passing import Told, nobody
+from aotc_runtime.system.progress import LARGE_BYTES, bytes_at, is_seen
 
 OnStage = Callable[[str, int, int], None]
 
@@ -71,9 +72,6 @@ def _counted(stage: str, done: int, total: int) -> str:
     return f"{size(done)} of {size(total)}"
 
 
-LARGE_BYTES = 64 * 2**20
-"""Less than this is hashed and copied before anybody could read how far it is."""
-
 OnBytes = Callable[[int, int], None]
 
 
@@ -127,19 +125,11 @@ def passing_progress(
     """A function to call with bytes as they are hashed or copied; it draws on a terminal, for large
     bundles. places: of bundles.  times: that their bytes are passed.
     """
-    total = times * sum(map(_size, places))
-    if quiet or total < LARGE_BYTES or not sys.stderr.isatty():
+    total = times * sum(map(bytes_at, places))
+    if quiet or total < LARGE_BYTES or not is_seen():
         yield nobody
         return
     from aotc_runtime.registries.transfer import Tally
 
     with byte_progress(stage, quiet=quiet) as on_bytes:
         yield Tally(total, on_bytes).add
-
-
-def _size(place: Path) -> int:
-    """Of a file, or of all files in a folder; 0 for what is not there."""
-    with suppress(OSError):
-        inside = (entry for entry in place.rglob("*") if entry.is_file())
-        return sum(e.stat().st_size for e in inside) if place.is_dir() else place.stat().st_size
-    return 0

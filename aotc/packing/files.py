@@ -13,11 +13,12 @@ from types import MappingProxyType
 
 from aotc.errors import refusal
 from aotc.packing.exchange import exchange
+from aotc.packing.syncing import begin_to_sync
 from aotc.temporaries import (
     PART,
     prefix_of,
     remove_abandoned,
-    sync_folder,
+    sync,
     temporary_file,
     temporary_folder,
     uninterrupted,
@@ -70,16 +71,15 @@ def write_atomically(
 ) -> int:
     """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
 
-    mode: instead of that of the file that is replaced. Raises UsageError (AOTC-E003) if the place
+    mode: instead of that of the file that is replaced.  check: what was written, while the system
+    brings it to the disk. Raises UsageError (AOTC-E003) if the place
     cannot be written.
     """
     with _refused(path):
-        with _written(path, chunks, mode) as (temporary, size):
-            check(temporary)
-            with uninterrupted():
-                before()
-                temporary.replace(path)
-        sync_folder(path.parent)
+        with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
+            before()
+            temporary.replace(path)
+        sync(path.parent)
     return size
 
 
@@ -103,7 +103,7 @@ def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
             for temporary, path in written:
                 with _refused(path):
                     temporary.replace(path)
-                    sync_folder(path.parent)
+                    sync(path.parent)
 
         yield put_in_place
 
@@ -118,7 +118,10 @@ def _refused(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _written(
-    path: Path, chunks: Iterable[bytes | memoryview | WholeFile], mode: int | None = None
+    path: Path,
+    chunks: Iterable[bytes | memoryview | WholeFile],
+    mode: int | None = None,
+    check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
     """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
@@ -132,6 +135,8 @@ def _written(
                     size += file.write(piece)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
+        begin_to_sync(descriptor)
+        check(temporary)
         os.fsync(descriptor)
         yield temporary, size
 
@@ -157,13 +162,14 @@ def write_folder_atomically(
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
             size = 0
+            written: list[Path] = []
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                if name in shared and _share(shared[name], file):
+                if name in shared and share(shared[name], file):
                     size += len(data)
                     continue
-                is_there = name in same and _share(same[name], file)
+                is_there = name in same and share(same[name], file)
                 size += len(data)
                 with file.open("rb" if is_there else "wb") as stream:
                     for piece in () if is_there else pieces(data):
@@ -171,19 +177,22 @@ def write_folder_atomically(
                     stream.flush()
                     kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
                     os.fchmod(stream.fileno(), kept)
-                    os.fsync(stream.fileno())
-            _keep_folders(temporary, path)
+                    begin_to_sync(stream.fileno())
+                    written.append(file)
             check(temporary)
+            for file in written:
+                sync(file)
+            _keep_folders(temporary, path)
             with uninterrupted():
                 before()
                 _put_in_place(temporary, path)
-        sync_folder(path.parent)
+        sync(path.parent)
         tidy(path)
     return size
 
 
-def _share(file: Path, name: Path) -> bool:
-    """Whether a file could be given a second name."""
+def share(file: Path, name: Path) -> bool:
+    """Whether a file could be given a second name; it has it then."""
     try:
         os.link(file, name)
     except OSError:  # another file system, one without links, or one link too many

@@ -20,10 +20,13 @@ from aotc.errors import refusal
 from aotc.pipeline.scratch import KnownWeights, Scratch
 from aotc.pipeline.tasks import identity
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import IntegrityError
+from aotc_runtime.errors import AotcError
 
 DIGESTS_KEPT = 4096
 """States of files that are remembered for one manifest, the latest ones."""
+
+OTHER_BYTES = "AOTC-E201"
+"""The code of a blob that is not what its digest says."""
 
 CUTS_KEPT = 8
 """Weights sets that are remembered for one manifest, the latest ones."""
@@ -31,14 +34,17 @@ CUTS_KEPT = 8
 
 @contextmanager
 def damage_found(store: Cache | None) -> Iterator[None]:
-    """If what was packed in the block is not what its digests say, look for it in the cache.
+    """If what was packed or run in the block is not what its digests say, look for it in the cache.
 
-    Raises UsageError (AOTC-E067) in place of the IntegrityError, if it came from there.
+    Raises UsageError (AOTC-E067) in place of what a reader of the bundle raised, if it came from
+    there.
     """
     try:
         yield
-    except IntegrityError as error:
-        if store is None or not (count := store.remove_damaged()):
+    except AotcError as error:
+        # The process that runs fixtures reads a bundle, too, and says so in a finding of its own.
+        damaged = any(OTHER_BYTES in f"{each.code} {each.found}" for each in error.findings)
+        if not damaged or store is None or not (count := store.remove_damaged()):
             raise
         raise refusal("AOTC-E067", "the cache", f"{count} others") from error
 

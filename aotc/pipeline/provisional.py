@@ -1,6 +1,7 @@
 """A bundle for the build itself: written before parity, so that the runtime runs what it holds.
 
-The final bundle is packed anew, once parity is known.
+The final bundle is packed anew, once parity is known. This one need not outlive the build, and who
+loads it hashes it: it is neither synced to the disk nor read back.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.errors import UsageError
-from aotc.packing.bundle import Form, TargetParts, assemble, pack
+from aotc.packing.bundle import Assembled, TargetParts, add_attestation, assemble
+from aotc.packing.files import share
+from aotc.packing.index_json import layout_index
 from aotc.pipeline.scratch import no_scratch
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.temporaries import remove_folder
+from aotc_runtime import canonical
+from aotc_runtime.digest import pieces
+from aotc_runtime.formats import oci
 
 BUNDLE = "provisional"
 """A layout folder, which shares the files of the weights with the build's scratch folder."""
@@ -43,13 +48,28 @@ def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalB
     assembled = assemble(parts)
     endorsed = attest(assembled.root.digest, "provisional", endorsement(), signer)
     try:
-        pack(provisional.bundle, Form.LAYOUT, assembled, [endorsed.envelope])
-    except UsageError as error:
-        if isinstance(error.__cause__, OSError):
-            # Nobody has asked for this file: what has no room is the folder.
-            raise no_scratch(error.__cause__) from error
-        raise
+        _lay_out(provisional.bundle, assembled, endorsed.envelope)
+    except OSError as error:
+        # Nobody has asked for this file: what has no room is the folder.
+        raise no_scratch(error) from error
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
     provisional.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
     return provisional
+
+
+def _lay_out(folder: Path, assembled: Assembled, envelope: bytes) -> None:
+    """Write an OCI layout with one attestation over what was there. Raises OSError."""
+    remove_folder(folder)
+    (folder / oci.BLOB_FOLDER).mkdir(parents=True)
+    blobs = dict(assembled.blobs)
+    reference = add_attestation(assembled.root, envelope, blobs)
+    index = layout_index(assembled.root, [reference], assembled.manifests)
+    (folder / oci.LAYOUT_FILE).write_bytes(canonical.encode(oci.Layout(oci.LAYOUT_VERSION)))
+    (folder / oci.INDEX_FILE).write_bytes(canonical.encode(index))
+    for digest, blob in blobs.items():
+        place = folder / oci.BLOB_FOLDER / digest.removeprefix("sha256:")
+        if blob.file is None or not share(blob.file, place):
+            with place.open("wb") as stream:
+                for piece in pieces(blob.data):
+                    stream.write(piece)

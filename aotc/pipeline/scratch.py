@@ -22,6 +22,7 @@ from aotc_runtime.digest import cores, pieces, sha256_of
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.system.parallel import map_on_threads
+from aotc_runtime.system.passing import Told
 
 if TYPE_CHECKING:
     # A process that records what a program reads imports this module before it begins to.
@@ -185,6 +186,29 @@ class Scratch:
     def weights(self, name: str) -> list[Path]:
         """The files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
+
+    @contextmanager
+    def hashing_weights(self) -> Iterator[Told]:
+        """A function to call with the bytes of sources of weights, as they are hashed."""
+        done = 0
+        with self._hashed.open("wb", buffering=0) as file:
+
+            def told(number: int) -> None:
+                nonlocal done
+                done += number
+                os.pwrite(file.fileno(), done.to_bytes(8, "little"), 0)
+
+            yield told
+
+    def weights_hashed(self) -> int:
+        """How many bytes of sources of weights were hashed by now."""
+        with suppress(FileNotFoundError):
+            return int.from_bytes(self._hashed.read_bytes(), "little")
+        return 0
+
+    @property
+    def _hashed(self) -> Path:
+        return self.folder / "hashed"
 
     def weights_written(self) -> int:
         """How many bytes of weights there are by now."""

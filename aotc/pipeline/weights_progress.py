@@ -24,16 +24,16 @@ LOOK_SECONDS = 0.5
 def waited_for[T](
     captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
 ) -> T:
-    """The result of a capture, which meanwhile writes shards of weights: how much of them there is.
-    Raises what the capture raises.
+    """The result of a capture, which meanwhile hashes the sources of weights and writes shards: how
+    much of both is done. Raises what the capture raises.
     """
-    total = sum(_size_of_sources(manifest))
+    total = 2 * sum(_size_of_sources(manifest))
     told = 0
     while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
-        written = min(total, scratch.weights_written())
-        if written > told:
-            on_stage("weights", written, total)
-            told = written
+        done = min(total, scratch.weights_hashed() + scratch.weights_written())
+        if done > told:
+            on_stage("weights", done, total)
+            told = done
     found = captured.result()
     if told:
         on_stage("weights", total, total)

@@ -26,6 +26,7 @@ from aotc_runtime.report import (
     verify_report,
 )
 from aotc_runtime.servers.options import add_arguments, options_of
+from aotc_runtime.system.progress import line_of_progress
 
 PROGRAM = "aotc-runtime"
 
@@ -123,7 +124,10 @@ def _report(arguments: list[str]) -> Report:
         if options.store is not None and isinstance(options.bundle, Path):
             raise _Misused("--store, and a bundle that is a file")
         more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
-        return verify_report(options.bundle, options.trust, options.target, **more)
+        place = options.bundle if isinstance(options.bundle, Path) else Path()
+        quiet = options.json or isinstance(options.bundle, str)
+        with line_of_progress("hash", place, quiet=quiet) as told:
+            return verify_report(options.bundle, options.trust, options.target, **more, told=told)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
     except AotcError as error:

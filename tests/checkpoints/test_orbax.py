@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,12 +23,14 @@ import pytest
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.capture.checkpoints import open_weights
+from aotc.capture.orbax import ArrayBytes
 from aotc.capture.stored import Fetched
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoints import files_of
 from aotc.config.specs import WeightsSpec
 from aotc.errors import CaptureError
 from aotc.pipeline.build import Built, build
+from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
 ocp = pytest.importorskip("orbax.checkpoint", reason="make test-orbax")
@@ -202,6 +212,85 @@ def test_everything_that_is_wrong_is_named_at_once(saved: dict[str, Path], tmp_p
     for name in ("mask", "scale"):
         shutil.rmtree(folder / name)
     assert {name in refused(folder, tmp_path) for name in ("mask", "scale")} == {True}
+
+
+FETCHING = """
+import os, resource, sys
+from pathlib import Path
+from aotc.capture.checkpoints import open_weights
+from aotc.config.build_manifest import SourceFile
+from aotc.config.specs import WeightsSpec
+
+folder, scratch, largest = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), resource.RLIM_INFINITY))
+spec = WeightsSpec(source={"": SourceFile("checkpoint", Path(folder))})
+_, tensors = open_weights(spec, "x", Path(scratch))
+before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+try:
+    next(iter(tensors.values())).file.fetch()
+except OSError as error:
+    sys.exit(f"no room: {error.errno}")
+after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(1024 * before, 1024 * after)
+"""
+
+
+def fetched_elsewhere(folder: Path, scratch: Path, largest: int) -> CompletedProcess[str]:
+    """Memory of the process that describes the arrays, and of the one that writes their bytes."""
+    scratch.mkdir()
+    command = [sys.executable, "-P", "-c", FETCHING, str(folder), str(scratch), str(largest)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_one_chunk_at_a_time_is_in_memory_however_many_there_are(tmp_path: Path) -> None:
+    """Orbax saves an array as one chunk, if nobody asks for smaller ones."""
+    chunk, count = 2**25, 12
+    tree = {f"w{n}": np.full(chunk // 4, n, np.float32) for n in range(count)}
+    save(tmp_path / "saved", tree, use_ocdbt=False)
+    done = fetched_elsewhere(tmp_path / "saved", tmp_path / "scratch", 2**40)
+    described, written = map(int, done.stdout.split())
+    assert written - described < 5 * chunk < count * chunk
+    assert sum(p.stat().st_size for p in (tmp_path / "scratch").rglob("*")) > count * chunk
+
+
+def test_a_place_without_room_for_an_array_is_no_fault_of_the_checkpoint(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    done = fetched_elsewhere(saved["ocdbt"], tmp_path / "scratch", 2**20)
+    assert (done.returncode, done.stderr.strip()) == (1, f"no room: {errno.EFBIG}")
+
+
+def test_a_reader_that_is_killed_is_told_and_leaves_nothing_to_be_read(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    spec = WeightsSpec(source={"": SourceFile("checkpoint", saved["ocdbt"])})
+    _, tensors = open_weights(spec, WHERE, tmp_path)
+    data = tensors["mask"].file
+    assert isinstance(data, ArrayBytes)
+
+    def kill() -> None:
+        reader = until(lambda: [*readers()], "the process that reads it has begun")
+        os.kill(reader[0], signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as beside:
+        killed = beside.submit(kill)
+        with pytest.raises(CaptureError) as error:
+            data.fetch()
+        killed.result()
+    assert (error.value.code, data.checkpoint.folder) == ("AOTC-E830", None)
+    assert "SIGKILL" in error.value.findings[0].found
+    data.fetch()
+    assert b"".join(tensors["mask"].chunks()) == TREE["mask"].tobytes()
+
+
+def readers() -> Iterator[int]:
+    """Processes of this one that read a checkpoint."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            parent = status.read_text().partition("PPid:")[2].split()[0]
+            command = (status.parent / "cmdline").read_bytes()
+            if int(parent) == os.getpid() and b"aotc.capture.orbax_worker" in command:
+                yield int(status.parent.name)
 
 
 def test_one_that_was_not_finished_has_no_metadata(tmp_path: Path) -> None:

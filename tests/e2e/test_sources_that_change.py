@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -16,6 +20,7 @@ from aotc.errors import CaptureError
 from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256
+from tests.waiting import until
 
 MANIFEST = """
 schema = 1
@@ -95,6 +100,48 @@ def test_a_reference_of_another_state_is_refused(project: Path, change: str, whe
         built(project, change)
     assert {(f.code, f.where) for f in refused.value.findings} == {("AOTC-E840", where)}
     assert not (project / "changing.aotb").exists()
+
+
+WRITES: dict[str, Callable[[BinaryIO], object]] = {
+    "other numbers": lambda file: file.seek(-4, os.SEEK_END) and file.write(b"1234"),
+    "more of them": lambda file: file.seek(0, os.SEEK_END) and file.write(b"1234"),
+    "the end cut off": lambda file: file.truncate(2**20),
+    "nothing but the time": lambda file: os.utime(file.fileno(), (1, 1)),
+}
+MOMENTS = {"it is hashed": "aotc-build-*/hashed", "it is cut": "aotc-build-*/weights.p/*"}
+"""What there is in the build's scratch folder when they have begun."""
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_weights_that_are_written_into_while_they_are_read_end_the_build_in_one_error(
+    project: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    write: str,
+    moment: str,
+) -> None:
+    scratch = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    weights = project / "p.safetensors"
+    save_file({"w": np.ones(1, np.float32), "more": np.zeros(2**25, np.float32)}, weights)
+    (project / "program.py").write_text(PROGRAM.replace("CHANGE", "pass"))
+
+    def change() -> None:
+        until(lambda: any(scratch.glob(MOMENTS[moment])), moment)
+        with weights.open("r+b") as file:
+            WRITES[write](file)
+
+    before = {path.name for path in project.iterdir()} | {"__pycache__"}
+    with ThreadPoolExecutor(1) as beside:
+        changed = beside.submit(change)
+        with pytest.raises(CaptureError) as refused:
+            build(project / "changing.toml", output=project / "changing.aotb")
+        changed.result()
+    (finding,) = refused.value.findings
+    assert finding.code == "AOTC-E840" and "p.safetensors" in finding.found
+    assert {path.name for path in project.iterdir()} <= before
+    assert not [*scratch.glob("aotc-build-*")]
 
 
 def test_a_function_that_is_gone_when_plain_jax_runs_is_told_as_missing(project: Path) -> None:

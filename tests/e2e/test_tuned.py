@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import aotc_runtime
 from aotc.backends.targets import builtin_folder
@@ -25,9 +27,11 @@ from aotc.report.build import build_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.stages import CompileJob, Executable
+from aotc.workshops.tune.candidates import CANDIDATES
 from aotc.workshops.tune.measure import Measure
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
+    XLA,
     InputArgument,
     LeftOutCandidate,
     MeasuredCandidate,
@@ -136,6 +140,62 @@ def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Pla
     assert dense.rounds >= 3 and dense.margin == "0.03"
     assert dense.processor and dense.threads > 0 and dense.jaxlib
     assert "tune" in place.built.seconds
+
+
+NARROW = """
+import jax.numpy as jnp
+
+def layers(params, x):
+    for name in sorted(params):
+        x = jnp.tanh(x @ params[name])
+    return x
+"""
+
+NARROW_MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["few"]
+[weights.params]
+source = "weights.safetensors"
+[entry_points.layers]
+function = "program:layers"
+bind = { params = "params" }
+inputs.x = { shape = [1, 64], dtype = "float16" }
+tolerance = { rtol = 0.02, atol = 0.02 }
+"""
+
+
+def test_with_weights_of_16_bits_the_lean_candidate_is_measured_and_builds_as_recorded(
+    place: Place, tmp_path: Path
+) -> None:
+    shutil.copytree(place.folder / "targets", tmp_path / "targets")
+    (tmp_path / "program.py").write_text(NARROW)
+    (tmp_path / "manifest.toml").write_text(NARROW_MANIFEST)
+    chance = np.random.default_rng(0)
+    count, side = 8, 64
+    weights = {f"w{n}": chance.normal(size=(side, side)) / side for n in range(count)}
+    narrow = {name: each.astype(np.float16) for name, each in weights.items()}
+    save_file(narrow, tmp_path / "weights.safetensors")
+    here = replace(place, folder=tmp_path)
+    here = replace(here, built=here.again("tuned", Measure()))
+    found = evidence(records(here.built)["layers"])
+    measured = [c.name for c in found.candidates if isinstance(c, MeasuredCandidate)]
+    assert "lean" in measured and "default" in measured
+
+    def taking(choice: str, options: dict[str, str]) -> ProfileRecord:
+        recorded = here.recorded()
+        (only,) = recorded.file.executables
+        tuned = msgspec.structs.replace(only.tuned, choice=choice, options=options)
+        executables = (msgspec.structs.replace(only, tuned=tuned),)
+        file = msgspec.structs.replace(recorded.file, executables=executables)
+        return records(here.again(choice, replace(recorded, file=file)))["layers"]
+
+    (lean,) = [c for c in CANDIDATES[XLA] if c.name == "lean"]
+    default, leaner = taking("default", {}), taking("lean", dict(lean.options))
+    assert isinstance(leaner.parity, ParityRan)
+    widened = count * 4 * side**2
+    assert default.memory.temp_bytes >= widened > 3 * leaner.memory.temp_bytes
 
 
 def test_what_was_chosen_is_proven_loads_and_computes_the_same(place: Place) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import jax
@@ -103,39 +106,45 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    for loaded in weights.values():
-        for read in loaded.files:
-            _note(files, read.source.text, read.digest())
-    # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
-    for name, entry_point in [*captured.items()]:
-        progress.started(f"making fixtures of {name} ({entry_point.function})")
-        try:
-            _write_fixtures(entry_point, plans[name], manifest, scratch, files)
-            _check_x64(manifest)
-        except AotcError as error:
-            failed += _collected(error, job)
-            del captured[name]
-    if not captured:
-        raise_if(failed)
-    sets: dict[str, Mapping[str, Tensor]] = {
-        name: loaded.tensors for name, loaded in weights.items()
+    # Sources of weights are hashed beside all that follows; but where shards of them are known,
+    # they need not be cut if they are the same.
+    with _hashing(weights, scratch) as digests:
+        if known.cuts:
+            digests()
+        # Compilers are at work by now; making fixtures runs the program's own functions, which
+        # takes long.
+        for name, entry_point in [*captured.items()]:
+            progress.started(f"making fixtures of {name} ({entry_point.function})")
+            try:
+                _write_fixtures(entry_point, plans[name], manifest, scratch, files)
+                _check_x64(manifest)
+            except AotcError as error:
+                failed += _collected(error, job)
+                del captured[name]
+        if not captured:
+            raise_if(failed)
+        sets: dict[str, Mapping[str, Tensor]] = {
+            name: loaded.tensors for name, loaded in weights.items()
+        }
+        origins = {name: loaded.origin for name, loaded in weights.items()}
+        if closure := {key: value for name in captured for key, value in closures[name].items()}:
+            sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+        for name, tensors in sets.items():
+            where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
+            cut = weights[name].cut() if name in weights and known.cuts else ""
+            if not scratch.take_weights(name, known.cuts.get(cut, ())):
+                if name in weights:
+                    weights[name].fetch()
+                scratch.write_weights(name, shards(tensors, where=where))
+            if name in weights and weights[name].made is not None:
+                written = read_shards(scratch.weights(name))
+                raise_if(plain_jax.misrecorded(weights[name].made, written, where))
+        for file, digest in digests():
+            _note(files, file, digest)
+    cut_of = {name: loaded.cut() for name, loaded in weights.items()}
+    shards_of = {
+        cut: tuple(map(digest_of, scratch.weights(name))) for name, cut in cut_of.items() if cut
     }
-    origins = {name: loaded.origin for name, loaded in weights.items()}
-    if closure := {key: value for name in captured for key, value in closures[name].items()}:
-        sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
-    shards_of: dict[str, tuple[str, ...]] = {}
-    for name, tensors in sets.items():
-        where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        cut = weights[name].cut() if name in weights else ""
-        if not scratch.take_weights(name, known.cuts.get(cut, ())):
-            if name in weights:
-                weights[name].fetch()
-            scratch.write_weights(name, shards(tensors, where=where))
-        if cut:
-            shards_of[cut] = tuple(map(digest_of, scratch.weights(name)))
-        if name in weights and weights[name].made is not None:
-            written = read_shards(scratch.weights(name))
-            raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
@@ -152,6 +161,37 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         )
     )
     raise_if(failed)
+
+
+@contextmanager
+def _hashing(
+    weights: Mapping[str, Weights], scratch: Scratch
+) -> Iterator[Callable[[], list[tuple[str, str]]]]:
+    """A function that waits for the digests of all files of weights, which a thread takes: their
+    names and digests. Nothing more is hashed once the block has ended.
+    """
+    left = Event()
+
+    def all_of_them() -> list[tuple[str, str]]:
+        with scratch.hashing_weights() as told:
+
+            def go_on(number: int) -> None:
+                if left.is_set():
+                    raise InterruptedError
+                told(number)
+
+            return [
+                (read.source.text, read.digest(go_on))
+                for loaded in weights.values()
+                for read in loaded.files
+            ]
+
+    with ThreadPoolExecutor(1, "aotc-hash") as thread:
+        hashing = thread.submit(all_of_them)
+        try:
+            yield hashing.result
+        finally:
+            left.set()
 
 
 def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:

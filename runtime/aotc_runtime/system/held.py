@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import time
 from enum import Enum
 
@@ -40,7 +41,7 @@ class HeldFiles:
 
     def map(self, descriptor: int, size: int, **options: int) -> mmap.mmap:
         """As `mmap.mmap`. Raises OSError."""
-        held = os.dup(descriptor)
+        held = _another(descriptor)
         self._files.append((held, _settled(held)))
         return mmap.mmap(held, size, **options)
 
@@ -59,6 +60,20 @@ class HeldFiles:
     def accept(self) -> None:
         """They are what they were, though they had changed when `change` was asked last."""
         self._files = self._seen
+
+
+def _another(descriptor: int) -> int:
+    """Another descriptor of a file. A layout of many blobs may need more of them than processes
+    begin with; how many this one may have, the system says. Raises OSError.
+    """
+    try:
+        return os.dup(descriptor)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return os.dup(descriptor)
 
 
 def _state(descriptor: int) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -78,5 +79,21 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
                         expected=f"at most {limits.BLOBS_MAX} files",
                         hint="rebuild",
                     )
-                members[inside] = map_file(path, kind)
+                members[inside] = _mapped(path, kind, shown, len(members))
     return members
+
+
+def _mapped(path: Path, kind: MapOf, shown: str, before: int) -> memoryview:
+    """The bytes of a file. before: how many were mapped before it."""
+    try:
+        return map_file(path, kind)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise refusal(
+            "AOTC-E109",
+            shown,
+            f"no room for another after {before} files",
+            expected="as many files as this system maps for a process (vm.max_map_count)",
+            hint="raise that, or use the bundle as one .aotb file, which is one map",
+        ) from error

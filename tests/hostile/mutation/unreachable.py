@@ -24,10 +24,6 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "trust_edit.py",
         'raise _not_in_place("a policy that would say something else afterwards")',
     ): "tomlkit writes what it was told to; nobody knows when it does not",
-    (
-        "tensors.py",
-        "length > limits.TENSOR_HEADER_BYTES_MAX",
-    ): "would take a file of 100 MiB",
     ("layout_folder.py", "raise"): "read again, the folder is refused alike; it only takes longer",
     ("seal.py", "end < 0"): "what is left of such an entry is no envelope of its data",
     (

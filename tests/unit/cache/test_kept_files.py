@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.cache.store import LocalStore
+from aotc.constants import FULL
 from aotc_runtime.digest import sha256
 
 DATA = b"weights" * 1000
@@ -80,6 +81,36 @@ def test_one_that_was_only_touched_is_hashed_and_given_back(
     store.put_file(DIGEST, file)
     os.utime(file)
     assert store.get_file(DIGEST, tmp_path / "new")
+
+
+def test_one_that_nobody_wrote_into_is_not_read(
+    store: LocalStore, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_file(DIGEST, file)
+    read: list[Path] = []
+    monkeypatch.setattr("aotc.cache.files.pass_file", read.append)
+    assert store.get_file(DIGEST, tmp_path / "new") and not read
+    file.unlink()
+    store.put_file(DIGEST, file)  # it is there already, and of another nothing is asked
+    assert not store.notes()
+
+
+@pytest.mark.parametrize("number", FULL)
+def test_a_full_disk_is_not_filled_by_a_copy_instead(
+    store: LocalStore, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def link(*given: object, **options: object) -> None:
+        raise OSError(number, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "link", link)
+        store.put_file(DIGEST, file)
+    assert not kept(store) and any("no room" in note for note in store.notes())
+    store.put_file(DIGEST, file)
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(OSError, match="no room"):
+        store.get_file(DIGEST, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_damage_that_no_time_shows_is_found_by_who_looks_for_it(

@@ -142,8 +142,31 @@ def test_the_data_is_on_disk_before_the_name_points_to_it(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
-    write_atomically(tmp_path / "file", [b"new"])
-    assert events == ["sync file", "rename", "sync folder"]
+    write_atomically(tmp_path / "file", [b"new"], check=lambda _: events.append("check"))
+    assert events == ["check", "sync file", "rename", "sync folder"]
+
+
+def test_what_a_folder_holds_is_on_disk_before_the_folder_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(descriptor: int) -> None:
+        events.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+        fsync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    layout = tmp_path / "layout"
+    write_folder_atomically(layout, NEW.items(), lambda _: events.append("check"))
+    files = [Path(name).name for name in NEW]
+    assert events[: len(files) + 1] == ["check", *files]
+    assert {"rename", layout.parent.name} <= {*events[len(files) + 1 :]}
 
 
 def test_a_folder_replaces_an_older_layout_as_a_whole(tmp_path: Path) -> None:

@@ -48,3 +48,4 @@ def test_everything_else_is_hashed_at_once(digits_bundle: Bundle, tmp_path: Path
     source = look_into(tmp_path / "b.aotb")
     with pytest.raises(IntegrityError):
         read_unverified(source, sizes_of(source))
+    hash_rest(source, contents, ())  # of the weights, which are whole

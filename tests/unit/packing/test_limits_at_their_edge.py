@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
+import subprocess
+import sys
 import tarfile
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -20,11 +24,16 @@ from aotc_runtime.formats.oci import Index, Platform
 from aotc_runtime.formats.tar import BLOCK, read_members
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.passing import look_into, pass_file
+from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
 GIB = 2**30
 OCTAL_MAX = 8 * GIB - 1
 """The largest size that tar writes in octal digits; a larger one has a spelling of its own."""
+
+
+LINKS = 30_000
+"""Names of one file; ext4 knows 65,000."""
 
 
 def header(name: str, size: int) -> bytes:
@@ -80,6 +89,60 @@ def test_an_archive_has_as_many_members_as_the_limit_and_no_more() -> None:
     with pytest.raises(BundleFormatError) as refused:
         read_members(memoryview(data + end), where="x")
     assert refused.value.code == "AOTC-E104"
+
+
+def test_a_folder_has_as_many_files_as_the_limit_and_no_more(tmp_path: Path) -> None:
+    """Names of a few empty files, which take no memory."""
+    blobs, empty = tmp_path / "layout" / oci.BLOB_FOLDER, tmp_path / "empty"
+    blobs.mkdir(parents=True)
+    (tmp_path / "layout" / oci.LAYOUT_FILE).touch()
+    for number in range(limits.BLOBS_MAX - 1):
+        if number % LINKS == 0:
+            empty.unlink(missing_ok=True)
+            empty.touch()
+        os.link(empty, blobs / f"{number:064x}")
+    assert len(look_into(tmp_path / "layout").members) == limits.BLOBS_MAX
+    (blobs / ("f" * 64)).touch()
+    with pytest.raises(BundleFormatError) as refused:
+        look_into(tmp_path / "layout")
+    assert refused.value.code == "AOTC-E109"
+
+
+def test_a_folder_of_more_files_than_the_system_maps_says_so(tmp_path: Path) -> None:
+    (tmp_path / oci.LAYOUT_FILE).write_bytes(b"{}")
+
+    def full(*given: object, **options: object) -> mmap:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with pytest.raises(BundleFormatError) as refused:
+        open_bundle(tmp_path, full)
+    assert refused.value.code == "AOTC-E109"
+    assert "vm.max_map_count" in refused.value.findings[0].expected
+
+
+HOLDING = """
+import resource, sys
+from pathlib import Path
+from aotc_runtime.system.held import Change, HeldFiles
+from aotc_runtime.system.store import map_file
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 200))
+held = HeldFiles()
+maps = [map_file(Path(sys.argv[1]), held.map) for _ in range(60)]
+assert held.change() is Change.NONE
+try:
+    maps += [map_file(Path(sys.argv[1]), held.map) for _ in range(200)]
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_files_are_held_until_the_system_gives_no_more_descriptors(tmp_path: Path) -> None:
+    """A server verifies a layout of more blobs than it may have files open at first."""
+    (tmp_path / "file").write_bytes(b"x")
+    command = [sys.executable, "-P", "-c", HOLDING, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "Too many open files\n"), done.stderr
 
 
 @pytest.mark.parametrize(("more", "code"), [(0, "AOTC-E101"), (1, "AOTC-E111")])

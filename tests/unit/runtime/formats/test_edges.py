@@ -30,6 +30,16 @@ def test_tensors_may_be_empty_and_have_as_many_axes_as_the_limit(shape: tuple[in
     assert read_tensors(memoryview(data), where="x")["a"].shape == shape
 
 
+def test_a_header_may_be_as_long_as_the_limit() -> None:
+    most = limits.TENSOR_HEADER_BYTES_MAX
+    data = struct.pack("<Q", most) + b"{}".ljust(most + 1, b" ")
+    assert read_tensors(memoryview(data)[: 8 + most], where="x") == {}
+    longer = struct.pack("<Q", most + 1) + data[8:]
+    with pytest.raises(BundleFormatError) as refused:
+        read_tensors(memoryview(longer), where="x")
+    assert refused.value.code == "AOTC-E131"
+
+
 def test_a_file_may_hold_no_tensors_at_all() -> None:
     header = b"{}"
     data = struct.pack("<Q", len(header)) + header

@@ -55,6 +55,16 @@ def test_hashing_leaves_nothing_in_memory_unless_the_bytes_are_to_be_used(file: 
     assert resident(file) >= SIZE
 
 
+def test_what_the_system_reads_around_a_piece_is_given_back_too(tmp_path: Path) -> None:
+    """However many pieces there are: these begin within a page at the end of 16."""
+    path, count, begin = tmp_path / "large", 24, 14 * 4096 + 512
+    path.write_bytes(bytes((count + 1) * PIECE_BYTES))
+    view = pass_file(path)[begin : begin + count * PIECE_BYTES]
+    for piece in pieces(view):
+        bytes(piece)
+    assert resident(path) <= SLACK
+
+
 @pytest.mark.parametrize("start", [0, 1, 4095, 4096, PIECE_BYTES - 1, SIZE - 1, SIZE])
 @pytest.mark.parametrize("size", [0, 1, 4096, PIECE_BYTES, PIECE_BYTES + 1, SIZE])
 def test_views_are_read_wherever_they_begin_and_end(file: Path, start: int, size: int) -> None:
