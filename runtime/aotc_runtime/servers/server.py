@@ -21,7 +21,7 @@ from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository
-from aotc_runtime.servers.rest import application
+from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import not_listening, not_passed
 
@@ -100,9 +100,10 @@ async def _serve(options: Options) -> None:
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
     listening = _socket(options.host, options.port)
     _raise_file_limit(options.limits.connections)
+    rest = Rest(service, options.control)
     config = uvicorn.Config(
-        application(service, control=options.control),
-        http=bounded(options.limits, metrics),
+        rest.application(),
+        http=bounded(options.limits, metrics, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,
