@@ -96,8 +96,15 @@ def bounded(
             super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            self._count(len(name) + len(value))
-            super().on_header(name, value)
+            self._silent_bytes = 0
+            self._header_bytes += len(name) + len(value) + 4
+            if self._header_bytes > HEADER_BYTES_MAX:
+                self._count(0)
+            name = name.lower()
+            if name == b"expect":
+                super().on_header(name, value)
+            else:
+                self.headers.append((name, value))
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
