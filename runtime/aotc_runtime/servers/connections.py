@@ -26,7 +26,7 @@ AT_ONCE_BYTES_MAX = 2**15
 type Headers = list[tuple[bytes, bytes]]
 
 type AtOnce = Callable[[bytes, Headers, bytes], Response | None]
-"""Answers a request of this address, these headers and this body; None if the application has to."""
+"""Answers a request of this address, these headers and body; None if the application has to."""
 
 FULL, LARGE = b"503 Service Unavailable", b"431 Request Header Fields Too Large"
 

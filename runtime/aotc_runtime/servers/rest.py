@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers.bodies import read_body
-from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepare, read_request
+from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepared
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.service import Memory, Service
 from aotc_runtime.servers.statuses import (
@@ -148,7 +148,7 @@ class Rest:
 
         def read(model: Model) -> Prepared:
             header, data = split(memoryview(body), length)
-            return prepare(model, read_request(header), data, service.limits.tensor)
+            return prepared(model, header, data, service.limits.tensor)
 
         try:
             answer = service.answer_now("rest", *found, size, read, _answer)
@@ -226,7 +226,7 @@ class Rest:
 
         def read(model: Model) -> Prepared:
             header, data = split(body.data, length)
-            return prepare(model, read_request(header), data, limits.tensor)
+            return prepared(model, header, data, limits.tensor)
 
         answer = await service.infer(
             "rest", path["name"], path.get("version", ""), body.size, read, _answer, spans
