@@ -56,9 +56,9 @@ QUICK_SECONDS = 0.001
 """A request that takes less is answered in the event loop itself: handing it to a thread and back
 costs more than it holds others up.
 """
-ALONE_SECONDS = 0.0001
+ALONE_SECONDS = 0.00025
 """Where requests are joined, those that take less than this are answered alone in the event loop:
-waiting for others and two changes of thread cost more than a call that is saved.
+waiting for others and two changes of thread cost more than what is saved of a call.
 """
 QUICK_BYTES, QUICK_MOST = 2**21, 1024
 
