@@ -21,6 +21,7 @@ from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepa
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.service import Memory, Service
 from aotc_runtime.servers.statuses import (
+    BY_SERVER,
     error_document,
     fault,
     http_status,
@@ -102,16 +103,18 @@ def refused(error: AotcError) -> Response:
     return response
 
 
-def application(service: Service, *, control: bool) -> ASGIApp:
-    """The routes of a server. control: whether clients may load and unload."""
-    return Rest(service, control).application()
+def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
+    """The routes of a server. control: whether clients may load and unload.  change: what those are
+    told who may not.
+    """
+    return Rest(service, control, change).application()
 
 
 class Rest:
     """Endpoints; each gives a response or raises an AotcError."""
 
-    def __init__(self, service: Service, control: bool) -> None:
-        self._service, self._control = service, control
+    def __init__(self, service: Service, control: bool, change: str = BY_SERVER) -> None:
+        self._service, self._control, self._change = service, control, change
 
     def application(self) -> ASGIApp:
         """All routes; those of inference requests are found without asking the others first."""
@@ -299,7 +302,7 @@ class Rest:
         """Raises ServerError: AOTC-E768, E767 for a bundle that comes with the request."""
         # Pages of other sites can make a browser send such a request; it then says which.
         if not self._control or "origin" in request.headers:
-            raise not_allowed("a browser" if self._control else "a server without it")
+            raise not_allowed("a browser" if self._control else "a server without it", self._change)
         refuse_parameters((await self._small_document(request)).get("parameters") or ())
 
     async def _small_document(self, request: Request) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _queued(listening: socket.socket) -> list[socket.socket]:
 async def _serve(options: Options) -> None:
     tell = _teller(options.as_json)
     metrics = Metrics()
-    settings = Settings(options.target, options.threads, options.store)
+    settings = Settings(options.target, options.threads, options.store, ca=options.ca)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
