@@ -13,7 +13,7 @@ from aotc_runtime.errors import RegistryError
 from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.credentials import NOBODY, Credentials, credentials_for
 from aotc_runtime.registries.listing import Memory
-from tests.registries.conftest import Connect
+from tests.registries.conftest import Connect, nobody_at_home
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
 
@@ -298,3 +298,14 @@ def test_a_token_server_with_a_fragment_is_no_place(server: OciServer, connect: 
         fetched(connect(credentials=ME))
     assert caught.value.findings[0].found == "its token server is no place"
     assert server.count("GET", "/token") == 0
+
+
+def test_who_has_no_home_has_no_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nobody_at_home(monkeypatch)
+    assert credentials_for("registry.example.org", {}) == NOBODY
+    text = json.dumps({"auths": {"registry.example.org": {"auth": AUTH}}})
+    (tmp_path / "config.json").write_text(text)
+    place = {"DOCKER_CONFIG": str(tmp_path)}
+    assert credentials_for("registry.example.org", place) == ME
