@@ -258,6 +258,7 @@ def test_a_refusal_says_the_same_with_a_store_as_without_one(
         command = ["verify", str(place), "--trust", str(tmp_path / "trust.toml"), "--json", *more]
         assert main(command) == TrustError.exit_code
         found.append(json.loads(capsys.readouterr().out))
+        found[-1].pop("host", None)  # how much memory is free changes
     assert found[0] == found[1] and found[0]["findings"]
     if rule:
         assert "signatures" in found[1]["gates"]
