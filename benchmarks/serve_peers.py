@@ -3,9 +3,9 @@
 `python -m benchmarks.serve_peers [KSERVE_PYTHON]`, in an environment with the extras `serve` and
 `xla` of the loader, jax, onnx, onnxruntime and safetensors. Ours over REST and gRPC, alone and
 joined; jax.jit and ONNX Runtime behind starlette and uvicorn, with the same binary tensors, called
-where the request is read; ONNX Runtime so behind grpc.aio; KServe's server with ONNX Runtime, if a Python that has both is named.
-All servers run at the same time, and so many clients with a connection each ask them in turns, a
-row at a time.
+where the request is read; ONNX Runtime so behind grpc.aio; KServe's server with ONNX Runtime, if a
+Python that has both is named. All servers run at the same time, and so many clients with a
+connection each ask them in turns, a row at a time.
 """
 
 from __future__ import annotations
