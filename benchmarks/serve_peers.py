@@ -3,9 +3,9 @@
 `python -m benchmarks.serve_peers [KSERVE_PYTHON]`, in an environment with the extras `serve` and
 `xla` of the loader, jax, onnx, onnxruntime and safetensors. Ours over REST and gRPC, alone and
 joined; jax.jit and ONNX Runtime behind starlette and uvicorn, with the same binary tensors, called
-where the request is read; KServe's server with ONNX Runtime, if a Python that has both is named.
-All servers run at the same time, and so many clients with a connection each ask them in turns, a
-row at a time.
+where the request is read; ONNX Runtime so behind grpc.aio; KServe's server with ONNX Runtime, if a
+Python that has both is named. All servers run at the same time, and so many clients with a
+connection each ask them in turns, a row at a time.
 """
 
 from __future__ import annotations
@@ -113,6 +113,40 @@ async def main():
     await uvicorn.Server(config).serve(sockets=[listening])
 
 import uvloop
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())
+"""
+
+GRPC_PEER = """
+import asyncio, sys
+import grpc
+import numpy as np
+import onnxruntime, uvloop
+from aotc_runtime.servers import grpc_messages as messages
+
+session = onnxruntime.InferenceSession(sys.argv[2] + "/model.onnx")
+
+async def infer(request, context):
+    shape = list(request.inputs[0].shape)
+    image = np.frombuffer(request.raw_input_contents[0], np.float32).reshape(shape)
+    response = messages.InferResponse(model_name="mlp")
+    found = session.run(None, {"input": image})
+    for name, datatype, array in zip(("label", "probabilities"), ("INT32", "FP32"), found):
+        response.outputs.add(name=name, datatype=datatype, shape=array.shape)
+        response.raw_output_contents.append(array.tobytes())
+    return response
+
+async def main():
+    server = grpc.aio.server()
+    method = grpc.unary_unary_rpc_method_handler(
+        infer, messages.InferRequest.FromString, messages.InferResponse.SerializeToString)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(messages.SERVICE, {"ModelInfer": method}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    await server.wait_for_termination()
+
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     runner.run(main())
 """
@@ -319,6 +353,9 @@ def main() -> None:
             given = (name, str(FOLDER), str(ROOT / "manifests"))
             peer = stack.enter_context(other(sys.executable, PEER, *given))
             peers.append(Measured(f"starlette, {name}", partial(rest, peer.port), peer))
+        peer = stack.enter_context(other(sys.executable, GRPC_PEER, "onnxruntime", str(FOLDER)))
+        address = f"127.0.0.1:{peer.port}"
+        peers.append(Measured("grpc.aio, onnxruntime", partial(grpc, address), peer))
         for python in sys.argv[1:2]:
             peer = stack.enter_context(other(python, KSERVE, str(FOLDER)))
             peers.append(Measured("KServe, onnxruntime", partial(rest, peer.port), peer))

@@ -13,7 +13,15 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import Finding, TrustError, family_of
+from aotc_runtime.errors import (
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    IntegrityError,
+    TrustError,
+    family_of,
+)
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
@@ -27,6 +35,15 @@ from aotc_runtime.verification.trust import read_policy
 
 HOST = "host"
 """The name that stands for the best target for this host."""
+
+REFUSALS = (
+    BundleFormatError,
+    IntegrityError,
+    TrustError,
+    IncompatibleRuntimeError,
+    IncompatibleHostError,
+)
+"""What a bundle is refused with, whoever asks; other errors are about asking."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -79,7 +96,14 @@ def verify_report(
         from aotc_runtime.system.passing import PassedMap
 
         facts = detect_all()
-        kept = fetched(bundle, policy, Store(store, ca=ca), asked, lambda _: facts, PassedMap)
+        try:
+            kept = fetched(bundle, policy, Store(store, ca=ca), asked, lambda _: facts, PassedMap)
+        except REFUSALS:
+            # Refused before its weights were fetched: the verdict on the rest says by which gate.
+            report = verify_report(bundle, trust, target, ca=ca)
+            if report.findings:
+                return report
+            raise
         verdict = examine(kept, policy, facts, now, asked)
         report = report_of(kept.name, verdict, facts)
         return _beside(report, kept, verdict, policy.channel, trust.parent, asks=channel)

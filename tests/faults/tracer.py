@@ -1,5 +1,5 @@
 """A function run in a child process, with a fault at its n-th system call that changes files, or
-from there on.
+from there on; calls of all its threads count.
 
 By ptrace(2), as debuggers do, so that neither Python nor the code under test knows of it.
 Linux on x86-64, where aotc runs.
@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple
 
 TRACEME, PEEKUSER, POKEUSER, SYSCALL, SETOPTIONS = 0, 3, 6, 24, 0x4200
-SYSGOOD, EXITKILL = 1, 0x00100000
+SYSGOOD, TRACECLONE, EXITKILL, WALL = 1, 8, 0x00100000, 0x40000000
 ORIG_RAX, RAX, RSI, RDX, RDI = 15 * 8, 10 * 8, 13 * 8, 12 * 8, 14 * 8
 """Offsets in struct user (sys/user.h)."""
 
@@ -86,42 +86,62 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Child:
-    pid: int
+class _Thread:
+    """One of the child's. errno: that its call under way is to end with; 0 for its own."""
+
+    number: int
+    in_call: bool = False
+    errno: int = 0
 
     def peek(self, register: int) -> int:
         ctypes.set_errno(0)
-        return int(_libc.ptrace(PEEKUSER, self.pid, register, None))
+        return int(_libc.ptrace(PEEKUSER, self.number, register, None))
 
     def poke(self, register: int, value: int) -> None:
-        _libc.ptrace(POKEUSER, self.pid, register, value)
+        _libc.ptrace(POKEUSER, self.number, register, value)
 
-    def go_on(self, number: int = 0) -> int:
-        """Until its next stop, with a signal; its status."""
-        _libc.ptrace(SYSCALL, self.pid, None, number)
-        return os.waitpid(self.pid, 0)[1]
+    def go_on(self, number: int = 0) -> None:
+        """Until its next stop, with a signal."""
+        _libc.ptrace(SYSCALL, self.number, None, number)
 
 
 def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
-    """Run the operation in a fork of this process. at: which call is hit, from 0."""
+    """Run the operation in a fork of this process. at: which call is hit, from 0, of all threads in
+    the order in which they make them.
+    """
     # What the child says passes through shared memory: no call that could be hit.
     said = mmap.mmap(-1, mmap.PAGESIZE)
     pid = os.fork()
     if pid == 0:
         _be_traced(operation, said)
-    child = _Child(pid)
     status = os.waitpid(pid, 0)[1]
     assert os.WIFSTOPPED(status), "this system lets no process trace its children"
-    _libc.ptrace(SETOPTIONS, pid, None, SYSGOOD | EXITKILL)
+    _libc.ptrace(SETOPTIONS, pid, None, SYSGOOD | EXITKILL | TRACECLONE)
+    threads = {pid: _Thread(pid)}
     hit = ""
     seen: list[str] = []
-    status = child.go_on()
-    while os.WIFSTOPPED(status):
-        number = os.WSTOPSIG(status)
-        if number != signal.SIGTRAP | 0x80:
-            status = child.go_on(number)
+    threads[pid].go_on()
+    while True:
+        number, status = os.waitpid(-1, WALL)
+        if not os.WIFSTOPPED(status):
+            if number == pid:
+                break
+            threads.pop(number, None)
             continue
-        call = _changes_files(child)
+        thread = threads.setdefault(number, _Thread(number))
+        stop = os.WSTOPSIG(status)
+        if stop != signal.SIGTRAP | 0x80:
+            # A new thread begins with a stop of its own; what the system tells of it is no signal.
+            thread.go_on(0 if status >> 16 or stop == signal.SIGSTOP else stop)
+            continue
+        thread.in_call = not thread.in_call
+        if not thread.in_call:
+            if thread.errno:
+                thread.poke(RAX, -thread.errno)
+                thread.errno = 0
+            thread.go_on()
+            continue
+        call = _changes_files(thread)
         if (fault is Fault.FULL and call not in GROWING) or (
             fault is Fault.READ_ONLY and call in UNCHANGING
         ):
@@ -129,11 +149,9 @@ def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
         sticks = fault is Fault.READ_ONLY and 0 <= at < len(seen)
         if call and (len(seen) == at or sticks):
             hit = hit or call
-            status = _hit(child, fault)
+            _hit(pid, thread, fault)
         else:
-            status = child.go_on()  # into the call
-            if os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTRAP | 0x80:
-                status = child.go_on()  # and past it
+            thread.go_on()
         seen += [call] if call else []
     code = os.waitstatus_to_exitcode(status)
     return Ended(hit, code, said.readline().rstrip(b"\0").decode(), tuple(seen))
@@ -166,8 +184,8 @@ def _outcome(operation: Callable[[], object], said: mmap.mmap) -> int:
     return 0
 
 
-def _changes_files(child: _Child) -> str:
-    """The name of the call that the child is about to make, if it changes files."""
+def _changes_files(child: _Thread) -> str:
+    """The name of the call that the thread is about to make, if it changes files."""
     number = child.peek(ORIG_RAX)
     name = CALLS.get(number, "")
     if number == OPENAT and not child.peek(RDX) & O_WRITING:
@@ -177,17 +195,13 @@ def _changes_files(child: _Child) -> str:
     return name
 
 
-def _hit(child: _Child, fault: Fault) -> int:
+def _hit(pid: int, thread: _Thread, fault: Fault) -> None:
     if fault is Fault.KILL:
-        os.kill(child.pid, signal.SIGKILL)
-        return os.waitpid(child.pid, 0)[1]
+        os.kill(pid, signal.SIGKILL)
+        return
     if fault is Fault.INTERRUPT:
-        os.kill(child.pid, signal.SIGINT)
-        status = child.go_on()
-        while os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGINT:
-            status = child.go_on(signal.SIGINT)
-        return child.go_on() if os.WIFSTOPPED(status) else status
-    child.poke(ORIG_RAX, -1)
-    status = child.go_on()
-    child.poke(RAX, -(errno.EROFS if fault is Fault.READ_ONLY else errno.ENOSPC))
-    return child.go_on() if os.WIFSTOPPED(status) else status
+        os.kill(pid, signal.SIGINT)
+    else:
+        thread.poke(ORIG_RAX, -1)
+        thread.errno = errno.EROFS if fault is Fault.READ_ONLY else errno.ENOSPC
+    thread.go_on()

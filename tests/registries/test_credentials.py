@@ -21,7 +21,7 @@ from aotc_runtime.registries.credentials import (
 )
 from aotc_runtime.registries.listing import Memory
 from aotc_runtime.registries.transport import UNWATCHED, Transport
-from tests.registries.conftest import Connect
+from tests.registries.conftest import Connect, nobody_at_home
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
 
@@ -387,3 +387,14 @@ def test_a_token_server_that_fails_does_not_answer(server: OciServer, connect: C
     with pytest.raises(RegistryError) as caught:
         fetched(connect(tries=1))
     assert caught.value.code == "AOTC-E772"
+
+
+def test_who_has_no_home_has_no_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nobody_at_home(monkeypatch)
+    assert credentials_for("registry.example.org", {}) == NOBODY
+    text = json.dumps({"auths": {"registry.example.org": {"auth": AUTH}}})
+    (tmp_path / "config.json").write_text(text)
+    place = {"DOCKER_CONFIG": str(tmp_path)}
+    assert credentials_for("registry.example.org", place) == ME

@@ -245,5 +245,24 @@ def test_a_verdict_that_keeps_weights_hashes_them(
     assert json.loads(capsys.readouterr().out)["findings"][0]["code"] == "AOTC-E201"
 
 
+@pytest.mark.parametrize("rule", ["", 'minimum_version = "9.0.0"\n'], ids=["signer", "version"])
+def test_a_refusal_says_the_same_with_a_store_as_without_one(
+    two: Bundle, place: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str], rule: str
+) -> None:
+    text = policy_text("digits", [LocalSigner.ephemeral().public_pem()])
+    if rule:
+        text = rule + two[1].read_text("utf-8")
+    (tmp_path / "trust.toml").write_text(text, "utf-8")
+    found = []
+    for more in ((), ("--store", str(tmp_path / "store"))):
+        command = ["verify", str(place), "--trust", str(tmp_path / "trust.toml"), "--json", *more]
+        assert main(command) == TrustError.exit_code
+        found.append(json.loads(capsys.readouterr().out))
+        found[-1].pop("host", None)  # how much memory is free changes
+    assert found[0] == found[1] and found[0]["findings"]
+    if rule:
+        assert "signatures" in found[1]["gates"]
+
+
 def test_a_store_is_for_references(two: Bundle, tmp_path: Path) -> None:
     assert main(["verify", str(two[0]), "--trust", str(two[1]), "--store", str(tmp_path)]) == 2

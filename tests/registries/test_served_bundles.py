@@ -53,6 +53,19 @@ def test_a_tag_is_asked_again_when_the_server_looks_for_what_has_changed(
         assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
 
 
+def test_certificates_of_the_registry_can_be_named(
+    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
+) -> None:
+    place = str(pushed(versions, "1.0.0", connect, tmp_path))
+    options = ("--store", str(tmp_path / "store"), "--ca", str(tmp_path / "none.pem"))
+    with serving([place], [versions.trust], *options, ready=False) as served:
+        assert "AOTC-E770" in served.wait_for("refused")["reason"]
+    # A bundle that is a file asks none.
+    file = str(tmp_path / "digits.aotb")
+    with serving([file], [versions.trust], *options) as served:
+        assert served.infer("digits", INPUTS)[0] == 200
+
+
 def test_a_reference_to_nothing_ends_the_start_with_the_reason(
     versions: Versions, server: OciServer, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 from tests.conftest import ROOT
-from tests.registries.conftest import GOLDEN, LAYERS, Connect
+from tests.registries.conftest import GOLDEN, LAYERS, Connect, nobody_at_home
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import always, status
 from tests.waiting import until
@@ -454,6 +454,14 @@ def test_where_the_default_store_is() -> None:
     assert default_folder({"AOTC_STORE": "/s"}) == Path("/s")
     assert default_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/aotc-store")
     assert default_folder({"HOME": "/h"}) == Path("/h/.cache/aotc-store")
+
+
+def test_who_has_no_home_is_told_to_name_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_at_home(monkeypatch)
+    with pytest.raises(ResourceError) as caught:
+        default_folder({})
+    assert caught.value.code == "AOTC-E560" and "AOTC_STORE" in caught.value.findings[0].hint
+    assert default_folder({"AOTC_STORE": "/s"}) == Path("/s")
 
 
 def test_attestations_come_by_the_api_alone_where_there_is_one(

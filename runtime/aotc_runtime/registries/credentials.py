@@ -81,6 +81,8 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
     Raises RegistryError (AOTC-E773) for a file or a helper that cannot be used.
     """
     path = _config_file(environment)
+    if path is None:
+        return NOBODY
     try:
         data = read_file(path, CONFIG_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError):
@@ -106,13 +108,17 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
     return NOBODY
 
 
-def _config_file(environment: Mapping[str, str]) -> Path:
+def _config_file(environment: Mapping[str, str]) -> Path | None:
+    """None for a user without a home, such as a container's number that no name belongs to."""
     if named := environment.get("REGISTRY_AUTH_FILE", ""):
         return Path(named)
-    folder = environment.get("DOCKER_CONFIG", "")
-    return Path(
-        folder or Path(environment.get("HOME", "") or Path.home(), ".docker"), "config.json"
-    )
+    if folder := environment.get("DOCKER_CONFIG", ""):
+        return Path(folder, "config.json")
+    try:
+        home = environment.get("HOME", "") or Path.home()
+    except RuntimeError:
+        return None
+    return Path(home, ".docker", "config.json")
 
 
 def _names_of(host: str) -> tuple[str, ...]:

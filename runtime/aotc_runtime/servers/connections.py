@@ -1,13 +1,16 @@
 """Connections of HTTP with limits that uvicorn has none for: how many there are, how long and how
-large a header may be, and how long a client may leave its answer lying.
+large a header may be, and how long a client may leave its answer lying. Small requests that are
+known to be quick are answered as soon as they are read, without a task of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from aotc_runtime.errors import refusal
@@ -16,6 +19,14 @@ from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.statuses import error_document
 
 HEADER_BYTES_MAX = 2**16
+
+AT_ONCE_BYTES_MAX = 2**15
+"""Of a body that is answered as soon as it is read, and of what answers it."""
+
+type Headers = list[tuple[bytes, bytes]]
+
+type AtOnce = Callable[[bytes, Headers, bytes], Response | None]
+"""Answers a request of this address, these headers and body; None if the application has to."""
 
 FULL, LARGE = b"503 Service Unavailable", b"431 Request Header Fields Too Large"
 
@@ -27,8 +38,10 @@ HINTS = {
 }
 
 
-def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, within these limits."""
+def bounded(
+    limits: Limits, metrics: Metrics, at_once: AtOnce | None = None
+) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, within these limits. at_once: is asked before the application is."""
 
     class Bounded(HttpToolsProtocol):
         """One connection."""
@@ -39,6 +52,9 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = 0
             self._is_full = self._has_begun = False
+            # The body, as far as it is there, of a request that nobody has been asked about yet.
+            self._held: list[bytes] | None = None
+            self._was_at_once = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self._is_full = len(self.connections) >= limits.connections
@@ -59,7 +75,11 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             if self._is_full:
                 return
             self._silent_bytes += len(data)
+            self._was_at_once = False
             super().data_received(data)
+            if self._held is not None:
+                # The rest of it is on its way.
+                self._ask(self.app)
             if self._has_begun:
                 self._start_header()
             # The parser gathers what belongs together, however long that is, before it tells.
@@ -76,8 +96,15 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            self._count(len(name) + len(value))
-            super().on_header(name, value)
+            self._silent_bytes = 0
+            self._header_bytes += len(name) + len(value) + 4
+            if self._header_bytes > HEADER_BYTES_MAX:
+                self._count(0)
+            name = name.lower()
+            if name == b"expect":
+                super().on_header(name, value)
+            else:
+                self.headers.append((name, value))
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
@@ -85,16 +112,79 @@ def bounded(limits: Limits, metrics: Metrics) -> type[asyncio.Protocol]:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
-            if not self._is_full:
+            if self._is_full:
+                return
+            if self._may_be_at_once():
+                self._held = []
+            else:
                 super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            if not self._is_full:
+            if self._is_full:
+                return
+            if self._held is None:
                 super().on_message_complete()
+            else:
+                self._answer_at_once(b"".join(self._held))
 
         def on_body(self, body: bytes) -> None:
             self._silent_bytes = 0
-            if not self._is_full:
+            if self._is_full:
+                return
+            if self._held is None:
+                super().on_body(body)
+            else:
+                self._held.append(body)
+
+        def _may_be_at_once(self) -> bool:
+            """Whether the request needs nothing that only the application's task gives: its turn
+            behind another one, a word before the body is sent, an end of the connection. And one
+            client gets one such answer before others have their turn.
+            """
+            parser = self.parser
+            return (
+                at_once is not None
+                and not self._was_at_once
+                and (self.cycle is None or self.cycle.response_complete)
+                and parser.get_method() == b"POST"
+                and parser.get_http_version() == "1.1"
+                and parser.should_keep_alive()
+                and not parser.should_upgrade()
+                and not self.expect_100_continue
+                and not self.flow.write_paused
+            )
+
+        def _answer_at_once(self, body: bytes) -> None:
+            assert at_once is not None
+            response = None
+            if len(body) <= AT_ONCE_BYTES_MAX:
+                response = at_once(self.url, self.headers, body)
+            if response is None:
+                self._ask(self.app)
+                super().on_message_complete()
+                return
+            self._was_at_once = True
+            if response.status_code != 200 or len(response.body) > AT_ONCE_BYTES_MAX:
+                self._ask(response)
+                super().on_message_complete()
+                return
+            self._held = None
+            lines = [b"HTTP/1.1 200 OK"]
+            for name, value in (*self.server_state.default_headers, *response.raw_headers):
+                lines.append(name + b": " + value)
+            lines += [b"", bytes(response.body)]
+            self.transport.write(b"\r\n".join(lines))
+            self.on_response_complete()
+
+        def _ask(self, app: Any) -> None:
+            """Let the application, or an answer in its place, have the request that was held."""
+            held, self._held = self._held or (), None
+            if self._is_full:
+                return
+            usual, self.app = self.app, app
+            super().on_headers_complete()
+            self.app = usual
+            for body in held:
                 super().on_body(body)
 
         def pause_writing(self) -> None:

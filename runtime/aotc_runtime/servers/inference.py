@@ -77,6 +77,17 @@ class Outcome(Struct, frozen=True):
     parameters: Parameters
 
 
+class Form(Struct, frozen=True):
+    """What the JSON before binary tensors says, checked: where each tensor lies behind it.
+
+    inputs: place, tensor, shape, first and last byte.
+    """
+
+    id: str
+    inputs: tuple[tuple[int, Port, list[int], int, int], ...]
+    outputs: list[tuple[int, bool]]
+
+
 _decoder = msgspec.json.Decoder(Request)
 
 
@@ -124,6 +135,46 @@ def prepare(model: Model, request: Request, data: memoryview, tensor_bytes_max: 
     for output in request.outputs:
         refuse_what_is_not_offered(output.parameters, f"output {output.name}")
     return Prepared(request.id, complete(model, arrays), outputs_of(model, wanted, binary))
+
+
+def prepared(model: Model, header: memoryview, data: memoryview, tensor_bytes_max: int) -> Prepared:
+    """Arguments of a request in JSON, or with binary data behind it. Clients send the same JSON
+    with every request; it is read and checked once. Raises what `prepare` raises.
+    """
+    if len(header) > FORM_BYTES_MAX:
+        return prepare(model, read_request(header), data, tensor_bytes_max)
+    key = bytes(header), len(data), tensor_bytes_max
+    form: Form | None = model.forms.get(key)
+    if form is None:
+        request = read_request(header)
+        found = prepare(model, request, data, tensor_bytes_max)
+        form = _form(model, request, found)
+        if form is not None:
+            if len(model.forms) >= FORMS_MOST:
+                model.forms.clear()
+            model.forms[key] = form
+        return found
+    arrays: list[Any] = [None] * len(form.inputs)
+    for place, port, shape, start, end in form.inputs:
+        arrays[place] = from_bytes(port, shape, data[start:end])
+    return Prepared(form.id, arrays, form.outputs)
+
+
+FORM_BYTES_MAX, FORMS_MOST = 1024, 128
+"""Bytes of a form, and forms of a model, that are kept."""
+
+
+def _form(model: Model, request: Request, found: Prepared) -> Form | None:
+    """Of a request that was found good; None if its tensors are JSON."""
+    inputs, start = [], 0
+    for tensor in request.inputs:
+        size = tensor.parameters.get("binary_data_size")
+        if size is None:
+            return None
+        place = model.place_of[tensor.name]
+        inputs.append((place, model.inputs[place], tensor.shape, start, start + size))
+        start += size
+    return Form(found.id, tuple(inputs), found.outputs)
 
 
 def placed(

@@ -1,7 +1,8 @@
 """Lines of requests that wait to be joined: one for each model and each shape of the rest.
 
-A line runs one call at a time; what arrives meanwhile is joined for the next. Used from the event
-loop alone; calls run in threads.
+A line runs one call at a time; what arrives meanwhile is joined for the next. A call waits for as
+many as there were last time, and no longer than it may. Used from the event loop alone; calls run
+in threads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -62,20 +63,28 @@ Finish = Callable[[Answer, int], Any]
 """In a thread: from an answer, and how many requests its call served, to what a client gets."""
 
 
+Took = Callable[[float], None]
+"""Is told, in a thread, how many seconds the call took that served a request."""
+
+
 class Waiting:
     """A request in a line. size: in the dimension that is joined along.  is_called: whether a call
     for it has begun, which uses its arrays until the future is done.
     """
 
-    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "size", "spans")
+    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "size", "spans", "took")
 
     def __init__(
-        self, arrays: list[Array], size: int, finish: Finish, spans: Sequence[Span]
+        self, arrays: list[Array], finish: Finish, took: Took, spans: Sequence[Span]
     ) -> None:
-        self.arrays, self.size, self.finish, self.spans = arrays, size, finish, spans
-        self.arrived = monotonic()
+        self.arrays, self.finish, self.took, self.spans = arrays, finish, took, spans
+        self.size, self.arrived = 1, monotonic()
         self.is_called = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+OTHERS_MOST = 1024
+"""Shapes of a model whose traffic is remembered."""
 
 
 class Lines:
@@ -85,6 +94,7 @@ class Lines:
         self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
         # Weak: a bundle that was replaced must not be kept by what is known of its models.
         self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
+        self._together: WeakKeyDictionary[Model, dict[Others, int]] = WeakKeyDictionary()
         self._lines: dict[tuple[Model, Others], _Line] = {}
 
     def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
@@ -94,24 +104,21 @@ class Lines:
             self._plans[model] = (plan, Chooser(model, plan)) if plan is not None else None
         return self._plans[model]
 
-    async def answer(
-        self, model: Model, arrays: list[Array], finish: Finish, spans: Sequence[Span]
-    ) -> Any:
-        """What `finish` makes of the answer to a request, which waits for others first.
+    async def answer(self, model: Model, waiting: Waiting) -> Any:
+        """What a request gets of its answer, which waits for others first.
 
         Cancelled, it leaves the line; if its call has begun, it waits for the end of that.
         Raises what the call raises.
         """
         found = self.plan(model)
-        sized = size_of(found[0], arrays) if found is not None else None
+        sized = size_of(found[0], waiting.arrays) if found is not None else None
         if found is None or sized is None:
-            return await in_thread(self._pool, lambda: finish(self.call(model, arrays, spans), 1))
-        size, others = sized
+            return await in_thread(self._pool, self.alone, model, waiting)
+        waiting.size, others = sized
         key = model, others
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self, model, *found, others)
-        waiting = Waiting(arrays, size, finish, spans)
         line.put(waiting)
         try:
             return await asyncio.shield(waiting.future)
@@ -121,9 +128,29 @@ class Lines:
             waiting.future.cancel()
             raise
 
+    def alone(self, model: Model, waiting: Waiting) -> Any:
+        """In a thread: what a request gets that no other one is joined with. Raises what the call
+        raises.
+        """
+        started = perf_counter()
+        found = waiting.finish(self.call(model, waiting.arrays, waiting.spans), 1)
+        waiting.took(perf_counter() - started)
+        return found
+
     def forget(self, model: Model, others: Others) -> None:
         """An empty line needs no place."""
         self._lines.pop((model, others), None)
+
+    def together(self, model: Model, others: Others) -> int:
+        """How many requests are to be expected at the same time; 0 where nothing is known yet."""
+        return self._together.get(model, {}).get(others, 0)
+
+    def were_together(self, model: Model, others: Others, requests: int) -> None:
+        """So many were there when a call had ended."""
+        known = self._together.setdefault(model, {})
+        if others not in known and len(known) >= OTHERS_MOST:
+            known.clear()
+        known[others] = requests
 
     @property
     def delay(self) -> float:
@@ -166,7 +193,13 @@ class _Line:
             self._lines.forget(self._model, self._others)
             return
         left = self._waiting[0].arrived + self._lines.delay - monotonic()
-        if left <= 0 or sum(w.size for w in self._waiting) >= self._plan.largest:
+        # When as many are here as were there last time, there is nobody to wait for.
+        expected = self._lines.together(self._model, self._others)
+        if (
+            left <= 0
+            or 0 < expected <= len(self._waiting)
+            or sum(w.size for w in self._waiting) >= self._plan.largest
+        ):
             self._start()
         else:
             loop = asyncio.get_running_loop()
@@ -186,6 +219,8 @@ class _Line:
     def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
         self._is_running = False
         self._lines.metrics.joined(self._model.name, len(chosen))
+        together = len(chosen) + len(self._waiting)
+        self._lines.were_together(self._model, self._others, together)
         error = done.exception() if not done.cancelled() else asyncio.CancelledError()
         for number, waiting in enumerate(chosen):
             if waiting.future.done():
@@ -202,7 +237,7 @@ class _Line:
 
     def _together(self, chosen: list[Waiting]) -> list[Any]:
         """In a thread: what each request gets, or the error that it gets instead."""
-        model, plan = self._model, self._plan
+        model, plan, started = self._model, self._plan, perf_counter()
         if len(chosen) == 1:
             return [self._each(chosen[0])]
         try:
@@ -213,15 +248,17 @@ class _Line:
             # Whatever it is, each gets its own answer or its own error.
             return [self._each(waiting) for waiting in chosen]
         parts = taken_apart(plan, answer.result, [waiting.size for waiting in chosen])
-        return [
+        found = [
             _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
             for waiting, part in zip(chosen, parts, strict=True)
         ]
+        for waiting in chosen:
+            waiting.took(perf_counter() - started)
+        return found
 
     def _each(self, waiting: Waiting) -> Any:
         try:
-            answer = self._lines.call(self._model, waiting.arrays, waiting.spans)
-            return waiting.finish(answer, 1)
+            return self._lines.alone(self._model, waiting)
         except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
             return error
 

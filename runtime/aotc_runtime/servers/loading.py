@@ -8,8 +8,11 @@ from msgspec import Struct
 
 from aotc_runtime.errors import refusal
 from aotc_runtime.load import load
+from aotc_runtime.registries.references import is_reference
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.store.bundles import Store
+from aotc_runtime.store.loading import default_folder
 from aotc_runtime.verified import verify
 
 Trust = Path | TrustPolicy
@@ -17,13 +20,14 @@ Trust = Path | TrustPolicy
 
 class Settings(Struct, frozen=True):
     """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
-    that every bundle has to have; empty if any will do.
+    that every bundle has to have; empty if any will do.  ca: certificates of registries.
     """
 
     target: str | None = None
     threads: int | None = None
     store: Path | None = None
     digest: str = ""
+    ca: Path | None = None
 
 
 def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
@@ -31,9 +35,12 @@ def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
     the one that is wanted starts an engine.
     """
     target, threads = settings.target, settings.threads
+    store: Store | Path | None = settings.store
+    if settings.ca is not None and is_reference(reference):
+        store = Store(default_folder() if store is None else store, ca=settings.ca)
     if not settings.digest:
-        return load(reference, trust=trust, store=settings.store, target=target, threads=threads)
-    verified = verify(reference, trust=trust, store=settings.store, target=target)
+        return load(reference, trust=trust, store=store, target=target, threads=threads)
+    verified = verify(reference, trust=trust, store=store, target=target)
     if verified.root_digest != settings.digest:
         raise refusal(
             "AOTC-E783",

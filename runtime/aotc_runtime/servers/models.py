@@ -26,6 +26,7 @@ class Model:
     """An entry point of a bundle. name: as the server's index lists it.
 
     inputs, outputs: their tensors, in the order of the entry point's leaves.
+    forms: the JSON of requests that was found good, for `aotc_runtime.servers.inference`.
     """
 
     def __init__(self, bundle: LoadedBundle, entry_name: str, name: str) -> None:
@@ -33,6 +34,7 @@ class Model:
         spec = entry_point.spec
         self.bundle, self.entry_point, self.name = bundle, entry_point, name
         self.version = bundle.version
+        self.forms: dict[tuple[bytes, int, int], Any] = {}
         self.inputs = tuple(port_of(spec.inputs[leaf]) for leaf in entry_point.passed)
         self.outputs = tuple(port_of(tensor) for tensor in spec.outputs)
         self.place_of = {port.name: place for place, port in enumerate(self.inputs)}

@@ -33,7 +33,7 @@ class Limits(Struct, frozen=True):
 
 class Options(Struct, frozen=True):
     """Everything that `serve` is started with. grpc_port: None for no gRPC.  store: for bundles of
-    registries, as for `aotc_runtime.load`.
+    registries, as for `aotc_runtime.load`.  ca: certificates that theirs are signed with.
 
     control: whether bundles may be loaded and unloaded over the network.  max_delay: milliseconds
     that a request may wait for others to be joined with; None to join nothing.  traces: whether
@@ -47,6 +47,7 @@ class Options(Struct, frozen=True):
     grpc_port: int | None = None
     target: str | None = None
     store: Path | None = None
+    ca: Path | None = None
     threads: int | None = None
     workers: int | None = None
     control: bool = False
@@ -83,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FOLDER",
         help="for bundles of registries; default: $AOTC_STORE, or the user's cache",
+    )
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM certificates that those of registries have to be signed with",
     )
     _number(parser, "--threads", "N", int, None, "of the engine", "one for each processor")
     _number(parser, "--workers", "N", int, None, "calls at the same time", "one for each processor")
@@ -187,6 +194,7 @@ def options_of(given: argparse.Namespace) -> Options:
         grpc_port=given.grpc_port,
         target=given.target,
         store=given.store,
+        ca=given.ca,
         threads=given.threads or None,
         workers=given.workers or None,
         control=given.control,

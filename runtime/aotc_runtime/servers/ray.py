@@ -50,6 +50,7 @@ from aotc_runtime.servers.relaying import (
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.rest import application
 from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.statuses import BY_DEPLOYMENT
 
 __all__ = ["app", "by_queue"]
 
@@ -78,7 +79,7 @@ class Bundle:
         self._service = Service(
             repository, what.limits, metrics, what.workers, what.delay, quick_seconds=0
         )
-        self._app = application(self._service, control=False)
+        self._app = application(self._service, control=False, change=BY_DEPLOYMENT)
         self._exporting = asyncio.create_task(_export(metrics))
 
     async def answer(self, carried: Carried) -> Answered:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from aotc_runtime.registries.references import is_reference, parse
 from aotc_runtime.servers.loading import Settings, Trust, loaded
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.slot import BundleSlot
+from aotc_runtime.serving.slot import BundleSlot, Calling
 from aotc_runtime.verification.versions import version_key
 from aotc_runtime.words import did_you_mean
 
@@ -270,23 +269,29 @@ class Repository:
             places.sort(key=_newest_first, reverse=True)
         self._named = named
 
-    @contextmanager
-    def serving(self, name: str, version: str = "") -> Iterator[Model]:
-        """The model for one request; its bundle is not closed before the request has ended.
+    def serving(self, name: str, version: str = "") -> Serving:
+        """The model for one request, for `with`; its bundle is not closed before the request has
+        ended.
 
-        version: "" for the highest.  Raises ServerError: AOTC-E762, E766.
+        version: "" for the highest.  Entering raises ServerError: AOTC-E762, E766.
+        """
+        return Serving(self, name, version)
+
+    def enter(self, name: str, version: str) -> tuple[Model, Calling]:
+        """The model, and what has to be left when the request has ended. Raises ServerError:
+        AOTC-E762, E766.
         """
         for _ in range(3):
             for place in self._named.get(name, ()):
                 slot = place.slot
                 if slot is None:
                     continue
-                with slot.calling() as bundle:
-                    release = place.releases.get(bundle)
-                    model = release.models.get(name) if release is not None else None
-                    if model is not None and version in ("", model.version):
-                        yield model
-                        return
+                calling = slot.calling()
+                release = place.releases.get(calling.__enter__())
+                model = release.models.get(name) if release is not None else None
+                if model is not None and version in ("", model.version):
+                    return model, calling
+                calling.__exit__()
         raise self._unknown(name, version)
 
     def find(self, name: str, version: str = "") -> Model:
@@ -360,6 +365,22 @@ class Repository:
             expected="one of " + (", ".join(known) or "none: nothing is loaded"),
             hint=did_you_mean(name, known, "POST /v2/repository/index lists the models"),
         )
+
+
+class Serving:
+    """One request, and the model that serves it."""
+
+    __slots__ = ("_calling", "_name", "_repository", "_version")
+
+    def __init__(self, repository: Repository, name: str, version: str) -> None:
+        self._repository, self._name, self._version = repository, name, version
+
+    def __enter__(self) -> Model:
+        model, self._calling = self._repository.enter(self._name, self._version)
+        return model
+
+    def __exit__(self, *_: object) -> None:
+        self._calling.__exit__()
 
 
 def _newest_first(place: Place) -> tuple[bool, object]:

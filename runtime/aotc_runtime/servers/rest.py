@@ -12,15 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.facts import VERSION
-from aotc_runtime.servers.bodies import Body, read_body
-from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepare, read_request
+from aotc_runtime.servers.bodies import read_body
+from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepared
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.service import Memory, Service
 from aotc_runtime.servers.statuses import (
+    BY_SERVER,
     error_document,
     fault,
     http_status,
@@ -55,8 +56,10 @@ class Parts(Response):
         self._chunks: list[bytes | memoryview] = [header, *parts]
         self._memory: Memory | None = None
         self._length = length
+        self.body = b""
         if length <= SMALL:
-            self._chunks = [b"".join(self._chunks)]
+            self.body = b"".join(self._chunks) if parts else header
+            self._chunks = [self.body]
 
     def count(self, memory: Memory) -> None:
         """Count a large answer until the client has taken it. Raises ServerError (AOTC-E766)."""
@@ -100,18 +103,64 @@ def refused(error: AotcError) -> Response:
     return response
 
 
-def application(service: Service, *, control: bool) -> Starlette:
-    """The routes of a server. control: whether clients may load and unload."""
-    return Rest(service, control).application()
+def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
+    """The routes of a server. control: whether clients may load and unload.  change: what those are
+    told who may not.
+    """
+    return Rest(service, control, change).application()
 
 
 class Rest:
     """Endpoints; each gives a response or raises an AotcError."""
 
-    def __init__(self, service: Service, control: bool) -> None:
-        self._service, self._control = service, control
+    def __init__(self, service: Service, control: bool, change: str = BY_SERVER) -> None:
+        self._service, self._control, self._change = service, control, change
 
-    def application(self) -> Starlette:
+    def application(self) -> ASGIApp:
+        """All routes; those of inference requests are found without asking the others first."""
+        others, infer = self._routes(), self._guarded(self.infer)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            found = None
+            if scope["type"] == "http" and scope["method"] == "POST" and not scope["root_path"]:
+                found = asked_for(scope["path"])
+            if found is None:
+                await others(scope, receive, send)
+                return
+            scope["path_params"] = {"name": found[0], "version": found[1]}
+            response = await infer(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        return app
+
+    def at_once(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Any:
+        """The response to an inference request that is known to be quick, as a client's connection
+        has it; None for any other, which the application answers.
+        """
+        service = self._service
+        if b"%" in url or b"?" in url or service.is_draining or service.traces is not None:
+            return None
+        found, size = asked_for(url.decode("latin-1")), len(body)
+        if found is None or size > service.limits.body or not service.is_quick(*found, size):
+            return None
+        try:
+            length = _header_length(headers)
+            service.memory.take(size)
+        except AotcError:
+            return None
+
+        def read(model: Model) -> Prepared:
+            header, data = split(memoryview(body), length)
+            return prepared(model, header, data, service.limits.tensor)
+
+        try:
+            answer = service.answer_now("rest", *found, size, read, _answer)
+            answer.count(service.memory)
+        except AotcError as error:
+            return refused(error)
+        return answer
+
+    def _routes(self) -> Starlette:
         model, post = "/v2/models/{name}", ["POST"]
         routes: list[tuple[str, Endpoint, list[str]]] = [
             (f"{model}/infer", self.infer, post),
@@ -170,7 +219,7 @@ class Rest:
 
     async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
         service, limits = self._service, self._service.limits
-        length = _header_length(request)
+        length = _header_length(request.scope["headers"])
         try:
             body = await read_body(request, limits, service.memory, length or 0)
         except AotcError as error:
@@ -179,8 +228,8 @@ class Rest:
         path = request.path_params
 
         def read(model: Model) -> Prepared:
-            header, data = split(body, length)
-            return prepare(model, read_request(header), data, limits.tensor)
+            header, data = split(body.data, length)
+            return prepared(model, header, data, limits.tensor)
 
         answer = await service.infer(
             "rest", path["name"], path.get("version", ""), body.size, read, _answer, spans
@@ -253,7 +302,7 @@ class Rest:
         """Raises ServerError: AOTC-E768, E767 for a bundle that comes with the request."""
         # Pages of other sites can make a browser send such a request; it then says which.
         if not self._control or "origin" in request.headers:
-            raise not_allowed("a browser" if self._control else "a server without it")
+            raise not_allowed("a browser" if self._control else "a server without it", self._change)
         refuse_parameters((await self._small_document(request)).get("parameters") or ())
 
     async def _small_document(self, request: Request) -> dict[str, Any]:
@@ -268,11 +317,23 @@ class Rest:
             self._service.memory.give_back(body.size)
 
 
-def _header_length(request: Request) -> int | None:
+def asked_for(path: str) -> tuple[str, str] | None:
+    """The model and the version, or "", that an inference request asks for; None for another."""
+    if not (path.startswith("/v2/models/") and path.endswith("/infer")):
+        return None
+    parts = path[len("/v2/models/") : -len("/infer")].split("/")
+    if len(parts) == 3 and parts[1] == "versions" and parts[2]:
+        del parts[1]
+    elif len(parts) != 1:
+        return None
+    return (parts[0], parts[1] if len(parts) == 2 else "") if parts[0] else None
+
+
+def _header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
     """How long the JSON is before the binary data; None without any. Raises ServerError
     (AOTC-E761).
     """
-    headers = dict(request.scope["headers"])
+    headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
         raise refusal(
@@ -291,14 +352,14 @@ def _header_length(request: Request) -> int | None:
     return int(text)
 
 
-def split(body: Body, length: int | None) -> tuple[memoryview, memoryview]:
+def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]:
     """The JSON, and the binary data behind it. Raises ServerError (AOTC-E761)."""
     if length is None:
-        return body.data, body.data[:0]
-    if length > len(body.data):
-        where, expected = "Inference-Header-Content-Length", f"at most {len(body.data)} bytes"
+        return data, data[:0]
+    if length > len(data):
+        where, expected = "Inference-Header-Content-Length", f"at most {len(data)} bytes"
         raise misfit(where, str(length), expected)
-    return body.data[:length], body.data[length:]
+    return data[:length], data[length:]
 
 
 def _answer(outcome: Outcome) -> Parts:

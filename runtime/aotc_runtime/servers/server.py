@@ -21,7 +21,7 @@ from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository
-from aotc_runtime.servers.rest import application
+from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import not_listening, not_passed
 
@@ -93,16 +93,17 @@ def _queued(listening: socket.socket) -> list[socket.socket]:
 async def _serve(options: Options) -> None:
     tell = _teller(options.as_json)
     metrics = Metrics()
-    settings = Settings(options.target, options.threads, options.store)
+    settings = Settings(options.target, options.threads, options.store, ca=options.ca)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
     listening = _socket(options.host, options.port)
     _raise_file_limit(options.limits.connections)
+    rest = Rest(service, options.control)
     config = uvicorn.Config(
-        application(service, control=options.control),
-        http=bounded(options.limits, metrics),
+        rest.application(),
+        http=bounded(options.limits, metrics, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,

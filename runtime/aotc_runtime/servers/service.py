@@ -10,13 +10,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
-from aotc_runtime.servers.lines import Lines, caller, in_thread
+from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
@@ -57,6 +56,10 @@ QUICK_SECONDS = 0.001
 """A request that takes less is answered in the event loop itself: handing it to a thread and back
 costs more than it holds others up.
 """
+ALONE_SECONDS = 0.00025
+"""Where requests are joined, those that take less than this are answered alone in the event loop:
+waiting for others and two changes of thread cost more than what is saved of a call.
+"""
 QUICK_BYTES, QUICK_MOST = 2**21, 1024
 
 Kind = tuple[str, str, int]
@@ -81,6 +84,20 @@ class Quick:
         if known is None and len(self._seconds) >= QUICK_MOST:
             self._seconds.clear()
         self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
+
+    def took_in_a_line(self, kind: Kind, seconds: float) -> None:
+        """A call that served it, perhaps with others, took so long. That is more than it takes
+        alone, which is tried now and then; but never where a call is long.
+        """
+        known = self._seconds.get(kind)
+        if known is None or seconds >= QUICK_SECONDS:
+            self.took(kind, seconds)
+        else:
+            self._seconds[kind] = FORGOTTEN * known
+
+
+FORGOTTEN = 0.98
+"""What is left with each call of what is known about a kind that has not been quick."""
 
 
 class Service:
@@ -112,8 +129,11 @@ class Service:
         self._pool = ThreadPoolExecutor(
             workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
         )
-        self._lines = Lines(delay, self._pool, metrics, self._call) if delay is not None else None
-        self._quick = Quick(quick_seconds)
+        self._lines: Lines | None = None
+        if delay is not None:
+            self._lines = Lines(delay, self._pool, metrics, self._call)
+            quick_seconds = min(quick_seconds, ALONE_SECONDS)
+        self._quick, self._quick_to_read = Quick(quick_seconds), Quick(quick_seconds)
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
@@ -158,37 +178,64 @@ class Service:
 
         Raises an AotcError, and nothing else.
         """
+        if self.is_quick(name, version, size):
+            return self.answer_now(protocol, name, version, size, read, write, spans)
         started = perf_counter()
-        known = ""
         try:
+            self._enter(size)
+            work = self._alone if self._lines is None else self._waiting
+            answering = work(name, version, read, write, size, spans)
             try:
-                self.enter()
-            except AotcError:
-                self.memory.give_back(size)
-                raise
-
-            if self._lines is None and self._quick.holds((name, version, size)):
-                try:
-                    answer, known = self._answer(name, version, read, write, size, spans)
-                finally:
-                    self._ended(size)
-            else:
-                work = self._alone if self._lines is None else self._waiting
-                answering = work(name, version, read, write, size, spans)
-                try:
-                    async with asyncio.timeout(self.limits.call_seconds):
-                        answer, known = await asyncio.shield(answering)
-                except TimeoutError:
-                    raise too_slow(name, self.limits.call_seconds) from None
-                finally:
-                    # Nobody waits any longer: what has not begun never does, what has begun ends.
-                    answering.cancel()
+                async with asyncio.timeout(self.limits.call_seconds):
+                    answer, known = await asyncio.shield(answering)
+            except TimeoutError:
+                raise too_slow(name, self.limits.call_seconds) from None
+            finally:
+                # Nobody waits any longer: what has not begun never does, what has begun ends.
+                answering.cancel()
         except AotcError as error:
-            known = known or self._known(name)
-            self.metrics.request(known, protocol, error.code, perf_counter() - started)
+            self.metrics.request(self._known(name), protocol, error.code, perf_counter() - started)
             raise
         self.metrics.request(known, protocol, "", perf_counter() - started)
         return answer
+
+    def is_quick(self, name: str, version: str, size: int) -> bool:
+        """Whether such a request takes less than handing it to somebody else would."""
+        return self._quick.holds((name, version, size))
+
+    def answer_now[T](
+        self,
+        protocol: str,
+        name: str,
+        version: str,
+        size: int,
+        read: Read,
+        write: Callable[[Outcome], T],
+        spans: Sequence[Span] = (),
+    ) -> T:
+        """As `infer`, in the event loop itself: for requests that are quick."""
+        started = perf_counter()
+        try:
+            self._enter(size)
+            try:
+                answer, known = self._answer(name, version, read, write, size, spans)
+            finally:
+                self._ended(size)
+        except AotcError as error:
+            self.metrics.request(self._known(name), protocol, error.code, perf_counter() - started)
+            raise
+        self.metrics.request(known, protocol, "", perf_counter() - started)
+        return answer
+
+    def _enter(self, size: int) -> None:
+        """A request of that size begins, or gives back what it holds. Raises ServerError
+        (AOTC-E766).
+        """
+        try:
+            self.enter()
+        except AotcError:
+            self.memory.give_back(size)
+            raise
 
     def _alone[T](
         self,
@@ -216,7 +263,7 @@ class Service:
         spans: Sequence[Span],
     ) -> asyncio.Future[tuple[T, str]]:
         """Joined with others: read in a thread, answered in a line."""
-        task = asyncio.ensure_future(self._join(name, version, read, write, spans))
+        task = asyncio.ensure_future(self._join(name, version, read, write, size, spans))
         task.add_done_callback(lambda _: self._ended(size))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -228,18 +275,33 @@ class Service:
         version: str,
         read: Read,
         write: Callable[[Outcome], T],
+        size: int,
         spans: Sequence[Span],
     ) -> tuple[T, str]:
         assert self._lines is not None
-        with ExitStack() as stack:
+        kind = name, version, size
+
+        def read_timed(model: Model) -> Prepared:
+            started = perf_counter()
+            prepared = read(model)
+            self._quick_to_read.took(kind, perf_counter() - started)
+            return prepared
+
+        with self.repository.serving(name, version) as model:
             try:
-                model = stack.enter_context(self.repository.serving(name, version))
-                prepared = await in_thread(self._pool, read, model)
+                if self._quick_to_read.holds(kind):
+                    prepared = read_timed(model)
+                else:
+                    prepared = await in_thread(self._pool, read_timed, model)
 
                 def finish(answer: Answer, requests: int) -> T:
                     return write(outcome(model, prepared, answer, requests=requests))
 
-                answered: T = await self._lines.answer(model, prepared.arrays, finish, spans)
+                def took(seconds: float) -> None:
+                    self._quick.took_in_a_line(kind, seconds)
+
+                waiting = Waiting(prepared.arrays, finish, took, spans)
+                answered: T = await self._lines.answer(model, waiting)
             except AotcError:
                 raise
             except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
@@ -262,7 +324,11 @@ class Service:
             with self.repository.serving(name, version) as model:
                 prepared = read(model)
                 answer = self._call(model, prepared.arrays, spans)
-                answered = write(outcome(model, prepared, answer)), model.name
+                if self._lines is None:
+                    answered = write(outcome(model, prepared, answer)), model.name
+                else:
+                    answered = write(outcome(model, prepared, answer, requests=1)), model.name
+                    self.metrics.joined(model.name, 1)
             self._quick.took((name, version, size), perf_counter() - started)
             return answered
         except AotcError:

@@ -99,14 +99,21 @@ def not_passed(found: str) -> AotcError:
     )
 
 
-def not_allowed(found: str) -> AotcError:
+BY_SERVER = "start the server with --control, or send it SIGHUP to load what was changed"
+BY_DEPLOYMENT = "deploy another bundle, or the same one again; a replica has what was pinned then"
+"""How to change what is served, for those who may not do it over the network."""
+
+
+def not_allowed(found: str, hint: str = BY_SERVER) -> AotcError:
     """The error (AOTC-E768) for a server that is not to be controlled so."""
+    if hint == BY_DEPLOYMENT:
+        return refusal("AOTC-E768", "repository", found, expected="its deployment", hint=hint)
     return refusal(
         "AOTC-E768",
         "repository",
         found,
         expected="a server that was started with --control, asked by a program",
-        hint="start the server with --control, or send it SIGHUP to load what was changed",
+        hint=hint,
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import refusal
@@ -35,7 +34,8 @@ class BundleSlot:
     def __init__(self, bundle: LoadedBundle) -> None:
         """Raises ShapeError (AOTC-E633) for anything but a bundle that is ready."""
         self._tenancy = _Tenancy(_ready(bundle))
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
 
     def __repr__(self) -> str:
         return f"<slot with {self.bundle!r}>"
@@ -76,18 +76,41 @@ class BundleSlot:
                 raise TimeoutError(f"{tenancy.calls} calls of {tenancy.bundle!r} still run")
         tenancy.bundle.close()
 
-    @contextmanager
-    def calling(self) -> Iterator[LoadedBundle]:
-        """The bundle of one call, which is not closed before the call has ended."""
-        with self._changed:
+    def calling(self) -> Calling:
+        """The bundle of one call, which is not closed before the call has ended: for `with`."""
+        return Calling(self)
+
+    def enter(self) -> _Tenancy:
+        """A call begins; `leave` has to follow."""
+        with self._lock:
             tenancy = self._tenancy
             tenancy.calls += 1
-        try:
-            yield tenancy.bundle
-        finally:
-            with self._changed:
-                tenancy.calls -= 1
+        return tenancy
+
+    def leave(self, tenancy: _Tenancy) -> None:
+        """A call has ended."""
+        with self._lock:
+            tenancy.calls -= 1
+            if not tenancy.calls:
                 self._changed.notify_all()
+
+
+class Calling:
+    """One call in the bundle of a slot. A class of its own, since each request makes one: a
+    generator's context costs several times as much.
+    """
+
+    __slots__ = ("_slot", "_tenancy")
+
+    def __init__(self, slot: BundleSlot) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> LoadedBundle:
+        self._tenancy = self._slot.enter()
+        return self._tenancy.bundle
+
+    def __exit__(self, *_: object) -> None:
+        self._slot.leave(self._tenancy)
 
 
 def _ready(bundle: object) -> LoadedBundle:

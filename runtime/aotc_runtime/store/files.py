@@ -40,15 +40,21 @@ class FileSink:
     def __init__(self, descriptor: int, shown: str) -> None:
         self._descriptor, self._shown = descriptor, shown
         self._written, self._hash = 0, hashes.Hash(hashes.SHA256())
-        while piece := os.pread(descriptor, READ_BYTES, self._written):
-            self._hash.update(piece)
-            self._written += len(piece)
+        try:
+            while piece := os.pread(descriptor, READ_BYTES, self._written):
+                self._hash.update(piece)
+                self._written += len(piece)
+        except OSError as error:
+            raise unusable(shown, error) from error
 
     def written(self) -> int:
         return self._written
 
     def restart(self) -> None:
-        os.ftruncate(self._descriptor, 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+        except OSError as error:
+            raise unusable(self._shown, error) from error
         self._written, self._hash = 0, hashes.Hash(hashes.SHA256())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -58,7 +64,7 @@ class FileSink:
                 number = os.pwrite(self._descriptor, view, self._written)
             except OSError as error:
                 # What takes the last room is of no use, to nobody.
-                with suppress(OSError):
+                with suppress(AotcError):
                     self.restart()
                 raise unusable(self._shown, error) from error
             self._hash.update(view[:number])
@@ -114,7 +120,8 @@ class BlobFiles:
             raise unusable(str(partial), error) from error
         try:
             if self.has(digest, size):
-                partial.unlink(missing_ok=True)
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
                 yield None
                 return
             sink = FileSink(descriptor, str(self.folder))
@@ -145,17 +152,24 @@ class BlobFiles:
     def write_record(self, name: str, data: bytes) -> None:
         """Put a small file in place, whole. Raises ResourceError (AOTC-E560)."""
         self.make()
-        path = self.folder / BUNDLES / name
-        temporary = path.with_name(f".{name}.{os.getpid()}.{time.monotonic_ns()}")
+        path, partial = self.folder / BUNDLES / name, self.folder / PARTIAL / name
         try:
+            descriptor = _locked(partial, time.sleep)
             try:
-                temporary.write_bytes(data)
-                _sync(temporary)
-                temporary.replace(path)
-                for folder in (BLOBS, BUNDLES):
-                    _sync(self.folder / folder)
+                with open(descriptor, "wb", closefd=False) as file:
+                    file.truncate(0)
+                    file.write(data)
+                os.fsync(descriptor)
+                os.fchmod(descriptor, 0o644)
+                partial.rename(path)
+            except BaseException:
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise
             finally:
-                temporary.unlink(missing_ok=True)
+                os.close(descriptor)
+            for folder in (BLOBS, BUNDLES):
+                _sync(self.folder / folder)
         except OSError as error:
             raise unusable(str(path), error) from error
 

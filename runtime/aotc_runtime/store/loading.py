@@ -29,11 +29,23 @@ type Place = Store | str | os.PathLike[str] | None
 
 
 def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """$AOTC_STORE, or the user's cache."""
+    """$AOTC_STORE, or the user's cache. Raises ResourceError (AOTC-E560) for a user without a home,
+    such as a container's number that no name belongs to.
+    """
     if named := environment.get("AOTC_STORE", ""):
         return Path(named)
-    cache = environment.get("XDG_CACHE_HOME", "")
-    return Path(cache or Path(environment.get("HOME", "") or Path.home(), ".cache"), "aotc-store")
+    if cache := environment.get("XDG_CACHE_HOME", ""):
+        return Path(cache, "aotc-store")
+    try:
+        home = environment.get("HOME", "") or Path.home()
+    except RuntimeError as error:
+        raise refusal(
+            "AOTC-E560",
+            "the default store",
+            "neither $AOTC_STORE nor $XDG_CACHE_HOME nor a home of this user",
+            hint="name a folder: --store, or $AOTC_STORE",
+        ) from error
+    return Path(home, ".cache", "aotc-store")
 
 
 def store_at(place: Place) -> Store:

@@ -512,6 +512,7 @@ AREAS = (
             "servers/statuses.py",
         ),
         (
+            "tests/unit/runtime/servers/test_at_once.py",
             "tests/unit/runtime/servers/test_rest.py",
             "tests/unit/runtime/servers/test_replacing.py",
             "tests/hostile/test_served_connections.py",
