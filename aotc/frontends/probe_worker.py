@@ -1,4 +1,7 @@
-"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew."""
+"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew.
+
+A zygote that has imported jax, and has made no context of MLIR, forks it for each file.
+"""
 
 from __future__ import annotations
 
@@ -59,5 +62,14 @@ def _data_bytes() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Import all that reading needs, which the imports above do."""
+
+
+def main() -> None:
+    """Answer the job in the folder that the last argument names."""
     answer(Job, write_anew)
+
+
+if __name__ == "__main__":
+    main()
