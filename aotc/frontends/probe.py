@@ -1,15 +1,12 @@
-"""Modules of MLIR and HDF5 files of weights, from files of strangers, read in a process of their
-own first.
+"""Modules of MLIR from files of strangers, read in a process of their own first.
 
-Their readers are native code that is not made for attacks: damaged bytecode and texts that nest
-deeply crash MLIR's, and some bytes keep them busy without end. What a process with limits has read
-and verified it writes anew; whoever goes on takes that, which the library's own writer has written.
+MLIR's readers are native code that is not made for attacks: damaged bytecode and texts that nest
+deeply crash them, and some bytes keep them busy without end. What a process with limits has read
+and verified it writes anew; whoever goes on takes that, which MLIR's own writer has written.
 """
 
 from __future__ import annotations
 
-import math
-import resource
 import signal
 import tempfile
 from collections.abc import Sequence
@@ -36,13 +33,10 @@ PATIENCE = 60
 MEMORY_MIB, TIMES = 1024, 16
 """What any file may take, and how many times its size besides. Text takes 8 times its size."""
 
-type Kind = Literal["module", "jax.export", "hdf5"]
-
 READER = "aotc.frontends.probe_worker"
-READERS = {"hdf5": "aotc.frontends.keras.weights_worker"}
-"""By kind, or the one of MLIR: forked for each file, so that many files do not import jax as many
-times.
-"""
+"""Forked for each file, so that many files do not import jax as many times."""
+
+type Kind = Literal["module", "jax.export"]
 
 
 class Job(Struct, frozen=True):
@@ -62,7 +56,7 @@ class Job(Struct, frozen=True):
 def rewritten(
     file: ModelFile, parts: Sequence[bytes], expected: str, kind: Kind = "module"
 ) -> list[bytes]:
-    """Modules in a file, as MLIR's bytecode, verified; or its HDF5 files.
+    """Modules in a file, as MLIR's bytecode, verified.
 
     parts: the modules, of any form; or of "jax.export", what it has serialized.
     Raises CaptureError: AOTC-E843 for what is none, and for what crashes its reader or takes too
@@ -78,7 +72,7 @@ def rewritten(
         job = Job(file.text, kind, str(folder), len(parts), seconds, memory_mib, expected)
         try:
             parent.run(
-                kept(READERS.get(kind, READER)),
+                kept(READER),
                 job,
                 type(None),
                 within=folder,
@@ -101,28 +95,3 @@ def _refused(job: Job, crash: parent.CrashedError) -> AotcError:
         f"and {job.memory_mib} MiB of memory"
     )
     return refusal("AOTC-E843", job.text, found, expected=job.expected, hint=hint)
-
-
-def limit(job: Job) -> None:
-    """Have this process, a reader, take no more from here on. The memory that it has so far is its
-    libraries'.
-    """
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(spent.ru_utime + spent.ru_stime) + job.seconds
-    _at_most(resource.RLIMIT_CPU, seconds, grace=1)
-    _at_most(resource.RLIMIT_CORE, 0)
-    _at_most(resource.RLIMIT_DATA, _data_bytes() + job.memory_mib * MIB)
-
-
-def _at_most(what: int, most: int, grace: int = 0) -> None:
-    """Of what this process may have anyway. grace: from a signal that says so to SIGKILL."""
-    soft, hard = (math.inf if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(what))
-    resource.setrlimit(what, (int(min(soft, hard, most)), int(min(hard, most + grace))))
-
-
-def _data_bytes() -> int:
-    """What RLIMIT_DATA counts, of this process (proc(5), VmData)."""
-    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0

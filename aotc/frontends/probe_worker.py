@@ -5,20 +5,22 @@ A zygote that has imported jax, and has made no context of MLIR, forks it for ea
 
 from __future__ import annotations
 
+import math
+import resource
 from pathlib import Path
 from typing import Any
 
 import jax.export
 from jax.interpreters import mlir
 
-from aotc.frontends.probe import Job, limit
+from aotc.frontends.probe import MIB, Job
 from aotc.frontends.stablehlo import parse, refused_as_damaged
 from aotc.workers.child import Progress, answer
 
 
 def write_anew(job: Job, progress: Progress) -> None:
     """Raises CaptureError (AOTC-E843) for what is no module."""
-    limit(job)
+    _limit(job)
     for number in range(job.count):
         path = Path(job.folder, str(number))
         progress.started(f"reading {job.text}")
@@ -35,6 +37,29 @@ def _module(job: Job, data: bytes) -> Any:
     module = jax.export.deserialize(bytearray(data)).mlir_module(serialized=False)
     module.operation.verify()
     return module
+
+
+def _limit(job: Job) -> None:
+    """From here on: the memory that it has so far is its libraries'."""
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(spent.ru_utime + spent.ru_stime) + job.seconds
+    _at_most(resource.RLIMIT_CPU, seconds, grace=1)
+    _at_most(resource.RLIMIT_CORE, 0)
+    _at_most(resource.RLIMIT_DATA, _data_bytes() + job.memory_mib * MIB)
+
+
+def _at_most(what: int, most: int, grace: int = 0) -> None:
+    """Of what this process may have anyway. grace: from a signal that says so to SIGKILL."""
+    soft, hard = (math.inf if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(what))
+    resource.setrlimit(what, (int(min(soft, hard, most)), int(min(hard, most + grace))))
+
+
+def _data_bytes() -> int:
+    """What RLIMIT_DATA counts, of this process (proc(5), VmData)."""
+    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def prepare() -> None:

@@ -60,7 +60,6 @@ SCRATCH = {
     "aotc/workshops/bench/bench.py": "a temporary folder of its own",
     "aotc/frontends/probe.py": "a temporary folder of its own: modules of a model file",
     "aotc/frontends/probe_worker.py": "that folder: what it read, written anew",
-    "aotc/frontends/keras/weights_worker.py": "that folder: weights, written anew",
     "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
     "aotc/workshops/tensorflow/importing.py": "that folder: the job",
     "aotc/workshops/recording/recorder.py": "the temporary folder of one recording",

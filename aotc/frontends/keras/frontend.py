@@ -10,8 +10,7 @@ import numpy as np
 
 from aotc.errors import finding, raise_if, refusal
 from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
-from aotc.frontends.keras import loading
-from aotc.frontends.probe import rewritten
+from aotc.frontends.keras import loading, weights
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.errors import AotcError, Finding
 
@@ -19,7 +18,6 @@ BATCH = "batch"
 """The name of the first axis of inputs, where its size varies."""
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-EXPECTED = f"{WEIGHTS} as Keras writes it"
 """The members of a file; Keras has a fourth one for vocabularies, which are refused."""
 
 _WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
@@ -47,8 +45,8 @@ class KerasFrontend:
             version = _version(bytes(archive.read(METADATA)))
             read = config.read(bytes(archive.read(CONFIG)))
             raise_if(config.Checking(file.text, file.enable_x64).findings(read))
-            (arrays,) = rewritten(file, [bytes(archive.read(WEIGHTS))], EXPECTED, "hdf5")
-            return _model(file, *_loaded(file, arrays, read), _keys(read), version)
+            weights.check(bytes(archive.read(WEIGHTS)))
+            return _model(file, *_loaded(file, archive, read), _keys(read), version)
         except Damaged as error:
             raise damaged(file.text, error) from error
 
@@ -84,11 +82,11 @@ def _version(data: bytes) -> str:
     return version[:100]
 
 
-def _loaded(file: ModelFile, arrays: bytes, config: Mapping[str, Any]) -> tuple[Any, Any]:
+def _loaded(file: ModelFile, archive: Archive, config: Mapping[str, Any]) -> tuple[Any, Any]:
     import keras
 
     try:
-        return loading.load(config, arrays)
+        return loading.load(config, bytes(archive.read(WEIGHTS)))
     except ImportError as error:
         found = f"{type(error).__name__}: {error}"[:300]
         raise refusal("AOTC-E844", file.text, found, expected="layers that need jax") from error

@@ -1,4 +1,4 @@
-"""The HDF5 file of a model's weights, asked before Keras reads it, and written anew.
+"""The HDF5 file of a model's weights, asked before Keras reads it.
 
 Keras writes each array in one piece, without compression. What else the format knows (links, parts
 in other files, filters, shapes without bytes behind them) is refused: only this file is read,
@@ -7,10 +7,6 @@ and no array is larger than it is.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import h5py
@@ -18,35 +14,14 @@ import h5py
 from aotc.frontends.archive import Damaged
 from aotc.frontends.keras.loading import opened
 
-_DTYPE, _BFLOAT16 = "dtype", "bfloat16"
-"""What Keras notes beside an array that HDF5 has no dtype for."""
-
 WRITTEN = "as Keras writes them: in one piece, without compression"
-
-
-def rewritten(data: bytes) -> bytes:
-    """The same arrays in a file that h5py itself has written: for a process that may crash, since
-    HDF5's own code is not made for attacks. Raises Damaged.
-    """
-    made = io.BytesIO()
-    with _read(data) as file, h5py.File(made, "w") as anew:
-        file.visititems(partial(_copy, anew))
-    return made.getvalue()
 
 
 def check(data: bytes) -> None:
     """Raises Damaged."""
-    with _read(data):
-        pass
-
-
-@contextmanager
-def _read(data: bytes) -> Iterator[Any]:
-    """The file, where it has nothing that Keras does not write. Raises Damaged."""
     try:
         with opened(data) as file:
             _walk(file, len(data))
-            yield file
     except Damaged:
         raise
     except Exception as error:
@@ -76,15 +51,6 @@ def _walk(file: Any, size: int) -> None:
             total += _bytes(each, where)
             if total > size:
                 raise Damaged("arrays that lie beside each other", f"{total} bytes in {size}")
-
-
-def _copy(anew: Any, name: str, each: Any) -> None:
-    if isinstance(each, h5py.Group):
-        anew.require_group(name)
-        return
-    copied = anew.create_dataset(name, data=each[()])
-    if each.attrs.get(_DTYPE) == _BFLOAT16:
-        copied.attrs[_DTYPE] = _BFLOAT16
 
 
 def _bytes(dataset: Any, where: str) -> int:

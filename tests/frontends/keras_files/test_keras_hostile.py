@@ -25,7 +25,6 @@ import keras
 from keras import layers
 
 from aotc.errors import CaptureError
-from aotc.frontends import probe
 from aotc.frontends.keras import config, frontend, loading, weights
 from aotc.frontends.keras.frontend import KerasFrontend
 from aotc.frontends.protocol import Model, ModelFile
@@ -413,39 +412,6 @@ def test_damaged_weights_are_refused_or_read_whole(good: bytes) -> None:
             weights.check(bytes(bad))
         except weights.Damaged:
             continue
-
-
-def test_weights_are_read_by_a_process_with_limits_first(
-    good: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def wide(file: Any) -> None:
-        group = file.create_group("layers/large/vars")
-        group.create_dataset("0", data=np.zeros((64, 2**20), np.int8))
-
-    data = stored(good, wide)
-    assert read(data).weights
-    monkeypatch.setattr(probe, "TIMES", 0)
-    monkeypatch.setattr(probe, "MEMORY_MIB", 32)
-    assert read(good).weights
-    assert refused(data).code == "AOTC-E843"
-
-
-def test_weights_that_were_written_anew_are_the_same(good: bytes) -> None:
-    data = members(good)[WEIGHTS]
-
-    def arrays(data: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        with loading.opened(data) as file:
-            file.visititems(
-                lambda name, each: found.update(
-                    {name: (each[()].tobytes(), each.dtype, each.shape)}
-                    if isinstance(each, h5py.Dataset)
-                    else {name: None}
-                )
-            )
-        return found
-
-    assert arrays(weights.rewritten(data)) == arrays(data)
 
 
 # What does not fit into a bundle
