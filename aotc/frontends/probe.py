@@ -20,7 +20,6 @@ from aotc.frontends.protocol import ModelFile
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
 from aotc.workers import environment, parent
-from aotc.workers.forked import kept
 from aotc_runtime.errors import AotcError
 
 MIB = 2**20
@@ -32,9 +31,6 @@ PATIENCE = 60
 """How many times as long it may take by the clock, on a host that has more to do."""
 MEMORY_MIB, TIMES = 1024, 16
 """What any file may take, and how many times its size besides. Text takes 8 times its size."""
-
-READER = "aotc.frontends.probe_worker"
-"""Forked for each file, so that many files do not import jax as many times."""
 
 type Kind = Literal["module", "jax.export"]
 
@@ -72,7 +68,7 @@ def rewritten(
         job = Job(file.text, kind, str(folder), len(parts), seconds, memory_mib, expected)
         try:
             parent.run(
-                kept(READER),
+                parent.module("aotc.frontends.probe_worker"),
                 job,
                 type(None),
                 within=folder,

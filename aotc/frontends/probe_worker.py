@@ -1,7 +1,4 @@
-"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew.
-
-A zygote that has imported jax, and has made no context of MLIR, forks it for each file.
-"""
+"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew."""
 
 from __future__ import annotations
 
@@ -62,14 +59,5 @@ def _data_bytes() -> int:
     return 0
 
 
-def prepare() -> None:
-    """Import all that reading needs, which the imports above do."""
-
-
-def main() -> None:
-    """Answer the job in the folder that the last argument names."""
-    answer(Job, write_anew)
-
-
 if __name__ == "__main__":
-    main()
+    answer(Job, write_anew)

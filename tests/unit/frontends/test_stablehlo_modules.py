@@ -19,7 +19,6 @@ from aotc.frontends.jax_export import JaxExportFrontend
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile
 from aotc.frontends.stablehlo import StablehloFrontend
-from aotc.workers.forked import kept
 
 W = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -283,15 +282,3 @@ def test_an_exported_function_has_no_signatures(exported: Any) -> None:
     with pytest.raises(CaptureError) as refused:
         JaxExportFrontend().read(file(bytes(exported.serialize()), "x.jax", "main"))
     assert refused.value.code == "AOTC-E845"
-
-
-def test_files_are_read_by_forks_of_one_process_and_a_crash_is_one_files(exported: Any) -> None:
-    data = FORMS["text.mlir"](exported)
-    zygotes = kept(probe.READER)._zygotes
-    for _ in range(2):
-        assert rewritten(file(data, "x.mlir"), [data], "a module")
-        (reader,) = zygotes.values()
-        with pytest.raises(CaptureError) as refused:
-            StablehloFrontend().read(file((FILES / "crashes.mlirbc").read_bytes(), "bad.mlirbc"))
-        assert refused.value.code == "AOTC-E843" and "bad.mlirbc" in str(refused.value)
-        assert [*zygotes.values()] == [reader] and not reader.is_over
