@@ -15,6 +15,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
         "aotc.workshops.init.command:init",
         "aotc.workshops.tensorflow.command:import_tensorflow",
+        "aotc.workshops.recording.command:record_expected",
         "aotc.workshops.operators.command:operators",
         "aotc.cli.build:build",
         "aotc.workshops.reproduce.command:reproduce",

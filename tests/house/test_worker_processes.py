@@ -18,6 +18,7 @@ OTHERS = {
     "process_guard.py": "goes on to end the others",
     "workers/zygote.py": "asks the system for the same before it forks a worker",
     "workshops/tensorflow/exporter.py": "runs without aotc: asks the system for the same itself",
+    "workshops/recording/recorder.py": "runs without aotc: asks the system for the same itself",
 }
 
 WORKERS = sorted(

@@ -62,6 +62,8 @@ SCRATCH = {
     "aotc/frontends/probe_worker.py": "that folder: what it read, written anew",
     "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
     "aotc/workshops/tensorflow/importing.py": "that folder: the job",
+    "aotc/workshops/recording/recorder.py": "the temporary folder of one recording",
+    "aotc/workshops/recording/recording.py": "that folder: the job and its calls",
     "aotc/backends/openvino/worker.py": "a temporary folder of its own: a graph in its two files",
     "aotc/workshops/tune/search.py": "a temporary folder of its own: bundles to start",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",

@@ -32,6 +32,7 @@ ONLY = os.environ.get("STABLEHLO", "")
 
 pytestmark = [
     pytest.mark.stablehlo,
+    pytest.mark.limit(4 * 3600),  # the first test reads all files
     pytest.mark.skipif(not CHECKOUT, reason="a checkout of openxla/stablehlo: test-stablehlo"),
 ]
 

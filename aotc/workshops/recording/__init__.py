@@ -1,0 +1,1 @@
+"""`aotc record-expected`: what the framework of a model file computes for recorded inputs."""

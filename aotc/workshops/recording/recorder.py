@@ -1,0 +1,182 @@
+"""`python recorder.py FOLDER`: runs a model file with the framework that it is of, on each call in
+the folder: `0.npz`, `1.npz`, …; the results come beside them as `0.results.npz`,
+with their names in `0.names.json`.
+
+This runs where the framework is and aotc is not: it imports nothing but that and numpy. Why a file
+is not run goes to `refused.json`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import numpy as np
+
+type Arrays = Mapping[str, Any]
+type Run = Callable[[Arrays], Arrays]
+
+PR_SET_PDEATHSIG = 1
+"""Of <sys/prctl.h>."""
+
+
+class Refused(Exception):
+    """Why a file is not run."""
+
+
+def main(folder: Path) -> None:
+    """Do the job of a folder."""
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    try:
+        framework, run = OPENED[Path(job["model"]).suffix](job["model"])
+        for number in range(job["calls"]):
+            with np.load(folder / f"{number}.npz", allow_pickle=False) as given:
+                found = run(dict(given))
+            for name, array in found.items():
+                if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+                    raise Refused(f"the result {name} is no array of numbers")
+            # Not by name: a result may be called as a parameter of numpy is.
+            np.savez(folder / f"{number}.results.npz", *found.values())
+            names = json.dumps([*found])
+            (folder / f"{number}.names.json").write_text(names, encoding="utf-8")
+        (folder / "framework").write_text(framework, encoding="utf-8")
+    except Refused as error:
+        (folder / "refused.json").write_text(json.dumps(list(error.args)), encoding="utf-8")
+
+
+def _onnx(path: str) -> tuple[str, Run]:
+    """ONNX Runtime, or the reference evaluator of ONNX where that is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return _onnx_reference(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    kinds = {each.name: each.type for each in session.get_inputs()}
+    results = [each.name for each in session.get_outputs()]
+
+    def run(given: Arrays) -> Arrays:
+        fed = {}
+        for name, array in _named(kinds, given).items():
+            wide = {"tensor(int64)": np.int64, "tensor(double)": np.float64}.get(kinds[name])
+            fed[name] = array if wide is None else array.astype(wide)
+        return dict(zip(results, session.run(results, fed), strict=True))
+
+    return f"onnxruntime {onnxruntime.__version__}", run
+
+
+def _onnx_reference(path: str) -> tuple[str, Run]:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(path)
+    inner = evaluator.proto_.graph
+    stored = {each.name for each in inner.initializer}
+    kinds = {each.name: each for each in inner.input if each.name not in stored}
+
+    def run(given: Arrays) -> Arrays:
+        fed = {}
+        for name, array in _named(kinds, given).items():
+            element = kinds[name].type.tensor_type.elem_type
+            fed[name] = array.astype(onnx.helper.tensor_dtype_to_np_dtype(element))
+        return dict(zip(evaluator.output_names, evaluator.run(None, fed), strict=True))
+
+    return f"onnx.reference {onnx.__version__}", run
+
+
+def _named(kinds: Mapping[str, Any], given: Arrays) -> Arrays:
+    """Arrays by the names of the file; manifests have `_` where Python's names allow no other."""
+    found = {}
+    for name in kinds:
+        for each in (name, re.sub(r"\W", "_", name)):
+            if each in given:
+                found[name] = given[each]
+                break
+        else:
+            raise Refused(f"no array for the input {name}, but {', '.join(sorted(given))}")
+    return found
+
+
+def _torch(path: str) -> tuple[str, Run]:
+    """The exported program, operator by operator in PyTorch."""
+    import torch
+    from torch.export.graph_signature import ConstantArgument, InputKind
+    from torch.utils import _pytree as pytree
+
+    with suppress(ImportError):
+        import transformers  # noqa: F401 - registers the classes of its results
+    program = torch.export.load(path)
+    signature = program.graph_signature
+    if changed := {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}:
+        raise Refused(f"a call changes {', '.join(sorted(changed.values()))}")
+    module = program.module()
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    user = [each.arg for each in signature.input_specs if each.kind == InputKind.USER_INPUT]
+
+    def tensor(name: str, given: Arrays) -> Any:
+        if name not in given:
+            raise Refused(f"no array for the input {name}, but {', '.join(sorted(given))}")
+        array, dtype = np.array(given[name]), values[name].dtype
+        if array.dtype.kind == "V":  # two bytes of bfloat16, which numpy does not know
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array).to(dtype)
+
+    def run(given: Arrays) -> Arrays:
+        flat = [
+            each.value if isinstance(each, ConstantArgument) else tensor(each.name, given)
+            for each in user
+        ]
+        args, kwargs = pytree.tree_unflatten(flat, program.call_spec.in_spec)
+        with torch.no_grad():
+            returned = module(*args, **kwargs)
+        leaves, _ = pytree.tree_flatten_with_path(returned)
+        return {
+            "/".join(map(_step, where)) or "result": _array(each)
+            for where, each in leaves
+            if each is not None
+        }
+
+    return f"torch {torch.__version__}", run
+
+
+def _step(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    raise Refused(f"a result in a structure without names: {key}")
+
+
+def _array(tensor: Any) -> Any:
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        raise Refused(f"a result that is no tensor but {type(tensor).__name__}")
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view("V2")
+    return tensor.contiguous().numpy()
+
+
+OPENED: Mapping[str, Callable[[str], tuple[str, Run]]] = {".onnx": _onnx, ".pt2": _torch}
+
+
+def _end_with_parent() -> None:
+    """Have this process killed when the one that started it ends (prctl(2)), on Linux."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _end_with_parent()
+    main(Path(sys.argv[1]))

@@ -1,0 +1,43 @@
+"""The recording's own side: what can be recorded, how inputs are cut, and environments that cannot
+run a model. What frameworks compute is tested in `tests/frontends`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from aotc.config.build_manifest import read_build_manifest
+from aotc.workshops.recording.command import record_expected
+from aotc.workshops.recording.recording import _cut, record
+from aotc_runtime.errors import AotcError
+
+MANIFESTS = Path(__file__).parents[4] / "manifests"
+
+
+def test_an_entry_point_that_is_no_model_with_recorded_inputs_is_refused() -> None:
+    for name, entry_point in (("digits", None), ("resnet", "other")):
+        with pytest.raises(AotcError) as refused:
+            record(MANIFESTS / f"{name}.toml", entry_point, Path(sys.executable))
+        assert refused.value.code == "AOTC-E831"
+
+
+@pytest.mark.parametrize("python", [Path(sys.executable), Path("/nowhere/python")])
+def test_a_python_without_the_framework_is_refused_and_nothing_is_written(
+    python: Path, tmp_path: Path
+) -> None:
+    given = [str(MANIFESTS / "resnet.toml"), "--python", str(python), "--json"]
+    ended = CliRunner().invoke(record_expected, [*given, "-o", str(tmp_path / "e.npz")])
+    assert ended.exit_code and "AOTC-E843" in ended.output
+    assert not [*tmp_path.iterdir()]
+
+
+def test_inputs_are_cut_as_fixtures_are() -> None:
+    spec = read_build_manifest(MANIFESTS / "resnet.toml").entry_points["classify"]
+    image = np.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16)
+    found = _cut(spec, {"image": image}, {"batch": 3})["image"]
+    np.testing.assert_array_equal(found, image[[0, 1, 0]])
