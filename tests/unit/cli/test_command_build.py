@@ -21,7 +21,7 @@ def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*arguments: object, **options: object) -> None:
         raise AssertionError("a build was started")
 
-    monkeypatch.setattr("subprocess.Popen", started)
+    monkeypatch.setattr("subprocess.Popen.__init__", started)
 
 
 def test_a_manifest_with_problems_is_refused_with_all_of_them(refused: Run, tmp_path: Path) -> None:

@@ -47,18 +47,25 @@ def test_bash_takes_the_function(aotc: Run, tmp_path: Path) -> None:
         ("aotc profiles suggest m.toml --target nat", {"plain,native"}),
     ],
 )
-def test_commands_options_and_targets_are_completed(words: str, answers: set[str]) -> None:
-    asked = {"_AOTC_COMPLETE": "bash_complete", "COMP_WORDS": words}
-    environment = {**os.environ, **asked, "COMP_CWORD": str(len(words.split()) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    assert set(done.stdout.split()) <= answers
-    assert done.stdout.split()
+def test_commands_options_and_targets_are_completed(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    answers: set[str],
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert complete("bash_complete") == 0
+    found = set(capsys.readouterr().out.split())
+    assert found and found <= answers
+
+
+def test_the_command_answers_a_shell_that_asks() -> None:
+    asked = {"_AOTC_COMPLETE": "bash_complete", "COMP_WORDS": "aotc veri", "COMP_CWORD": "1"}
+    command = [sys.executable, "-m", "aotc.cli.main"]
+    environment = {**os.environ, **asked}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["plain,verify"]
 
 
 @pytest.mark.parametrize("variables", [{}, {"COMP_WORDS": "aotc bu", "COMP_CWORD": "x"}])

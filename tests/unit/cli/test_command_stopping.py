@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ STOPS = [
     (signal.SIGHUP, 129, "hung up\n"),
 ]
 ENDED_SECONDS_MAX = 30
+LOCAL_MODES = 3  # of what `termios.tcgetattr` returns
 
 PROGRAM = """
 import os, pathlib, time
@@ -154,11 +156,15 @@ def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_w
 ) -> None:
     ours, its = os.openpty()
     before = termios.tcgetattr(ours)
+    before[LOCAL_MODES] |= termios.NOFLSH  # what was said when it is typed is read nevertheless
+    termios.tcsetattr(ours, termios.TCSANOW, before)
     terminal = {"preexec_fn": partial(os.login_tty, its), "pass_fds": (its,)}
-    with building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal) as process:
-        os.close(its)
-        os.write(ours, b"\x03")
-        said = b"".join(said_at(ours)).decode()
+    with ThreadPoolExecutor() as readers:  # a full terminal would have the build wait
+        reading = readers.submit(lambda: b"".join(said_at(ours)))
+        with building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal) as process:
+            os.close(its)
+            os.write(ours, b"\x03")
+            said = reading.result().decode()
     assert process.returncode == 130
     assert "capture" in said and said.endswith("aborted\r\n") and "Traceback" not in said
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h")  # the cursor, hidden and shown
@@ -233,13 +239,13 @@ def test_the_capture_of_a_build_that_is_killed_ends_with_it_and_what_it_has_star
     ("doing", "exit_code"),
     [("pass", 0), ("raise ValueError", 3), ("os._exit(0)", 3), ("os.kill(os.getpid(), 9)", 3)],
 )
+@pytest.mark.limit(300)  # half as long as what it starts waits
 def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
-    building: Callable[..., Any], tmp_path: Path, doing: str, exit_code: int
+    aotc: Run, tmp_path: Path, doing: str, exit_code: int
 ) -> None:
-    output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
-    with building(LEAVING % doing, (tmp_path / "left").exists, *output) as process:
-        process.communicate(timeout=SECONDS)
-    assert process.returncode == exit_code
+    (tmp_path / "slow.toml").write_text(MANIFEST)
+    (tmp_path / "slow.py").write_text(LEAVING % doing)
+    assert aotc("build", "slow.toml", "--cache", "off").exit_code == exit_code
     for each in ids_of(tmp_path):
         wait_for_the_end(each)
 

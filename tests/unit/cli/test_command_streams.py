@@ -26,13 +26,12 @@ def shell(line: str, command: Sequence[str], folder: Path) -> subprocess.Complet
 
 
 def commands(bundle: tuple[Path, Path]) -> dict[str, list[str]]:
+    """Click's own text, text and documents of ours, and those of the runtime's command."""
     path, policy = map(str, bundle)
     return {
         "help": [*AOTC, "--help"],
-        "list": [*AOTC, "targets", "list"],
         "inspect": [*AOTC, "inspect", path],
         "inspect --json": [*AOTC, "inspect", path, "--json"],
-        "verify": [*AOTC, "verify", path, "--trust", policy],
         "runtime verify": [*RUNTIME, "verify", path, "--trust", policy],
         "runtime verify --json": [*RUNTIME, "verify", path, "--trust", policy, "--json"],
     }
@@ -79,7 +78,7 @@ def test_closed_stdin_and_stderr_change_no_exit_code_and_no_file(tmp_path: Path)
     assert len((tmp_path / "ci.pub").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize("name", ["inspect", "verify", "runtime verify"])
+@pytest.mark.parametrize("name", ["inspect", "runtime verify"])
 def test_flags_that_xla_does_not_know_do_not_end_a_command(
     digits_bundle: tuple[Path, Path],
     tmp_path: Path,

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc_runtime.__main__ import main
+from unit.cli.conftest import Aotc
+
 BLOCKED = """
 import runpy, sys
 class Absent:
@@ -38,6 +41,7 @@ CASES: dict[str, tuple[list[str], int]] = {
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(("changes", "exit_code"), CASES.values(), ids=CASES.keys())
 def test_it_prints_what_aotc_verify_prints_where_only_the_runtime_is_installed(
+    aotc: Aotc,
     digits_bundle: tuple[Path, Path],
     train_bundle: tuple[Path, Path],
     changes: list[str],
@@ -48,8 +52,8 @@ def test_it_prints_what_aotc_verify_prints_where_only_the_runtime_is_installed(
     arguments = ["verify", str(digits_bundle[0]), "--trust", str(digits_bundle[1])]
     arguments += [*changes, *options]
     ours = run(["-c", BLOCKED], arguments)
-    theirs = run(["-m", "aotc.cli.main"], arguments)
-    assert ours.returncode == theirs.returncode == exit_code
+    theirs = aotc(*arguments)
+    assert ours.returncode == theirs.exit_code == exit_code
     assert ours.stderr == theirs.stderr
     if options:
         mine, other = json.loads(ours.stdout), json.loads(theirs.stdout)
@@ -70,20 +74,23 @@ def test_a_bundle_whose_name_is_no_utf8_is_refused_in_json(tmp_path: Path) -> No
     "arguments",
     [[], ["verify"], ["verify", "b"], ["verify", "b", "--trust", "t", "--bogus"], ["x"]],
 )
-def test_a_misused_command_is_refused_as_text_and_json(arguments: list[str]) -> None:
-    text = run(["-m", "aotc_runtime"], arguments)
-    assert (text.returncode, text.stdout) == (2, "")
-    assert text.stderr.startswith("AOTC-E001 ")
-    as_json = run(["-m", "aotc_runtime"], [*arguments, "--json"])
-    assert (as_json.returncode, as_json.stderr) == (2, "")
-    assert json.loads(as_json.stdout)["findings"][0]["code"] == "AOTC-E001"
+def test_a_misused_command_is_refused_as_text_and_json(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 2
+    text = capsys.readouterr()
+    assert text.out == "" and text.err.startswith("AOTC-E001 ")
+    assert main([*arguments, "--json"]) == 2
+    as_json = capsys.readouterr()
+    assert as_json.err == ""
+    assert json.loads(as_json.out)["findings"][0]["code"] == "AOTC-E001"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_it_describes_the_host_as_aotc_host_info_does(options: list[str]) -> None:
+def test_it_describes_the_host_as_aotc_host_info_does(aotc: Aotc, options: list[str]) -> None:
     ours = run(["-c", BLOCKED], ["host-info", *options])
-    theirs = run(["-m", "aotc.cli.main"], ["host-info", *options])
-    assert (ours.returncode, theirs.returncode, ours.stderr) == (0, 0, theirs.stderr)
+    theirs = aotc("host-info", *options)
+    assert (ours.returncode, theirs.exit_code, ours.stderr) == (0, 0, theirs.stderr)
     mine, other = json.loads(ours.stdout), json.loads(theirs.stdout)
     for document in (mine, other):
         del document["facts"]["memory_bytes"]
