@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from unit.cli.conftest import Aotc
 
 from aotc_runtime.__main__ import main
-from unit.cli.conftest import Aotc
 
 BLOCKED = """
 import runpy, sys
