@@ -524,7 +524,9 @@ def threshold_(self: Array, threshold: Number, value: Number) -> Array:
 @op("logit.default", "special_logit.default")
 def logit(self: Array, eps: float | None = None) -> Array:
     def apply(x: Array) -> Array:
-        x = x if eps is None else jnp.clip(x, eps, 1 - eps)
+        if eps is not None:
+            # With eps over a half the bounds cross, and torch asks for the lower one first.
+            x = jnp.where(x < eps, eps, jnp.minimum(x, 1 - eps))
         return jnp.log(x / (1 - x))
 
     return floats(apply, self)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import aotc_runtime
 from aotc_runtime import ShapeError
-from aotc_runtime.schema.manifest import DType, EntryPoint, TensorSpec
-from aotc_runtime.serving.routing.sizes import Shapes, no_profile, shapes_at, solve
+from aotc_runtime.schema.manifest import (
+    Dimension,
+    DType,
+    EntryPoint,
+    Pad,
+    TensorSpec,
+)
+from aotc_runtime.serving.routing.sizes import Shapes, check_accepted, no_profile, shapes_at, solve
 
 Bundle = tuple[Path, Path]
 
@@ -85,6 +92,42 @@ def test_an_axis_that_several_dimensions_make_up_has_their_product() -> None:
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E612", "f rows")
     assert finding.expected.startswith("6 on axis 0")
+
+
+def test_fixed_and_unknown_axes_tell_no_size() -> None:
+    tensors = [TensorSpec("x", DType.FLOAT32, ("batch", 3, "?"), False)]
+    assert solve("f", tensors, ((2, 3, 7),), []) == {"batch": 2}
+    assert solve("f", tensors, ((2, 3, 8),), [((1, 3, 7),)]) == {"batch": 2}
+
+
+def test_a_length_that_no_size_gives_is_told_unless_it_was_compiled() -> None:
+    tensors = [TensorSpec("x", DType.FLOAT32, ("2*seq+1",), False)]
+    assert solve("f", tensors, ((7,),), []) == {"seq": 3}
+    with pytest.raises(ShapeError) as caught:
+        solve("f", tensors, ((8,),), [])
+    assert caught.value.findings[0].hint == "no seq makes axis 0, 2*seq+1, 8 long"
+    assert solve("f", tensors, ((8,),), [((8,),)]) == {}, "its profile tells the sizes"
+
+
+def test_a_relation_of_sizes_that_nothing_tells_is_not_judged(prefill: EntryPoint) -> None:
+    related = msgspec.structs.replace(prefill, relations=("batch*rows <= 4", "batch <= 2"))
+    batch = {"batch": Dimension(1, 8, 1)}
+    check_accepted("prefill", related, batch, {"batch": 2})
+    with pytest.raises(ShapeError) as caught:
+        check_accepted("prefill", related, batch, {"batch": 3})
+    assert [each.expected for each in caught.value.findings] == ["batch <= 2"]
+
+
+def test_only_failing_dimensions_are_told_to_have_a_policy(prefill: EntryPoint) -> None:
+    policies = {**prefill.out_of_profile, "batch": Pad({}, "", "", ())}
+    padded = msgspec.structs.replace(prefill, out_of_profile=policies)
+    error = no_profile("prefill", padded, padded.inputs, ((5, 17),), {"batch": 5, "seq": 17})
+    assert 'state out_of_profile.seq = "pad", and build' in error.findings[0].hint
+
+
+def test_shapes_without_sizes_are_told_alone(prefill: EntryPoint) -> None:
+    error = no_profile("prefill", prefill, prefill.inputs, ((5, 17),), {})
+    assert error.findings[0].found == "tokens int32[5, 17]"
 
 
 def test_inputs_that_disagree_are_told_with_their_sizes(decode: EntryPoint) -> None:
