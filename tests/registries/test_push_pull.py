@@ -7,6 +7,7 @@ import resource
 import shutil
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,33 @@ def test_what_is_there_is_neither_sent_nor_fetched_again(
     pulled(connect, back, f"{REPO}:1.0.0")
     assert fetched_layers(either) == layers, "it was in the file that is replaced"
     assert back.read_bytes() == data
+
+
+def test_what_the_replaced_bundle_lacks_is_fetched(
+    server: OciServer, connect: Connect, tmp_path: Path
+) -> None:
+    pushed(connect, LAYERS)
+    back = tmp_path / "back.aotb"
+    shutil.copy(GOLDEN / "digits.aotb", back)
+    pulled(connect, back, f"{REPO}:1.0.0")
+    assert back.read_bytes() == LAYERS.read_bytes()
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"?" + data[1:]])
+def test_what_the_replaced_bundle_has_damaged_is_fetched(
+    server: OciServer, connect: Connect, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    pushed(connect, LAYERS)
+    back = tmp_path / "back"
+    pulled(connect, back, f"{REPO}:1.0.0", Form.LAYOUT)
+    layer = fetched_layers(server)[0]
+    blob = back / "blobs" / "sha256" / layer.removeprefix("sha256:")
+    data = blob.read_bytes()
+    blob.chmod(0o644)
+    blob.write_bytes(damage(data))
+    pulled(connect, back, f"{REPO}:1.0.0", Form.LAYOUT)
+    assert fetched_layers(server).count(layer) == 2, "what the folder had was not taken"
+    assert blob.read_bytes() == data
 
 
 def fetched_layers(server: OciServer) -> list[str]:
