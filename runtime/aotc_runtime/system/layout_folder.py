@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def _mapped(path: Path, kind: MapOf, shown: str, before: int) -> memoryview:
     try:
         return map_file(path, kind)
     except OSError as error:
-        if error.errno != errno.ENOMEM:
+        if error.errno != errno.ENOMEM or _maps_one_page():
             raise
         raise refusal(
             "AOTC-E109",
@@ -97,3 +98,12 @@ def _mapped(path: Path, kind: MapOf, shown: str, before: int) -> memoryview:
             expected="as many files as this system maps for a process (vm.max_map_count)",
             hint="raise that, or use the bundle as one .aotb file, which is one map",
         ) from error
+
+
+def _maps_one_page() -> bool:
+    """Whether one map more has room: if so, it was the size of the other that was too much."""
+    try:
+        mmap.mmap(-1, mmap.PAGESIZE).close()
+    except OSError:
+        return False
+    return True

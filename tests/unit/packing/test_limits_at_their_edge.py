@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import struct
 import subprocess
 import sys
 import tarfile
-from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,6 @@ from aotc_runtime.formats.oci import Index, Platform
 from aotc_runtime.formats.tar import BLOCK, read_members
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.passing import look_into, pass_file
-from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
 GIB = 2**30
@@ -108,16 +105,38 @@ def test_a_folder_has_as_many_files_as_the_limit_and_no_more(tmp_path: Path) -> 
     assert refused.value.code == "AOTC-E109"
 
 
+FULL = """
+import mmap, sys
+from aotc_runtime.errors import AotcError
+from aotc_runtime.system.store import open_bundle
+try:
+    open_bundle("/nowhere")
+    open_bundle(sys.argv[1])
+except AotcError:
+    pass  # imports are made
+held = []
+try:
+    while True:
+        held.append(mmap.mmap(-1, mmap.PAGESIZE, access=1 + len(held) % 2))
+except OSError:
+    del held[-32:]
+try:
+    open_bundle(sys.argv[1])
+except AotcError as error:
+    print(error.code, error.findings[0].expected)
+"""
+"""Opens a folder where only a few maps are left; neighbours of one protection would be one."""
+
+
 def test_a_folder_of_more_files_than_the_system_maps_says_so(tmp_path: Path) -> None:
+    if int(Path("/proc/sys/vm/max_map_count").read_text("ascii")) > 2**18:
+        pytest.skip("this system maps so many files that holding them takes long")
     (tmp_path / oci.LAYOUT_FILE).write_bytes(b"{}")
-
-    def full(*given: object, **options: object) -> mmap:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    with pytest.raises(BundleFormatError) as refused:
-        open_bundle(tmp_path, full)
-    assert refused.value.code == "AOTC-E109"
-    assert "vm.max_map_count" in refused.value.findings[0].expected
+    for number in range(64):
+        (tmp_path / f"{number}").write_bytes(b"x")
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("AOTC-E109 ") and "vm.max_map_count" in done.stdout, done.stderr
 
 
 HOLDING = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_the_policy_on_the_page_is_a_policy(tmp_path: Path) -> None:
     example = re.search(r"```toml\n(.*?)```", TRUST, re.DOTALL)
     assert example
     (tmp_path / "trust.toml").write_text(example[1])
-    (tmp_path / "ci.pub").write_text("-----BEGIN PUBLIC KEY-----")
+    shutil.copy(DOCS.parent / "tests" / "golden" / "golden.pub", tmp_path / "ci.pub")
     policy = trust.read_policy(tmp_path / "trust.toml")
     assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "1.0.0")
 
