@@ -199,6 +199,8 @@ class _Watch:
     def __exit__(self, *_: Any) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            # Which has this: a cycle would keep the zygote until somebody collects garbage.
+            self._timer = None
 
     def _late(self) -> None:
         self.is_over = True
