@@ -126,7 +126,13 @@ def test_what_may_do_better_later_is_tried_again(
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(400, "AOTC-E775"), (403, "AOTC-E773"), (404, "AOTC-E774"), (501, "AOTC-E775")],
+    [
+        (400, "AOTC-E775"),
+        (403, "AOTC-E773"),
+        (404, "AOTC-E774"),
+        (416, "AOTC-E775"),
+        (501, "AOTC-E775"),
+    ],
 )
 def test_what_is_refused_is_not_tried_again(
     code: int, expected: str, server: OciServer, connect: Connect
@@ -311,6 +317,35 @@ def test_an_upload_goes_on_from_what_the_registry_has(
     assert sum(sent) <= len(BIG) + CHUNK
 
 
+def test_an_upload_that_gets_on_may_break_more_often(server: OciServer, connect: Connect) -> None:
+    tried = []
+
+    def every_second(handler: Handler) -> bool:
+        tried.append(handler.command == "PATCH")
+        if handler.command != "PATCH" or sum(tried) % 2:
+            return False
+        handler.answer(503, b"", {})
+        return True
+
+    server.faults.append(every_second)
+    assert pushed(connect(tries=2))
+    assert server.blobs[REPO, sha256(BIG)] == BIG
+
+
+def test_no_chunk_is_sent_before_the_registry_has_said_how_far_it_is(
+    server: OciServer, connect: Connect
+) -> None:
+    server.faults += [
+        once(lambda handler: handler.hang_up(), "PATCH", "uploads"),
+        once(status(503), "GET", "uploads"),
+    ]
+    assert pushed(connect())
+    assert server.blobs[REPO, sha256(BIG)] == BIG
+    methods = [each.method for each in server.asked]
+    broken = methods.index("PATCH")
+    assert methods[broken : broken + 4] == ["PATCH", "GET", "GET", "PATCH"]
+
+
 def test_an_upload_that_the_registry_has_forgotten_begins_anew(
     server: OciServer, connect: Connect
 ) -> None:
@@ -382,6 +417,15 @@ def test_a_blob_of_another_repository_is_taken_over(server: OciServer, connect: 
     assert not push_blob(there, DIGEST, memoryview(DATA), ("models/none", "models/base"))
     assert server.blobs[REPO, DIGEST] == DATA
     assert server.count("PATCH", "") == server.count("PUT", "") == 0
+
+
+def test_a_mount_that_may_do_better_later_is_tried_again(
+    server: OciServer, connect: Connect
+) -> None:
+    server.blobs["models/base", DIGEST] = DATA
+    server.faults.append(once(status(503), "POST", "mount="))
+    assert not push_blob(connect(), DIGEST, memoryview(DATA), ("models/base",))
+    assert server.blobs[REPO, DIGEST] == DATA
 
 
 def test_an_upload_that_a_mount_has_begun_is_used(server: OciServer, connect: Connect) -> None:
