@@ -229,6 +229,28 @@ def test_a_registry_without_ranges_begins_anew(server: OciServer, connect: Conne
     assert fetched(connect()) == DATA
 
 
+def test_an_answer_without_a_length_that_ends_early_has_broken_off(
+    server: OciServer, connect: Connect
+) -> None:
+    def half(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(DATA[:100])
+
+    server.blobs[REPO, DIGEST] = DATA
+    server.faults.append(once(half))
+    assert fetched(connect()) == DATA
+
+
+def test_a_registry_that_has_no_rest_begins_anew(server: OciServer, connect: Connect) -> None:
+    server.blobs[REPO, DIGEST] = DATA
+    server.faults += [once_cut(100), once(status(416))]
+    assert fetched(connect()) == DATA
+    ranges = [a.headers.get("range") for a in server.asked if a.method == "GET"]
+    assert ranges == [None, "bytes=100-", None]
+
+
 def test_what_an_earlier_process_left_is_dropped_if_it_is_wrong(
     server: OciServer, connect: Connect
 ) -> None:
@@ -356,6 +378,20 @@ def test_an_upload_that_the_registry_has_forgotten_begins_anew(
     repository = connect()
     server.faults.append(once(forget, "PATCH", "uploads"))
     assert pushed(repository)
+    assert server.blobs[REPO, sha256(BIG)] == BIG
+    assert server.count("POST", "uploads") == 2
+
+
+@pytest.mark.parametrize(("method", "code"), [("PATCH", 404), ("PATCH", 416), ("PUT", 404)])
+def test_an_upload_that_the_registry_says_it_does_not_have_begins_anew(
+    method: str, code: int, server: OciServer, connect: Connect
+) -> None:
+    def forget(handler: Handler) -> None:
+        server.uploads.clear()
+        handler.answer(code, b"", {})
+
+    server.faults.append(once(forget, method, "uploads"))
+    assert pushed(connect())
     assert server.blobs[REPO, sha256(BIG)] == BIG
     assert server.count("POST", "uploads") == 2
 
