@@ -509,6 +509,7 @@ AREAS = (
             "servers/connections.py",
             "servers/inference.py",
             "servers/rest.py",
+            "servers/rest_messages.py",
             "servers/statuses.py",
         ),
         (
