@@ -514,6 +514,7 @@ AREAS = (
         ),
         (
             "tests/unit/runtime/servers/test_at_once.py",
+            "tests/unit/runtime/servers/test_connections.py",
             "tests/unit/runtime/servers/test_rest.py",
             "tests/unit/runtime/servers/test_replacing.py",
             "tests/hostile/test_served_connections.py",
