@@ -23,9 +23,22 @@ FOLDER_MODE = 0o700
 def default_folder(environment: Mapping[str, str]) -> Path:
     """`$XDG_CACHE_HOME/aotc`, or `~/.cache/aotc`
     (https://specifications.freedesktop.org/basedir-spec: a relative one is to be ignored).
+
+    Raises UsageError (AOTC-E060) for a user without a home, such as a container's number that no
+    name belongs to.
     """
-    home = environment.get("XDG_CACHE_HOME", "")
-    return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "aotc"
+    stated = Path(environment.get("XDG_CACHE_HOME", ""))
+    if stated.is_absolute():
+        return stated / "aotc"
+    try:
+        return Path.home() / ".cache" / "aotc"
+    except RuntimeError as error:
+        raise refusal(
+            "AOTC-E060",
+            "the default cache",
+            "neither $XDG_CACHE_HOME nor a home of this user",
+            hint="name a folder with --cache, set XDG_CACHE_HOME to one, or build with --cache off",
+        ) from error
 
 
 def open_store(place: str | None, limit: str | None, environment: Mapping[str, str]) -> LocalStore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,13 +54,3 @@ def connect(server: OciServer) -> Iterator[Connect]:
     yield connect
     for each in made:
         each.close()
-
-
-def nobody_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a user whose number no name belongs to: the system knows of no home."""
-
-    def nobody(number: int) -> object:
-        raise KeyError(number)
-
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", nobody)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from homeless import nobody_at_home
 
 from aotc_runtime.errors import RegistryError
 from aotc_runtime.registries import credentials
@@ -21,7 +22,7 @@ from aotc_runtime.registries.credentials import (
 )
 from aotc_runtime.registries.listing import Memory
 from aotc_runtime.registries.transport import UNWATCHED, Transport
-from tests.registries.conftest import Connect, nobody_at_home
+from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
 

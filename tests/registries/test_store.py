@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from homeless import nobody_at_home
 
 from aotc.workshops.registries.push import push
 from aotc_runtime.errors import AotcError, IntegrityError, RegistryError, ResourceError, TrustError
@@ -27,7 +28,7 @@ from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 from tests.conftest import ROOT
-from tests.registries.conftest import GOLDEN, LAYERS, Connect, nobody_at_home
+from tests.registries.conftest import GOLDEN, LAYERS, Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import always, status
 from tests.waiting import until

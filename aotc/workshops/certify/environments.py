@@ -93,9 +93,16 @@ def _clear(place: Path) -> None:
 def cache_folder() -> Path:
     """$XDG_CACHE_HOME/aotc/certify, by default in ~/.cache:
     https://specifications.freedesktop.org/basedir-spec/latest/.
+
+    Raises ResourceError (AOTC-E559) for a user without a home, such as a container's number that no
+    name belongs to.
     """
     stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    base = stated if stated.is_absolute() else Path.home() / ".cache"
+    try:
+        base = stated if stated.is_absolute() else Path.home() / ".cache"
+    except RuntimeError as error:
+        found = "neither $XDG_CACHE_HOME nor a home of this user"
+        raise _unusable("the environments' folder", found) from error
     return base / "aotc" / "certify"
 
 

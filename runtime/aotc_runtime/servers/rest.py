@@ -14,93 +14,39 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers.bodies import read_body
-from aotc_runtime.servers.inference import Outcome, Prepared, json_answer, prepared
+from aotc_runtime.servers.inference import Prepared, prepared
 from aotc_runtime.servers.models import Model
-from aotc_runtime.servers.service import Memory, Service
+from aotc_runtime.servers.rest_messages import (
+    answer_of,
+    asked_for,
+    described,
+    document,
+    header_length,
+    no_route,
+    refused,
+    split,
+)
+from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import (
     BY_SERVER,
-    error_document,
     fault,
-    http_status,
     not_allowed,
     refuse_parameters,
 )
-from aotc_runtime.servers.tensors import Port, misfit
+from aotc_runtime.servers.tensors import misfit
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
-HEADER_LENGTH = b"inference-header-content-length"
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 CONTROL_BODY_MAX = 2**16
-
-
-class Parts(Response):
-    """An answer of several parts, none of which is copied: the JSON header, then tensors."""
-
-    def __init__(self, header: bytes, parts: list[memoryview]) -> None:
-        length = len(header) + sum(map(len, parts))
-        self.status_code, self.background = 200, None
-        self.raw_headers = [
-            (b"content-length", str(length).encode()),
-            (b"content-type", b"application/octet-stream" if parts else b"application/json"),
-        ]
-        if parts:
-            self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
-        self._chunks: list[bytes | memoryview] = [header, *parts]
-        self._memory: Memory | None = None
-        self._length = length
-        self.body = b""
-        if length <= SMALL:
-            self.body = b"".join(self._chunks) if parts else header
-            self._chunks = [self.body]
-
-    def count(self, memory: Memory) -> None:
-        """Count a large answer until the client has taken it. Raises ServerError (AOTC-E766)."""
-        if self._length > SMALL:
-            memory.take(self._length)
-            self._memory = memory
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
-        if self._memory is None:
-            await send({"type": "http.response.body", "body": self._chunks[0]})
-            return
-        try:
-            for chunk in self._chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            # Which waits until the client has taken nearly everything before it.
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            self._memory.give_back(self._length)
-
-
-SMALL = 2**15
-"""Bytes that are copied rather than sent on their own."""
-
-
-def document(content: Any, status: int = 200) -> Response:
-    """A JSON answer."""
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-def refused(error: AotcError) -> Response:
-    """The answer to a request that was refused."""
-    status = http_status(error)
-    response = document(error_document(error), status)
-    if status == 503:
-        response.headers["retry-after"] = "1"
-    if error.code in ("AOTC-E763", "AOTC-E764"):
-        # Its body is still on the way; nobody reads it.
-        response.headers["connection"] = "close"
-    return response
 
 
 def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
@@ -144,7 +90,7 @@ class Rest:
         if found is None or size > service.limits.body or not service.is_quick(*found, size):
             return None
         try:
-            length = _header_length(headers)
+            length = header_length(headers)
             service.memory.take(size)
         except AotcError:
             return None
@@ -154,7 +100,7 @@ class Rest:
             return prepared(model, header, data, service.limits.tensor)
 
         try:
-            answer = service.answer_now("rest", *found, size, read, _answer)
+            answer = service.answer_now("rest", *found, size, read, answer_of)
             answer.count(service.memory)
         except AotcError as error:
             return refused(error)
@@ -182,7 +128,7 @@ class Rest:
                 Route(path, self._guarded(endpoint), methods=methods)
                 for path, endpoint, methods in routes
             ],
-            exception_handlers={HTTPException: _no_route},
+            exception_handlers={HTTPException: no_route},
         )
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
@@ -219,7 +165,7 @@ class Rest:
 
     async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
         service, limits = self._service, self._service.limits
-        length = _header_length(request.scope["headers"])
+        length = header_length(request.scope["headers"])
         try:
             body = await read_body(request, limits, service.memory, length or 0)
         except AotcError as error:
@@ -232,7 +178,7 @@ class Rest:
             return prepared(model, header, data, limits.tensor)
 
         answer = await service.infer(
-            "rest", path["name"], path.get("version", ""), body.size, read, _answer, spans
+            "rest", path["name"], path.get("version", ""), body.size, read, answer_of, spans
         )
         answer.count(service.memory)
         return answer
@@ -263,8 +209,8 @@ class Rest:
                 "name": model.name,
                 "versions": self._service.repository.versions(model.name),
                 "platform": model.platform,
-                "inputs": [_described(port) for port in model.inputs],
-                "outputs": [_described(port) for port in model.outputs],
+                "inputs": [described(port) for port in model.inputs],
+                "outputs": [described(port) for port in model.outputs],
                 "parameters": {"version": model.version, **model.facts},
             }
         )
@@ -315,69 +261,3 @@ class Rest:
             raise misfit("request", str(error), "a JSON object") from None
         finally:
             self._service.memory.give_back(body.size)
-
-
-def asked_for(path: str) -> tuple[str, str] | None:
-    """The model and the version, or "", that an inference request asks for; None for another."""
-    if not (path.startswith("/v2/models/") and path.endswith("/infer")):
-        return None
-    parts = path[len("/v2/models/") : -len("/infer")].split("/")
-    if len(parts) == 3 and parts[1] == "versions" and parts[2]:
-        del parts[1]
-    elif len(parts) != 1:
-        return None
-    return (parts[0], parts[1] if len(parts) == 2 else "") if parts[0] else None
-
-
-def _header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """How long the JSON is before the binary data; None without any. Raises ServerError
-    (AOTC-E761).
-    """
-    headers = dict(given)
-    encoding = headers.get(b"content-encoding", b"identity")
-    if encoding != b"identity":
-        raise refusal(
-            "AOTC-E767",
-            "request",
-            f"the content encoding {encoding[:100].decode('latin-1')}",
-            expected="a body as it is",
-            hint="send it without Content-Encoding",
-        )
-    text = headers.get(HEADER_LENGTH)
-    if text is None:
-        return None
-    if not (text.isdigit() and len(text) < 12):
-        found = text[:100].decode("latin-1")
-        raise misfit("Inference-Header-Content-Length", found, "a number of bytes")
-    return int(text)
-
-
-def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]:
-    """The JSON, and the binary data behind it. Raises ServerError (AOTC-E761)."""
-    if length is None:
-        return data, data[:0]
-    if length > len(data):
-        where, expected = "Inference-Header-Content-Length", f"at most {len(data)} bytes"
-        raise misfit(where, str(length), expected)
-    return data[:length], data[length:]
-
-
-def _answer(outcome: Outcome) -> Parts:
-    return Parts(*json_answer(outcome))
-
-
-def _described(port: Port) -> dict[str, Any]:
-    return {"name": port.name, "datatype": port.datatype, "shape": port.shape}
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    found = f"{request.method} {request.url.path[:200]}"
-    refusing = refusal(
-        "AOTC-E762",
-        "server",
-        found,
-        expected="an address of the Open Inference Protocol",
-        hint="GET /v2 says what this server offers",
-    )
-    return document(error_document(refusing), status)

@@ -509,10 +509,12 @@ AREAS = (
             "servers/connections.py",
             "servers/inference.py",
             "servers/rest.py",
+            "servers/rest_messages.py",
             "servers/statuses.py",
         ),
         (
             "tests/unit/runtime/servers/test_at_once.py",
+            "tests/unit/runtime/servers/test_connections.py",
             "tests/unit/runtime/servers/test_rest.py",
             "tests/unit/runtime/servers/test_replacing.py",
             "tests/hostile/test_served_connections.py",

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from homeless import nobody_at_home
 
 from aotc.cache.place import LIMIT, default_folder, open_store, size_of
 from aotc.errors import UsageError
@@ -19,6 +20,17 @@ def test_the_default_follows_the_base_directory_specification(
     assert default_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/aotc")
     for ignored in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
         assert default_folder(ignored) == tmp_path / ".cache" / "aotc"
+
+
+def test_who_has_no_home_is_told_to_name_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody_at_home(monkeypatch)
+    for environment in ({}, {"XDG_CACHE_HOME": "relative"}):
+        with pytest.raises(UsageError) as caught:
+            open_store(None, None, environment)
+        assert caught.value.code == "AOTC-E060" and "--cache" in caught.value.findings[0].hint
+    assert open_store(str(tmp_path / "named"), None, {}).folder == tmp_path / "named"
 
 
 def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from homeless import nobody_at_home
 
 from aotc.processes import Processes
 from aotc.workshops.certify import environments
@@ -98,6 +99,15 @@ def test_the_cache_lies_where_the_user_keeps_caches(
         monkeypatch.setenv("XDG_CACHE_HOME", unusable)
         monkeypatch.setenv("HOME", str(tmp_path))
         assert cache_folder() == tmp_path / ".cache" / "aotc" / "certify"
+
+
+def test_who_has_no_home_is_told_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_at_home(monkeypatch)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(ResourceError) as caught:
+        cache_folder()
+    assert caught.value.code == "AOTC-E559"
+    assert "XDG_CACHE_HOME" in caught.value.findings[0].hint
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
