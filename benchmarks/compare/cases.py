@@ -52,12 +52,12 @@ CASES = (
     Case("vision", {"batch": 4}),
     Case("transformer", {"batch": 1, "seq": 16}),
     Case("transformer", {"batch": 2, "seq": 32}),
-    Case("trivial", {}),
     Case("encoder", {"batch": 1, "seq": 128}),
     Case("encoder", {"batch": 8, "seq": 128}),
     Case("resnet", {"batch": 1}),
     Case("resnet", {"batch": 8}),
     Case("decode", {}),
+    Case("trivial", {}),
 )
 
 MANIFEST = """\
