@@ -105,8 +105,8 @@ def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path
     for name in ("decode", "mlp-batch1"):
         (tmp_path / name).mkdir()
         np.savez(tmp_path / name / "weights.npz", w=np.ones(worker.PIECE * 8, np.float32))
-    assert worker.read(tmp_path / "decode")["read_us"] > 0
-    assert worker.read(tmp_path / "mlp-batch1") == {}
+    assert worker.bandwidth(tmp_path / "decode", abs, 1)["bandwidth_part"] > 0
+    assert worker.bandwidth(tmp_path / "mlp-batch1", abs, 1) == {}
 
 
 def test_all_that_the_issue_names_take_part_and_each_other_one_has_its_own_environment() -> None:
