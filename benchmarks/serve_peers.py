@@ -186,7 +186,8 @@ def made() -> tuple[Path, Path]:
     from onnx import TensorProto, checker, helper, numpy_helper, save_model
     from safetensors.numpy import load_file
 
-    from benchmarks.compare.onnx_graphs import OPSET, Graph, mlp
+    from benchmarks.compare.onnx_graph import OPSET, Graph
+    from benchmarks.compare.onnx_graphs import mlp
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     digits = ROOT / "manifests" / "digits"

@@ -1,9 +1,9 @@
-"""What is compared: four programs, each at the sizes of its shape profiles.
+"""What is compared: seven programs, each at the sizes of its shape profiles.
 
 `write_case` puts everything that a peer may start from into one folder: input.npy, expected-N.npy
 (what `jax.jit` computes), weights.npz by name, params.pickle (the same as the tree the function
-takes), module.mlir (StableHLO with the weights inside), and for aotc a build manifest with a copy
-of the program.
+takes), module.mlir (StableHLO with the weights inside; where they are large, as arguments before
+the input), and for aotc a build manifest with a copy of the program.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from benchmarks.measure import OUT, ROOT
 
 CASES_FOLDER = OUT / "compare"
 WEIGHTS_SEED = 0
-MODELS = ("mlp", "vision", "transformer", "trivial")
+SIZED = ("encoder", "resnet", "decode")
+"""Models of the sizes that are served. Their modules stand here, with `init` and `run`."""
+
+MODELS = ("mlp", "vision", "transformer", "trivial", *SIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,11 @@ CASES = (
     Case("vision", {"batch": 4}),
     Case("transformer", {"batch": 1, "seq": 16}),
     Case("transformer", {"batch": 2, "seq": 32}),
+    Case("encoder", {"batch": 1, "seq": 128}),
+    Case("encoder", {"batch": 8, "seq": 128}),
+    Case("resnet", {"batch": 1}),
+    Case("resnet", {"batch": 8}),
+    Case("decode", {}),
     Case("trivial", {}),
 )
 
@@ -83,6 +92,22 @@ class Program:
 
 
 EXAMPLES = ROOT / "manifests"
+
+
+def _sized(
+    model: str, given: str, shape: tuple[int | str, ...], dtype: str, limits: tuple[int, int]
+) -> Program:
+    return Program(
+        source=Path(__file__).parent / f"{model}.py",
+        function=f"{model}:run",
+        weights=f'init = "{model}:init"',
+        input=given,
+        shape=shape,
+        dtype=dtype,
+        range=limits,
+    )
+
+
 PROGRAMS = {
     "mlp": Program(
         source=EXAMPLES / "digits",
@@ -121,6 +146,9 @@ PROGRAMS = {
         dtype="float32",
         range=(0, 1),
     ),
+    "encoder": _sized("encoder", "tokens", ("batch", "seq"), "int32", (0, 30521)),
+    "resnet": _sized("resnet", "image", ("batch", 224, 224, 3), "float32", (0, 1)),
+    "decode": _sized("decode", "x", (1, 4096), "float32", (0, 1)),
 }
 
 
@@ -160,6 +188,9 @@ def function_of(model: str) -> Callable[[Any, Any], Any]:
         from lm.model import prefill
 
         return prefill
+    if model in SIZED:
+        run: Callable[[Any, Any], Any] = import_module(f"benchmarks.compare.{model}").run
+        return run
     from benchmarks.compare.trivial import add_one
 
     return lambda params, x: add_one(x)
@@ -182,6 +213,8 @@ def _params(model: str) -> Any:
         from lm.model import init
 
         return init()
+    if model in SIZED:
+        return import_module(f"benchmarks.compare.{model}").init()
     return None
 
 
@@ -221,8 +254,12 @@ def write_case(case: Case) -> None:
     np.save(folder / "input.npy", given)
     function = function_of(case.model)
     on_device = jax.device_put(params)
-    lowered = jax.jit(lambda given: function(on_device, given)).lower(given)
+    if case.model in SIZED:
+        lowered = jax.jit(function).lower(on_device, given)
+        expected = lowered.compile()(on_device, given)
+    else:
+        lowered = jax.jit(lambda given: function(on_device, given)).lower(given)
+        expected = lowered.compile()(given)
     (folder / "module.mlir").write_text(lowered.as_text())
-    expected = lowered.compile()(given)
     for index, leaf in enumerate(jax.tree.leaves(expected)):
         np.save(folder / f"expected-{index}.npy", np.asarray(leaf))

@@ -82,6 +82,9 @@ def _summary(name: str, runs: Runs, prepared: dict[str, dict[str, Any]]) -> dict
         "p90_us": statistics.median(run["p90"] for run in theirs),
         "max_abs_error": max(run["max_abs_error"] for run in theirs),
     }
+    if "bandwidth_part" in theirs[0]:
+        parts = (run["bandwidth_part"] for run in theirs)
+        summary["bandwidth_part"] = statistics.median(parts)
     if ours := runs.get(OURS, []):
         pairs = list(zip(theirs, ours, strict=True))
         summary["to_ours"] = {

@@ -49,6 +49,8 @@ def _row(name: str, result: dict[str, Any]) -> str:
         row += "".join(_ratio(ratios[key]) for key in ("start", "peak", "artifact", "p50"))
     if "to_tuned" in result and not name.startswith("aotc"):
         row += _ratio(result["to_tuned"]["p50"])
+    if "bandwidth_part" in result:
+        row += f"  {result['bandwidth_part']:.2f} of a read loop's bandwidth"
     return row.rstrip()
 
 

@@ -26,6 +26,11 @@ START = (
 RTOL, ATOL = 1e-3, 1e-4
 WARM_UP_PART = 0.3
 
+BOUND_BY_MEMORY = "decode"
+PIECE = 32 * 1024
+"""Numbers of 8 bytes: a piece and the buffer it goes to fit into a core's own cache."""
+READS = 15
+
 
 def main(reached: float, spawned: str, mode: str, peer: str, case: str, seconds: str) -> None:
     """Print one JSON document as the last line."""
@@ -68,7 +73,41 @@ def _serve(
         "peak_bytes": peak,
         **_compared(module.leaves(result), case),
         **_latency(call, given, seconds),
+        **bandwidth(case, call, given),
     }
+
+
+def bandwidth(case: Path, call: Callable[[Any], Any], given: Any) -> dict[str, float]:
+    """For a case bound by memory: the time of reading as much, divided by that of a call, in turns.
+
+    What is read is copied piece by piece into a buffer that stays in the cache, on all cores.
+    """
+    if not case.name.startswith(BOUND_BY_MEMORY):
+        return {}
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    with np.load(case / "weights.npz") as weights:
+        size = sum(weights[name].nbytes for name in weights.files)
+    cores = os.cpu_count() or 1
+    parts = np.ones(size // 8 // PIECE * PIECE, np.float64).reshape(-1, PIECE)
+
+    def copy(rows: Any) -> None:
+        into = np.empty(PIECE)
+        for row in rows:
+            np.copyto(into, row)
+
+    def once(pool: ThreadPoolExecutor) -> float:
+        started = time.perf_counter()
+        list(pool.map(copy, np.array_split(parts, cores)))
+        read = time.perf_counter()
+        call(given)
+        return (read - started) / (time.perf_counter() - read)
+
+    with ThreadPoolExecutor(cores) as pool:
+        return {"bandwidth_part": statistics.median(once(pool) for _ in range(READS))}
 
 
 def _compared(actual: Any, case: Path) -> dict[str, Any]:

@@ -10,14 +10,19 @@ if TYPE_CHECKING:
     from aotc.pipeline.tune import Tuning
 
 
-def prepare(case: Path, name: str = "model", tuning: Tuning | None = None) -> Sequence[Path]:
+def prepare(
+    case: Path,
+    name: str = "model",
+    tuning: Tuning | None = None,
+    manifest: str = "manifest.toml",
+) -> Sequence[Path]:
     from aotc.pipeline.build import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
 
     signer = LocalSigner.ephemeral()
     bundle = case / f"{name}.aotb"
-    build(case / "program" / "manifest.toml", output=bundle, signer=signer, tuning=tuning)
+    build(case / "program" / manifest, output=bundle, signer=signer, tuning=tuning)
     (case / f"{name}.trust.toml").write_text(policy_text("*", [signer.public_pem()]))
     return [bundle]
 

@@ -1,4 +1,6 @@
-"""IREE, compiled for this host from the StableHLO that jax lowers to, weights included."""
+"""IREE, compiled for this host from the StableHLO that jax lowers to, weights included where
+they are few. Large ones are copied to the device once, at load, and are arguments of each call.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,25 @@ def prepare(case: Path) -> Sequence[Path]:
         except CompilerToolError:
             if level == LEVELS[-1]:
                 raise
-    return [case / "model.vmfb"]
+    return [case / "model.vmfb", *([case / "weights.npz"] if _is_sized(case) else [])]
+
+
+def _is_sized(case: Path) -> bool:
+    from benchmarks.compare.cases import SIZED
+
+    return case.name.partition("-")[0] in SIZED
+
+
+def _weights(case: Path) -> list[Any]:
+    """In the order of the module's arguments, which is that of their names."""
+    if not _is_sized(case):
+        return []
+    import iree.runtime
+    import numpy as np
+
+    device = iree.runtime.get_device("local-task")
+    with np.load(case / "weights.npz") as arrays:
+        return [iree.runtime.asdevicearray(device, arrays[name]) for name in sorted(arrays.files)]
 
 
 def imports() -> None:
@@ -38,9 +58,10 @@ def load(case: Path) -> Callable[[Any], Any]:
 
     module = iree.runtime.load_vm_flatbuffer_file(str(case / "model.vmfb"), driver="local-task")
     main = module.main
+    weights = _weights(case)
 
     def call(given: Any) -> Any:
-        result = main(given)
+        result = main(*weights, given)
         if isinstance(result, list | tuple):
             return [each.to_host() for each in result]
         return result.to_host()

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from benchmarks.compare import cases
+from benchmarks.compare import cases, worker
 from benchmarks.compare.cases import CASES, Case, manifest_text
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import CONTESTANTS, Contestant, LeftOutError, serve
+from benchmarks.compare.peers import aotc_tuned
 from benchmarks.compare.picture import svg
 from benchmarks.compare.table import lines, tuned_lines
 
@@ -89,6 +90,23 @@ def test_every_case_has_a_build_manifest_of_its_one_shape(case: Case) -> None:
     sizes = {name: each["profiles"] for name, each in manifest.get("dimensions", {}).items()}
     assert sizes == {name: [size] for name, size in case.sizes.items()}
     assert list(manifest["entry_points"]) == ["run"]
+
+
+def test_tuning_has_xla_first_and_only_engines_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        aotc_tuned, "find_spec", lambda name: None if name.startswith(("iree", "openvino")) else 1
+    )
+    assert aotc_tuned.engines() == ["xla", "onnxruntime"]
+
+
+def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path: Path) -> None:
+    for name in ("decode", "mlp-batch1"):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "weights.npz", w=np.ones(worker.PIECE * 8, np.float32))
+    assert worker.bandwidth(tmp_path / "decode", abs, 1)["bandwidth_part"] > 0
+    assert worker.bandwidth(tmp_path / "mlp-batch1", abs, 1) == {}
 
 
 def test_all_that_the_issue_names_take_part_and_each_other_one_has_its_own_environment() -> None:
