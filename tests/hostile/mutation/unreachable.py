@@ -99,7 +99,7 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ("transport.py", "context is None -> False"): "whoever asks with TLS has a context",
     ("transport.py", "raise"): "without a connection, waiting for the answer fails, too",
     ("client.py", "error.seconds > PATIENCE_SECONDS -> (error.seconds >= PATIENCE_SECONDS)"): (
-        "a minute would pass"
+        "five minutes would pass"
     ),
     ("bundles.py", "not image -> False"): "where there is no image manifest, it names no config",
     (
