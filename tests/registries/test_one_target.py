@@ -17,10 +17,12 @@ from aotc.workshops.registries.push import push
 from aotc_runtime.__main__ import main
 from aotc_runtime.errors import AotcError, ResourceError, TrustError
 from aotc_runtime.formats.oci import INDEX_TYPE, WEIGHTS_TYPE
+from aotc_runtime.registries.listing import target_name
 from aotc_runtime.registries.references import Reference
-from aotc_runtime.store import Store
+from aotc_runtime.store import Store, loading
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import OciServer
@@ -266,3 +268,37 @@ def test_a_refusal_says_the_same_with_a_store_as_without_one(
 
 def test_a_store_is_for_references(two: Bundle, tmp_path: Path) -> None:
     assert main(["verify", str(two[0]), "--trust", str(two[1]), "--store", str(tmp_path)]) == 2
+
+
+def test_where_no_host_is_asked_all_targets_are_fetched(
+    two: Bundle, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    aotc_runtime.load(str(place), trust=two[1], store=store).close()
+    source = loading.fetched(str(place), read_policy(two[1]), store, None)
+    assert layers(two, TARGETS[0]) | layers(two, TARGETS[1]) <= source.digests()
+
+
+def test_a_store_that_lost_a_manifest_gets_it_again(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    (other,) = set(TARGETS) - {best}
+    store = Store(tmp_path / "store")
+    aotc_runtime.load(str(place), trust=two[1], store=store).close()
+    (found,) = store.bundles()
+    documents = store.documents(found.root) or []
+    (lost,) = (im.config.digest for im, data in documents if target_name(data, "") == other)
+    store.files.path(lost).unlink()
+    with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
+        assert bundle.report()["target"] == best
+    assert store.files.path(lost).exists()
+
+
+def test_a_target_that_is_there_asks_no_registry(
+    two: Bundle, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    aotc_runtime.load(str(place), trust=two[1], store=store).close()
+    asked = len(server.asked)
+    aotc_runtime.load(str(place), trust=two[1], store=store).close()
+    assert len(server.asked) == asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -24,7 +25,7 @@ from aotc_runtime.registries.references import Reference
 from aotc_runtime.store import Store, pull
 from aotc_runtime.store.bundles import StoredBundle
 from aotc_runtime.store.files import BlobFiles, FileSink, temporary
-from aotc_runtime.store.loading import default_folder, fetched
+from aotc_runtime.store.loading import default_folder, fetched, store_at
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
@@ -541,7 +542,15 @@ def _record_in_the_way(folder: Path) -> None:
     BlobFiles(folder).write_record("name", b"data")
 
 
-@pytest.mark.parametrize("use", [_no_folder, _not_readable, _not_writable, _record_in_the_way])
+def _blob_in_the_way(folder: Path) -> None:
+    files = BlobFiles(folder)
+    files.path(sha256(b"root")).mkdir(parents=True)
+    files.put(sha256(b"root"), b"root")
+
+
+@pytest.mark.parametrize(
+    "use", [_no_folder, _not_readable, _not_writable, _record_in_the_way, _blob_in_the_way]
+)
 def test_a_store_that_cannot_be_used_is_told(use: Callable[[Path], None], tmp_path: Path) -> None:
     with pytest.raises(ResourceError) as caught:
         use(tmp_path / "store")
@@ -555,3 +564,21 @@ def test_a_host_without_room_for_temporary_files_is_told(
     with pytest.raises(ResourceError) as caught, temporary():
         pytest.fail("there is no such folder")
     assert caught.value.code == "AOTC-E560"
+
+
+def test_who_waits_for_another_process_may_stop(store: Store) -> None:
+    store.files.make()
+    digest = sha256(b"root")
+    place = store.folder / "partial" / digest.removeprefix("sha256:")
+
+    def stop(seconds: float) -> None:
+        raise RuntimeError("stopped")
+
+    with place.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeError, match="stopped"), store.files.receiving(digest, 4, stop):
+            pytest.fail("another process writes it")
+
+
+def test_a_store_that_is_passed_is_used_as_it_is(store: Store) -> None:
+    assert store_at(store) is store

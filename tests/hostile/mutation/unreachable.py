@@ -106,6 +106,17 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "files.py",
         "time.monotonic() > end -> (time.monotonic() >= end)",
     ): "no clock is read at that very moment",
+    (
+        "loading.py",
+        'raise refusal("AOTC-E560", str(store.folder), "another process removes what is fetched")',
+    ): "a race: another process has to remove blobs just then, several times",
+    (
+        "looking.py",
+        'raise refusal("AOTC-E560", str(folder), "another process removes what is fetched")',
+    ): "a race: another process has to remove from a folder of this one's",
+    ("loading.py", "not found.targets -> False"): "what is not there is not chosen, either",
+    ("loading.py", "source is not None -> True"): "a race: the bundle has just been put there",
+    ("loading.py", "source is None -> False"): "a race: the bundle has just been found there",
 }
 """Survivors that no input can tell, by file and text, with what stood there if the other way round
 it is told, each with the reason.
