@@ -15,7 +15,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.registries.push import push
 from aotc_runtime.__main__ import main
-from aotc_runtime.errors import AotcError, ResourceError, TrustError
+from aotc_runtime.errors import AotcError, RegistryError, ResourceError, TrustError
 from aotc_runtime.formats.oci import INDEX_TYPE, WEIGHTS_TYPE
 from aotc_runtime.registries.listing import target_name
 from aotc_runtime.registries.references import Reference
@@ -302,3 +302,15 @@ def test_a_target_that_is_there_asks_no_registry(
     asked = len(server.asked)
     aotc_runtime.load(str(place), trust=two[1], store=store).close()
     assert len(server.asked) == asked
+
+
+def test_a_registry_that_refuses_is_told_whatever_is_there(
+    two: Bundle, best: str, place: Reference, server: OciServer, tmp_path: Path
+) -> None:
+    (other,) = set(TARGETS) - {best}
+    store = tmp_path / "store"
+    aotc_runtime.load(str(place), trust=two[1], store=store, target=other).close()
+    server.password = "me:secret"
+    with pytest.raises(RegistryError) as caught:
+        aotc_runtime.load(str(place), trust=two[1], store=store)
+    assert caught.value.code == "AOTC-E773"

@@ -116,6 +116,9 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "a race: another process has to remove from a folder of this one's",
     ("loading.py", "not found.targets -> False"): "what is not there is not chosen, either",
     ("loading.py", "source is not None -> True"): "a race: the bundle has just been put there",
+    ("loading.py", "needed -> True"): "what is fetched has its root at least",
+    ("loading.py", "needed <= source.digests() -> True"): "a race: blobs have just been there",
+    ("loading.py", "there is None -> False"): "what is not there has no target, either",
     ("loading.py", "source is None -> False"): "a race: the bundle has just been found there",
 }
 """Survivors that no input can tell, by file and text, with what stood there if the other way round
