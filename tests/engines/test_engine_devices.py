@@ -1,4 +1,4 @@
-"""What an engine's device refuses and raises, asked in this process, behind a bundle's own checks."""
+"""What an engine's device refuses and raises, asked in this process without a bundle."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc_runtime.digest import sha256
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.device import Aval, Device, Stored
 from aotc_runtime.errors import Finding
-from aotc_runtime.digest import sha256
 from aotc_runtime.verification.verify import VerifiedBlob
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES, Other

@@ -47,7 +47,7 @@ WITHOUT_BUILDS = (
     "not another_folder and not falls_to_the_next and not without_another_engine"
     " and not both_architectures",
 )
-"""Of the tests of engines, those that ask the loader; building anew takes most of the others' time."""
+"""Of the tests of engines, those that ask the loader; what the others do is mostly building."""
 
 AREAS = (
     Area(
