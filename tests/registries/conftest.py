@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from aotc_runtime.registries.client import Repository, Tries
 from aotc_runtime.registries.credentials import NOBODY, Credentials
@@ -54,3 +61,28 @@ def connect(server: OciServer) -> Iterator[Connect]:
     yield connect
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[OciServer]:
+    """A registry with TLS, whose own authority is `ca.pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry")])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(here, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    kinds = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    plain = serialization.NoEncryption()
+    (tmp_path / "tls.key").write_bytes(key.private_bytes(*kinds, plain))
+    (tmp_path / "ca.pem").write_bytes(certificate.public_bytes(kinds[0]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "tls.key")
+    running = OciServer(context)
+    yield running
+    running.close()

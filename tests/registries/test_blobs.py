@@ -12,7 +12,7 @@ import pytest
 
 from aotc_runtime.errors import AotcError, IntegrityError, RegistryError
 from aotc_runtime.registries.blobs import fetch_blob, push_blob
-from aotc_runtime.registries.client import PATIENCE_SECONDS, Repository, _retry_after
+from aotc_runtime.registries.client import PATIENCE_SECONDS, Repository
 from aotc_runtime.registries.listing import Memory
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
@@ -500,62 +500,3 @@ def test_what_is_stopped_ends_at_once(server: OciServer, connect: Connect) -> No
     with pytest.raises((InterruptedError, AotcError)):
         fetched(repository)
     assert server.count("GET", "/blobs/") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("7", 7.0),
-        ("999999999", 999_999_999.0),
-        ("1000000000", None),
-        ("\u0667", None),
-        ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0),
-        ("Mon, 01 Jan 2001 00:00:00 -0000", None),
-        ("soon", None),
-    ],
-)
-def test_how_long_to_wait_is_read_as_http_has_it(text: str, seconds: float | None) -> None:
-    assert _retry_after(text) == seconds
-
-
-@pytest.mark.parametrize(
-    ("place", "found"),
-    [
-        ("http://[::1/x", "no place"),
-        ("http://127.0.0.1:port/x", "no place"),
-        ("https:///x", "https:"),
-        ("ftp://127.0.0.1/x", "ftp:"),
-        ("http://example.org/x", "without TLS"),
-    ],
-)
-def test_a_redirect_to_nowhere_is_refused(
-    place: str, found: str, server: OciServer, connect: Connect
-) -> None:
-    server.blobs[REPO, DIGEST] = DATA
-    server.faults.append(always(status(307, Location=place)))
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect())
-    assert caught.value.code == "AOTC-E775" and found in caught.value.findings[0].found
-
-
-def test_an_upload_without_a_place_is_refused(server: OciServer, connect: Connect) -> None:
-    server.faults.append(always(status(202), "POST", "uploads"))
-    with pytest.raises(RegistryError) as caught:
-        pushed(connect())
-    assert caught.value.code == "AOTC-E775"
-    assert "no place for the upload" in caught.value.findings[0].found
-
-
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [(b"no quota left", True), (b"<html>no quota left</html>", False), (b"", False)],
-)
-def test_a_registry_is_quoted_unless_it_answers_a_page(
-    body: bytes, told: bool, server: OciServer, connect: Connect
-) -> None:
-    server.blobs[REPO, DIGEST] = DATA
-    server.faults.append(always(lambda handler: handler.answer(400, body, {})))
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect())
-    found = caught.value.findings[0].found
-    assert ("quota" in found) is told and not found.endswith((":", ": "))

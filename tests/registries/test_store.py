@@ -19,9 +19,11 @@ from homeless import nobody_at_home
 from aotc.workshops.registries.push import push
 from aotc_runtime.errors import AotcError, IntegrityError, RegistryError, ResourceError, TrustError
 from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import Entry, RootIndex
 from aotc_runtime.registries.references import Reference
 from aotc_runtime.store import Store, pull
 from aotc_runtime.store.bundles import StoredBundle
+from aotc_runtime.store.files import BlobFiles, FileSink, temporary
 from aotc_runtime.store.loading import default_folder, fetched
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_root
@@ -476,3 +478,80 @@ def test_attestations_come_by_the_api_alone_where_there_is_one(
     assert oci.INDEX_FILE in store.source(root, "it").members
     with pytest.raises(AotcError):
         into(store, connect, f"{REPO}:none")
+
+
+def test_a_document_that_is_another_is_not_there(store: Store) -> None:
+    data = b"root"
+    entry = Entry(mediaType=oci.INDEX_TYPE, digest=sha256(data), size=len(data))
+    store.files.put(entry.digest, data)
+    assert store.data(entry, len(data)) == data
+    assert store.data(entry, len(data) - 1) is None
+    path = store.files.path(entry.digest)
+    path.chmod(0o600)
+    path.write_bytes(b"rood")
+    assert store.data(entry, len(data)) is None
+
+
+@pytest.mark.parametrize("lost", ["image", "config"])
+def test_documents_are_there_all_or_none(
+    lost: str, server: OciServer, connect: Connect, store: Store
+) -> None:
+    pushed(connect)
+    into(store, connect)
+    (found,) = store.bundles()
+    documents = store.documents(found.root)
+    assert documents is not None and all(image and config for image, config in documents)
+    index = store.document(found.root, RootIndex, 2**20)
+    assert index is not None
+    digests = {"image": index.manifests[0].digest, "config": documents[0][0].config.digest}
+    store.files.path(digests[lost]).unlink()
+    assert store.documents(found.root) is None
+
+
+def test_what_is_there_needs_no_place_to_be_written(store: Store) -> None:
+    store.files.put(sha256(b"root"), b"root")
+    (store.folder / "partial").rmdir()
+    (store.folder / "partial").touch()
+    store.files.put(sha256(b"root"), b"root")
+
+
+def test_what_is_there_is_not_received_again(store: Store) -> None:
+    store.files.put(sha256(b"root"), b"root")
+    with store.files.receiving(sha256(b"root"), 4) as sink:
+        assert sink is None
+    assert not list((store.folder / "partial").iterdir())
+
+
+def _no_folder(folder: Path) -> None:
+    folder.touch()
+    BlobFiles(folder).make()
+
+
+def _not_readable(folder: Path) -> None:
+    FileSink(os.open(folder, os.O_WRONLY | os.O_CREAT), "it")
+
+
+def _not_writable(folder: Path) -> None:
+    folder.touch()
+    FileSink(os.open(folder, os.O_RDONLY), "it").restart()
+
+
+def _record_in_the_way(folder: Path) -> None:
+    (folder / "bundles" / "name").mkdir(parents=True)
+    BlobFiles(folder).write_record("name", b"data")
+
+
+@pytest.mark.parametrize("use", [_no_folder, _not_readable, _not_writable, _record_in_the_way])
+def test_a_store_that_cannot_be_used_is_told(use: Callable[[Path], None], tmp_path: Path) -> None:
+    with pytest.raises(ResourceError) as caught:
+        use(tmp_path / "store")
+    assert caught.value.code == "AOTC-E560"
+
+
+def test_a_host_without_room_for_temporary_files_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(ResourceError) as caught, temporary():
+        pytest.fail("there is no such folder")
+    assert caught.value.code == "AOTC-E560"

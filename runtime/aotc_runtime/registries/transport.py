@@ -228,6 +228,8 @@ class Transport:
             self._begin(exchange, connection)
             try:
                 response = _send(connection, method, target, headers, body, pace, exchange)
+                if exchange.stalled:  # http.client takes headers that end early for all of them
+                    raise TimeoutError
             except BaseException as error:
                 self._finish(exchange, connection, keep=False)
                 if self._stopped.is_set():

@@ -516,6 +516,7 @@ AREAS = (
         ("registries", "store"),
         (
             "tests/registries/test_blobs.py",
+            "tests/registries/test_clients.py",
             "tests/registries/test_credentials.py",
             "tests/registries/test_one_target.py",
             "tests/registries/test_push_pull.py",
@@ -523,6 +524,7 @@ AREAS = (
             "tests/registries/test_references_in_commands.py",
             "tests/registries/test_store.py",
             "tests/registries/test_store_commands.py",
+            "tests/registries/test_transport.py",
         ),
     ),
     # Meshes need more devices than a process of tests has.

@@ -96,6 +96,16 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "bounded.py",
         "silent <= self._seconds + unseen -> (silent < self._seconds + unseen)",
     ): "no clock shows exactly that",
+    ("transport.py", "context is None -> False"): "whoever asks with TLS has a context",
+    ("transport.py", "raise"): "without a connection, waiting for the answer fails, too",
+    ("client.py", "error.seconds > PATIENCE_SECONDS -> (error.seconds >= PATIENCE_SECONDS)"): (
+        "five minutes would pass"
+    ),
+    ("bundles.py", "not image -> False"): "where there is no image manifest, it names no config",
+    (
+        "files.py",
+        "time.monotonic() > end -> (time.monotonic() >= end)",
+    ): "no clock is read at that very moment",
 }
 """Survivors that no input can tell, by file and text, with what stood there if the other way round
 it is told, each with the reason.
