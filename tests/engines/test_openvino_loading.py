@@ -63,3 +63,10 @@ def test_float32_is_computed_in_float32() -> None:
     compiled = openvino.Core().compile_model(model, "CPU", PROPERTIES)
     assert compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32
     assert compiled.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
+
+
+def test_of_what_openvino_says_the_last_line_is_told_or_else_its_kind() -> None:
+    from aotc_runtime.engines.openvino.device import last_line
+
+    assert last_line(RuntimeError("in a source:1\n\n  what it is \n\n")) == "what it is"
+    assert last_line(RuntimeError("\n")) == "RuntimeError"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ class Area(NamedTuple):
     root: of the package.  attacks: whether those on bundles run before the tests.  in_file: what
     child processes run, or the import of a module, is changed in the file, in a copy of
     everything; else a function is changed in a process that has imported it, which takes less time.
-    decisions: these modules decide: whatever depends on a condition has to be missed, too.
+    decisions: these modules decide: whatever depends on a condition has to be missed, too.  needs:
+    packages that the tests import; the area is left out where one is missing.
     """
 
     root: Path
@@ -28,12 +30,24 @@ class Area(NamedTuple):
     attacks: bool = False
     in_file: bool = False
     decisions: bool = False
+    needs: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
         return f"{self.root.name}/{self.places[0]}{more}"
 
+    def lacking(self) -> list[str]:
+        """Of the packages that it needs, those that are not installed."""
+        return [name for name in self.needs if find_spec(name) is None]
+
+
+WITHOUT_BUILDS = (
+    "-k",
+    "not another_folder and not falls_to_the_next and not without_another_engine"
+    " and not both_architectures",
+)
+"""Of the tests of engines, those that ask the loader; what the others do is mostly building."""
 
 AREAS = (
     Area(
@@ -148,7 +162,6 @@ AREAS = (
         in_file=True,
         decisions=True,
     ),
-    # The rest of these engines needs IREE's packages: tests/engines.
     Area(
         RUNTIME,
         ("engines/iree/archive.py", "engines/iree/elements.py", "engines/processor.py"),
@@ -157,6 +170,57 @@ AREAS = (
             "tests/unit/runtime/engines/test_processor.py",
         ),
         decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("engines/iree/device.py",),
+        (
+            "tests/engines/test_iree_bundles.py",
+            "tests/engines/test_engine_bundles.py",
+            "tests/engines/test_engine_devices.py",
+            *WITHOUT_BUILDS,
+            "-m",
+            "iree",
+        ),
+        needs=("iree",),
+    ),
+    Area(
+        RUNTIME,
+        ("engines/onnxruntime/reading.py",),
+        ("tests/unit/runtime/engines/test_onnx_reading.py",),
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("engines/onnxruntime/device.py",),
+        (
+            "tests/engines/test_onnx_bundles.py",
+            "tests/engines/test_engine_bundles.py",
+            "tests/engines/test_engine_devices.py",
+            *WITHOUT_BUILDS,
+            "-m",
+            "onnx",
+        ),
+        needs=("onnx", "onnxruntime"),
+    ),
+    Area(
+        RUNTIME,
+        ("engines/openvino/reading.py",),
+        ("tests/unit/runtime/engines/test_openvino_reading.py",),
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("engines/openvino/device.py",),
+        (
+            "tests/engines/test_openvino_loading.py",
+            "tests/engines/test_engine_bundles.py",
+            "tests/engines/test_engine_devices.py",
+            *WITHOUT_BUILDS,
+            "-m",
+            "openvino",
+        ),
+        needs=("onnx", "openvino"),
     ),
     Area(
         TOOLCHAIN,

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from ..attacks import Attacks
-from .areas import Area
+from .areas import AREAS, Area
 from .mutants import Mutant, mutants
 from .reaching import Place, files_of, place_of, read
 from .trying import (
@@ -88,6 +88,9 @@ def try_all(
 
 def main(texts: Sequence[str]) -> int:
     """1 if there are survivors that are not accounted for. texts: as of `mutants`."""
+    for area in AREAS:
+        if lacking := area.lacking():
+            print(f"{area.label}: left out without {', '.join(lacking)}")
     found = list(mutants(texts))
     tried: list[Tried] = []
     with tempfile.TemporaryDirectory() as name:

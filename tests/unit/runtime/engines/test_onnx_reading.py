@@ -115,10 +115,37 @@ def test_loops_within_loops_have_an_end() -> None:
         read(model(graph))
 
 
+@pytest.mark.parametrize("loops", [64, 65])
+def test_so_many_loops_within_each_other_and_no_more(loops: int) -> None:
+    graph = b""
+    for _ in range(loops):
+        graph = node(field(6, graph))
+    if loops == 64:
+        assert read(model(graph)).weights == ()
+    else:
+        with pytest.raises(GraphError, match="deeper"):
+            read(model(graph))
+
+
+def test_of_a_result_only_its_type_and_sizes_are_read() -> None:
+    dimensions = field(1, field(3, "DATA") + field(1, 4)) + field(1, field(2, "n"))
+    kind = field(1, 1) + field(2, dimensions) + field(3, 9)
+    found = read(model(field(12, field(1, "r0") + field(2, field(1, kind)))))
+    assert found.results == (((4, -1), 1),)
+    text = field(12, field(1, "r0") + field(2, field(1, field(1, "x"))))
+    assert read(model(text)).results == (((), 0),)
+
+
+def test_a_weight_may_say_more_than_its_location() -> None:
+    more = field(13, field(1, "offset") + field(2, "0"))
+    assert read(model(field(5, tensor("w2", WEIGHTS) + more))).weights == (2,)
+
+
 NO_GRAPH = {
     "nothing": b"",
     "text": b"AOTC" * 64,
     "a length beyond the end": field(7, bytes(10))[:-1],
+    "a length beyond the end of what is skipped": field(7, b"") + field(2, "abc")[:-1],
     "a number that does not end": b"\xff" * 32,
     "two graphs": field(7, b"") * 2,
     "a graph that is a number": field(7, 5),

@@ -64,6 +64,17 @@ REFUSED: dict[str, tuple[memoryview[int], str]] = {
         "a constant whose offset is '-8'",
     ),
     "a constant of no size": (made(XML.replace(' size="8"', "")), "a constant whose size is ''"),
+    "a constant at no place": (made(XML.replace(' offset="8"', "")), "whose offset is ''"),
+    "a place of 20 digits": (
+        made(XML.replace('offset="8"', 'offset="00000000000000000008"')),
+        "a constant whose offset",
+    ),
+    "a parameter of another letter": (made(XML.replace('"w0"', '"x0"')), "parameter 'x0'"),
+    "results without edges": (made(XML.replace("edges", "other")), "a result 0 of nothing"),
+    "a result of a layer that is not there": (
+        made(XML.replace('from-layer="2"', 'from-layer="99"')),
+        "a result 0 of nothing",
+    ),
     "a parameter of another name": (made(XML.replace('"w0"', '"weights"')), "parameter 'weights'"),
     "a result of another name": (made(XML.replace("r1,r2", "r7")), "a result 1 called"),
     "results in another order": (made(XML.replace("c,r0", "r1")), "a result 0 called"),
@@ -80,3 +91,7 @@ def test_what_is_no_graph_of_ours_is_refused(name: str) -> None:
     data, told = REFUSED[name]
     with pytest.raises(GraphError, match=told):
         read(data)
+
+
+def test_a_graph_may_be_without_constants_and_without_layers() -> None:
+    assert read(made('<net version="11" />', constants=b"")).results == ()
