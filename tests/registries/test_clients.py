@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aotc.workshops.registries.push import push
+from aotc_runtime import limits
 from aotc_runtime.errors import AotcError, RegistryError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry
@@ -16,11 +18,15 @@ from aotc_runtime.registries.listing import (
     Documents,
     Listing,
     _next,
+    hear,
+    look,
     referrers,
+    resolve,
     small,
     tags,
 )
-from tests.registries.conftest import Connect
+from aotc_runtime.system.passing import look_into
+from tests.registries.conftest import LAYERS, Connect
 from tests.registries.oci_server import INDEX, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
 
@@ -205,3 +211,23 @@ def test_documents_that_a_listing_lacks_are_none() -> None:
     documents = Documents("here", Listing(entry, (), (), (), {ROOT_DIGEST: b"root"}))
     assert documents.blob(ROOT_DIGEST) == b"root" and documents.blob(DIGEST) is None
     assert documents.file(oci.INDEX_FILE) is not None and documents.file("other") is None
+
+
+def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
+    server: OciServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect() as there:
+        place = push(look_into(LAYERS), there, None, 0.0).place
+    with connect(f"{REPO}@{place.digest}") as there:
+        heard = hear(there, resolve(there))
+        found = look(there, heard)
+        digests = [d for t in found.targets for d in (t.reference.digest, t.image.config.digest)]
+        size = sum(len(found.documents[digest]) for digest in digests)
+        monkeypatch.setattr(limits, "DOCUMENTS_BYTES_MAX", size)
+        assert look(there, heard) == found
+        monkeypatch.setattr(limits, "DOCUMENTS_BYTES_MAX", size - 1)
+        asked = server.count("GET", found.targets[0].image.config.digest)
+        with pytest.raises(AotcError) as caught:
+            look(there, heard)
+    assert caught.value.code == "AOTC-E111"
+    assert server.count("GET", found.targets[0].image.config.digest) == asked

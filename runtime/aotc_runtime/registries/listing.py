@@ -157,7 +157,7 @@ def look(repository: Repository, heard: Listing) -> Listing:
     root, documents = heard.root.digest, dict(heard.documents)
     where = f"{repository.where}@{root}"
     index = canonical.decode(documents[root], RootIndex, where=f"{where} root index")
-    targets, absent = [], []
+    targets, absent, total = [], [], 0
     for reference in index.manifests:
         stored = repository.manifest(reference.digest)
         if stored is None:
@@ -165,6 +165,10 @@ def look(repository: Repository, heard: Listing) -> Listing:
             continue
         what = f"{where} image manifest {reference.digest[7:19]}"
         image = canonical.decode(stored.data, ImageManifest, where=what)
+        total += len(stored.data) + image.config.size
+        if total > limits.DOCUMENTS_BYTES_MAX:
+            expected = f"at most {limits.DOCUMENTS_BYTES_MAX} bytes"
+            raise refusal("AOTC-E111", f"{where} manifests", "more", expected=expected)
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
         targets.append(Target(target_name(config, what), reference, image))
