@@ -13,10 +13,6 @@ holds, each of which takes more memory and time than its bytes do."""
 MANIFEST_BYTES_MAX = 64 * 2**20
 """An OCI image manifest or a bundle manifest: the largest of our examples measures about 0.1 MB."""
 
-DOCUMENTS_BYTES_MAX = 4 * MANIFEST_BYTES_MAX
-"""Image manifests and bundle manifests of all targets that a registry is asked for: they are held
-in memory, and without a policy nobody has vouched for them."""
-
 ATTESTATION_BYTES_MAX = 64 * 2**10
 """The image manifest of an attestation: ours have 600 bytes; other tools add annotations, with
 certificates and entries of logs of some kilobytes."""

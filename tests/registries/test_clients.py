@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from aotc.workshops.registries.push import push
-from aotc_runtime import limits
 from aotc_runtime.errors import AotcError, RegistryError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry
+from aotc_runtime.registries import listing
 from aotc_runtime.registries.client import _retry_after
 from aotc_runtime.registries.listing import (
     CANDIDATES_MAX,
@@ -223,9 +223,9 @@ def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
         found = look(there, heard)
         digests = [d for t in found.targets for d in (t.reference.digest, t.image.config.digest)]
         size = sum(len(found.documents[digest]) for digest in digests)
-        monkeypatch.setattr(limits, "DOCUMENTS_BYTES_MAX", size)
+        monkeypatch.setattr(listing, "DOCUMENTS_BYTES_MAX", size)
         assert look(there, heard) == found
-        monkeypatch.setattr(limits, "DOCUMENTS_BYTES_MAX", size - 1)
+        monkeypatch.setattr(listing, "DOCUMENTS_BYTES_MAX", size - 1)
         asked = server.count("GET", found.targets[0].image.config.digest)
         with pytest.raises(AotcError) as caught:
             look(there, heard)

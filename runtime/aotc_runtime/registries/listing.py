@@ -30,6 +30,10 @@ from aotc_runtime.registries.client import Repository, Stored
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
 """Of others' referrers, how many are looked at."""
 
+DOCUMENTS_BYTES_MAX = 4 * limits.MANIFEST_BYTES_MAX
+"""Image manifests and bundle manifests of all targets: they are held in memory, and without a
+policy nobody has vouched for them."""
+
 PAGES_MAX = 64
 TAGS_A_PAGE = 1000
 TAGS_BYTES_MAX = 4 * 2**20
@@ -166,8 +170,8 @@ def look(repository: Repository, heard: Listing) -> Listing:
         what = f"{where} image manifest {reference.digest[7:19]}"
         image = canonical.decode(stored.data, ImageManifest, where=what)
         total += len(stored.data) + image.config.size
-        if total > limits.DOCUMENTS_BYTES_MAX:
-            expected = f"at most {limits.DOCUMENTS_BYTES_MAX} bytes"
+        if total > DOCUMENTS_BYTES_MAX:
+            expected = f"at most {DOCUMENTS_BYTES_MAX} bytes"
             raise refusal("AOTC-E111", f"{where} manifests", "more", expected=expected)
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
