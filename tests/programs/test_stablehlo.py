@@ -51,6 +51,16 @@ _EXPECTED = re.compile(
     r"check\.expect(?:_almost)?_eq_const (%[\w#]+),\s+(dense<[^:]*>)\s*:\s+(tensor<.*>)\n"
 )
 
+LEFT_OUT = {
+    **dict.fromkeys(("ceil_2", "ceil_3", "floor_2", "floor_3"), "subnormal numbers count as 0"),
+    **dict.fromkeys(
+        ("bitcast_convert_0", "bitcast_convert_2", "cbrt_1", "dynamic_conv_0"),
+        "XLA does not translate it",
+    ),
+    **dict.fromkeys(("ragged_dot_0", "ragged_dot_1"), "XLA has no code for it on processors"),
+}
+"""Of the interpreter's tests, by file and number there."""
+
 RTOL = {"float64": 1e-10, "complex128": 1e-10, "float32": 1e-4, "complex64": 1e-4}
 """Of what XLA computes in another way than the interpreter; narrower types have 2e-2."""
 
@@ -111,6 +121,8 @@ def with_results(text: str) -> str:
     if "check." in _EXPECTED.sub("", text) or _FUNCTION.search(body[: body.rindex("check.")], 1):
         return ""
     returned = f"return {', '.join(each[1] for each in found)} : {kinds}"
+    if "check.expect_almost" in text:
+        body += "// check_almost\n"
     body = re.sub(r"\b(func\.)?return *$", returned, _EXPECTED.sub("", body), count=1, flags=re.M)
     body = body.replace(f"@{name}() {{", f"@main() -> ({kinds}) {{")
     made = [f"  %{i} = stablehlo.constant {each[2]} : {each[3]}" for i, each in enumerate(found)]
@@ -146,6 +158,8 @@ def case_of(text: str) -> Case | str:
         return f"calls {called[1]}"
     if not case.expected:
         return "expects nothing"
+    if any(each.dtype.name in ("int2", "uint2") for each in case.expected):
+        return "AOTC-E832 arrays of two bits"
     assert len(model.inputs) == len(case.inputs)
     return case
 
@@ -159,7 +173,7 @@ def sorted_out() -> tuple[dict[str, Case], Counter[str]]:
         for name, text in texts():
             if ONLY not in name:
                 continue
-            found = case_of(text)
+            found = LEFT_OUT.get(name.removeprefix("interpret_")) or case_of(text)
             if isinstance(found, Case):
                 cases[name] = found
             else:
