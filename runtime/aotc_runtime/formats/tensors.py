@@ -99,10 +99,11 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         if len(entry.shape) > limits.TENSOR_RANK_MAX:
             expected = f"at most {limits.TENSOR_RANK_MAX} axes"
             raise refusal("AOTC-E132", f"{where} {name}", str(len(entry.shape)), expected=expected)
-        if any(axis < 0 for axis in entry.shape):
-            raise refusal(
-                "AOTC-E132", f"{where} {name}", f"{entry.shape}", expected="no negative axis"
-            )
+        # Of a tensor without elements the other axes are multiplied all the same, by numpy.
+        counted = item_bytes * prod(filter(None, entry.shape))
+        if min(entry.shape, default=0) < 0 or counted > INTEGER_MAX:
+            expected = "no negative axis, and a size that is counted"
+            raise refusal("AOTC-E132", f"{where} {name}", f"{entry.shape}", expected=expected)
         wanted = prod(entry.shape) * item_bytes
         if end - start != wanted:
             expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"
