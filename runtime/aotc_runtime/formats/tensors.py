@@ -99,8 +99,7 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         if len(entry.shape) > limits.TENSOR_RANK_MAX:
             expected = f"at most {limits.TENSOR_RANK_MAX} axes"
             raise refusal("AOTC-E132", f"{where} {name}", str(len(entry.shape)), expected=expected)
-        # Of a tensor without elements the other axes are multiplied all the same, by numpy.
-        counted = item_bytes * prod(filter(None, entry.shape))
+        counted = item_bytes * prod(filter(None, entry.shape))  # as numpy does beside an axis of 0
         if min(entry.shape, default=0) < 0 or counted > INTEGER_MAX:
             expected = "no negative axis, and a size that is counted"
             raise refusal("AOTC-E132", f"{where} {name}", f"{entry.shape}", expected=expected)
