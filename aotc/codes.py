@@ -542,7 +542,8 @@ CAPTURE = {
         hint="store it as one of these and convert inside the function",
     ),
     "AOTC-E835": Code(
-        "the capture process ended early", "it says what was traced, and the lines printed last"
+        "the capture process, or one that reads weights for it, ended early",
+        "it says what was traced or read, and the lines printed last",
     ),
     "AOTC-E836": Code(
         "the reference process ended early", "it says what ran, and the lines printed last"
