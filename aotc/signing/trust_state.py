@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -91,11 +92,23 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
             f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
             "also where one person or one machine has several; state their holder"
         )
+    holders: dict[str, str] = {}
+    for key in state.keys:
+        other = holders.setdefault(_as_it_looks(key.holder), key.holder)
+        if other != key.holder:
+            yield f"holders {other!r} and {key.holder!r} look alike and count as two"
     if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
         yield (
             "every key may describe a build of any builder: state which builders each key may "
             "speak for (builders; [] for keys that only endorse)"
         )
+
+
+def _as_it_looks(text: str) -> str:
+    """What two spellings have in common that differ in case, in spaces or in how characters are
+    composed.
+    """
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

@@ -100,7 +100,11 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
     type=click.IntRange(1, 365),
     help="How long hosts believe the channel before it has to be renewed.",
 )
-@click.option("--trust", type=click.Path(path_type=Path), help="A policy that has to accept it.")
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="A policy that has to accept it, and whose channel this has to be.",
+)
 @command
 def publish(
     out: Output,
@@ -138,7 +142,8 @@ def publish(
     named = naming.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    with repository.changing(folder) as found:
+    first = naming.first_root(trust) if trust else None
+    with repository.changing(folder, first) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
     document = {
         "folder": str(folder),
@@ -146,6 +151,7 @@ def publish(
         "published": dict(made.versions),
         "missing": made.missing,
         "needs_online_key": made.online,
+        "gone": [*made.gone],
     }
     what = f"{named.path} {named.version}" if named else "what waited, and the timestamp"
     text = f"published {what}"
@@ -154,6 +160,9 @@ def publish(
     elif made.online:
         text = f"signed {what}; published once `aotc channel publish --online-key` has signed it"
     out.result(document, lambda: print(text))
+    print_notes(
+        f"{path} is not named any more: publish it with the keys of now" for path in made.gone
+    )
 
 
 @channel.command(short_help="Say what a channel names, and until when.")

@@ -126,11 +126,31 @@ def test_where_nothing_was_ever_named_there_is_nothing_to_renew(refused: Run, fo
     assert [path.name for path in (folder / "channel").iterdir()] == ["1.root.json"]
 
 
-def test_a_signature_of_something_else_is_no_second_signature(aotc: Run, folder: Path) -> None:
+def test_who_signs_for_one_bundle_signs_nothing_else_that_waits(
+    aotc: Run, refused: Run, folder: Path
+) -> None:
     aotc(*publish("ci"))
     where = ["--channel", "staging", "--key", "release.key", "--online-key", "online.key"]
-    made = aotc("channel", "publish", "channel", "digits.aotb", *where, "--json").document
-    assert (made["published"], made["missing"]) == ({}, 1)
+    told = refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E028")
+    assert "production/digits, which waits for signatures, too" in told.stderr
+    status = aotc("channel", "status", "channel", "--json").document
+    assert status["waiting"] == {"production/digits": 1}
+    made = aotc(*publish("release", "--online-key", "online.key"), "--json").document
+    assert made["published"] == {"targets": 1, "snapshot": 1, "timestamp": 1}
+
+
+def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Path) -> None:
+    with (folder / "trust.toml").open("a") as file:
+        file.write(
+            '[channel]\nname = "production"\nsource = "channel"\n'
+            'root_file = "first.root.json"\nstate = "seen"\n'
+        )
+    shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
+    assert aotc(*publish("ci", "--trust", "trust.toml")).exit_code == 0
+    aotc(*init("another", "--days", "9"))
+    shutil.copyfile(folder / "another" / "1.root.json", folder / "first.root.json")
+    told = refused(publish("release", "--trust", "trust.toml"), 2, "AOTC-E027")
+    assert "another root than first.root.json" in told.stderr
 
 
 def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, folder: Path) -> None:
@@ -152,9 +172,14 @@ def test_after_other_people_have_the_role_a_bundle_is_published_again(
     aotc("channel", "rotate", "channel", "--targets", "other.pub", "--key", "root.key")
     refused(RENEW, 2, "AOTC-E028")
     refused(publish("ci"), 2, "AOTC-E028")
+    where = ["--channel", "staging", "--key", "other.key", "--online-key", "online.key"]
+    told = aotc("channel", "publish", "channel", "digits.aotb", *where)
+    assert told.stderr.startswith("note: production/digits is not named any more")
     made = aotc(*publish("other", "--online-key", "online.key"), "--json").document
-    assert made["published"] == {"targets": 2, "snapshot": 2, "timestamp": 2}
-    assert aotc("channel", "status", "channel").exit_code == 0
+    assert made["published"] == {"targets": 3, "snapshot": 3, "timestamp": 3}
+    assert made["gone"] == []
+    status = aotc("channel", "status", "channel", "--json").document
+    assert list(status["names"]) == ["production/digits", "staging/digits"]
 
 
 def test_a_root_that_too_few_keys_sign_is_not_written(
