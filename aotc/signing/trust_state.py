@@ -13,6 +13,8 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import KeyState, PublicKey
 from aotc_runtime.verification.trust import certifier_keys, policy_keys
 
+_STAMPED = "what it signed before counts where a timestamp says so"
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
@@ -66,13 +68,25 @@ def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
+        # Of certifiers nobody asks when they signed.
+        stamped = table == "keys" and bool(state.policy.timestamp_authorities)
         for key in keys:
             match state.state(key):
+                case "revoked" if stamped and not key.revoked:
+                    since = _time(key.revoked_since)
+                    yield f"{kind} {key.label} is revoked since {since}: {_STAMPED}"
+                case "revoked" if not key.revoked:
+                    yield (
+                        f"{kind} {key.label} stands under {table} and under revoked.since, "
+                        f"{_time(key.revoked_since)}: it does not count any more"
+                    )
                 case "revoked":
                     yield (
                         f"{kind} {key.label} stands under {table} and under revoked.keys: "
                         "it never counts"
                     )
+                case "expired" if stamped:
+                    yield f"{kind} {key.label} has expired on {_time(key.not_after)}: {_STAMPED}"
                 case "expired":
                     since = _time(key.not_after)
                     yield f"{kind} {key.label} has expired on {since}: it may be removed"
