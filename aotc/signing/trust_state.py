@@ -119,10 +119,11 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
 
 
 def _as_it_looks(text: str) -> str:
-    """What two spellings have in common that differ in case, in spaces or in how characters are
-    composed.
+    """What two spellings have in common that differ in case, in how characters are composed, in
+    spaces, or in what is not seen.
     """
-    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

@@ -339,7 +339,7 @@ def _newest_root(folder: Path, first: Path | None) -> Metadata[Root]:
     first: those that are believed, which the folder has to have; None for its own.
     """
     root = _read(first or folder / "1.root.json")
-    if first is not None and root != _read(folder / f"{root.signed.version}.root.json"):
+    if root != _read(folder / f"{root.signed.version}.root.json"):
         raise _no_channel(folder, f"another root than {first}")
     before = None
     while True:

@@ -98,7 +98,11 @@ AREAS = (
             "workshops/channel/keys.py",
             "workshops/channel/telling.py",
         ),
-        ("tests/unit/workshops/channel", "tests/hostile/test_channels.py"),
+        (
+            "tests/unit/workshops/channel",
+            "tests/hostile/test_channel_folders.py",
+            "tests/hostile/test_channels.py",
+        ),
     ),
     Area(
         TOOLCHAIN,

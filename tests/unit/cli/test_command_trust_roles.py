@@ -137,7 +137,7 @@ def test_check_notes_keys_that_nobody_holds_where_a_threshold_counts_holders(
     assert warnings(aotc) == []
 
 
-@pytest.mark.parametrize("other", ["CI", "ci ", "c i", "ｃｉ", "cＩ"])
+@pytest.mark.parametrize("other", ["CI", "ci ", "c\u200bi", "ｃｉ"])
 def test_check_notes_holders_that_look_alike(other: str, aotc: Run, ids: dict[str, str]) -> None:
     write(policy().replace('"release"', f'"{other}"'))
     (warning,) = aotc("trust", "check", "trust.toml", "--json").document["warnings"]
