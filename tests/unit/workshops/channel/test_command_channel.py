@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc[channel]'")
 
+from aotc.workshops.channel import naming
 from aotc.workshops.channel.repository import Repository
 
 Run = Callable[..., Any]
@@ -242,6 +243,23 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
     assert aotc(*publish("ci", "--trust", "trust.toml")).exit_code == 0
     where = ["--channel", "a/b", "--key", "ci.key"]
     refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E001")
+
+
+def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
+    refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = naming.opened
+
+    def opened(source: Any, *more: Any) -> Any:
+        read = real(source, *more)
+        index = bytes(source.blob(read.root_digest))
+        with (folder / "digits.aotb").open("r+b") as file:
+            file.seek(file.read().index(index))
+            file.write(index[:-1] + b" ")
+        return read
+
+    monkeypatch.setattr(naming, "opened", opened)
+    refused(publish("ci"), 5, "AOTC-E201")
 
 
 @pytest.mark.parametrize(
