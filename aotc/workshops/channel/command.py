@@ -55,8 +55,11 @@ def init(out: Output, folder: Path, given: Roles) -> None:
 @channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @role_options(required=False, days="How long the root metadata is good.")
+@click.option(
+    "--trust", type=click.Path(path_type=Path), help="A policy whose channel this has to be."
+)
 @command
-def rotate(out: Output, folder: Path, given: Roles) -> None:
+def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     """Sign the next root metadata: with other keys for the roles that are named, or for longer.
 
     Enough of the old root keys sign, and of the new ones. Hosts follow from the root that their
@@ -67,7 +70,7 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
     aotc channel rotate channel --online online-2027.pub --key root.key
     """
     require_tuf()
-    from aotc.workshops.channel import repository
+    from aotc.workshops.channel import naming, repository
 
     change = {}
     if given.root:
@@ -78,11 +81,23 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
         online = public_keys(given.online, "--online")
         change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
     signers = given.signers()
-    with repository.changing(folder) as found:
-        version = found.rotate(change, signers, datetime.now(UTC), given.days)
-    root = folder / f"{version}.root.json"
+    first = naming.first_root(trust) if trust else None
+    with repository.changing(folder, first) as found:
+        signed = found.rotate(change, signers, datetime.now(UTC), given.days)
+    root = folder / f"{signed.version}.root.json"
+    roles = {
+        name: {"threshold": role.threshold, "keys": sorted(role.keyids)}
+        for name, role in sorted(signed.roles.items())
+    }
     document = {"folder": str(folder), "root": str(root), "changed": sorted(change)}
-    out.result(document, lambda: print(f"wrote {root}"))
+
+    def text() -> None:
+        print(f"wrote {root}")
+        for name, role in sorted(signed.roles.items()):
+            keys = ", ".join(id[:16] for id in sorted(role.keyids))
+            print(f"{name:<10} {role.threshold} of {keys}")
+
+    out.result({**document, "roles": roles}, text)
 
 
 @channel.command(short_help="Name a bundle in a channel, or renew it.")

@@ -204,8 +204,8 @@ class Repository:
         signers: Sequence[Signer],
         now: datetime,
         days: int,
-    ) -> int:
-        """Write the next root metadata, its version. change: the keys and the threshold of roles
+    ) -> Root:
+        """Write the next root metadata. change: the keys and the threshold of roles
         that get others.  signers: enough of the old root keys and of the new ones.
 
         Raises UsageError (AOTC-E028) for too few.
@@ -222,7 +222,7 @@ class Repository:
             found = f"{len(signers)} keys, which are too few of the old root keys or of the new"
             raise refusal("AOTC-E028", str(self._folder), found)
         self._write(f"{root.version}.root.json", metadata)
-        return int(root.version)
+        return root
 
     def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
         """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""

@@ -152,6 +152,14 @@ def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Pa
     shutil.copyfile(folder / "another" / "1.root.json", folder / "first.root.json")
     told = refused(publish("release", "--trust", "trust.toml"), 2, "AOTC-E027")
     assert "another root than first.root.json" in told.stderr
+    rotate = ["channel", "rotate", "channel", "--key", "root.key", "--trust", "trust.toml"]
+    assert "another root than first.root.json" in refused(rotate, 2, "AOTC-E027").stderr
+    shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
+    told = aotc(*rotate)
+    lines = [line.split(maxsplit=1) for line in told.stdout.splitlines()]
+    assert lines[0] == ["wrote", "channel/2.root.json"]
+    assert [name for name, _ in lines[1:]] == ["root", "snapshot", "targets", "timestamp"]
+    assert [said[:5] for _, said in lines[1:]] == ["1 of ", "1 of ", "2 of ", "1 of "]
 
 
 def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, folder: Path) -> None:
