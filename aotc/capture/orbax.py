@@ -119,7 +119,7 @@ class Checkpoint:
         self._digest = ""
 
     def digest(self) -> str:
-        """Of all its files and their names."""
+        """A digest of all files of the checkpoint and their names."""
         if not self._digest:
             lines = (f"{file.source.path.name} {file.digest()}" for file in self._files)
             self._digest = sha256("\n".join(lines).encode())
@@ -180,7 +180,7 @@ class ArrayBytes:
         return self.checkpoint.where
 
     def digest(self) -> str:
-        """Of the checkpoint, and which array of it this is."""
+        """A digest of the checkpoint and of which array of it this is."""
         return sha256(f"{self.checkpoint.digest()} {self.number}".encode())
 
     def fetch(self) -> None:

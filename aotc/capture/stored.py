@@ -60,8 +60,10 @@ class WeightsFile:
             yield piece
 
     def digest(self, told: Told = nobody) -> str:
-        """Of the whole file, which is hashed once; one thread may ask for it. told: as of
-        `digest_of_open`. Raises OSError, CaptureError (AOTC-E840).
+        """The digest of the whole file, which is hashed once; one thread may ask for it.
+
+        told: called with the number of bytes, as they are hashed.
+        Raises OSError, CaptureError (AOTC-E840: the file has changed).
         """
         self._digest = self._digest or digest_of_open(self._file, told)
         self.require_unchanged()
@@ -109,7 +111,7 @@ class Bytes(Protocol):
     def where(self) -> str: ...
 
     def digest(self) -> str:
-        """Of all that it is."""
+        """A digest of all the bytes."""
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
         """These of its bytes, in pieces of a length that any number fits into."""
