@@ -26,7 +26,7 @@ from aotc_runtime.errors import AotcError
 WORKER = "aotc.frontends.probe_worker"
 MIB = 2**20
 SECONDS, MIB_PER_SECOND = 10, 2
-"""Of a processor: what any file may take, and how much more a larger one. Reading 100 MiB takes one
+"""Processor time that any file may take, and how much more a larger one. Reading 100 MiB takes one
 second.
 """
 PATIENCE = 60

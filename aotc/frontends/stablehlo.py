@@ -228,7 +228,7 @@ def _dtype(element: Any) -> np.dtype[Any] | None:
 
 
 def _argument_names(main: Any, count: int) -> list[str]:
-    """As the module's locations have them, where those are names; else arg0, arg1, …"""
+    """Names of arguments from the module's locations, where those are names; else arg0, arg1, …"""
     names = []
     for number, argument in enumerate(main.regions[0].blocks[0].arguments):
         text = str(argument.location)
