@@ -254,15 +254,16 @@ def spell_out(module: Any) -> None:
                     if name == "stablehlo.add" and element == "i1":
                         made = stablehlo.OrOp(*operation.operands).result
                     elif name != "stablehlo.add" and element.startswith("complex<"):
-                        made = _extreme(*operation.operands, "GT" if "max" in name else "LT")
+                        made = _extreme(operation, "GT" if "max" in name else "LT")
                     else:
                         continue
                 operation.results[0].replace_all_uses_with(made)
                 operation.erase()
 
 
-def _extreme(one: Any, other: Any, direction: str) -> Any:
+def _extreme(operation: Any, direction: str) -> Any:
     """The one of two complex numbers that comes first by real parts, then by imaginary ones."""
+    one, other = operation.operands
 
     def compared(part: Any, how: str) -> Any:
         parts = [part(each).result for each in (one, other)]
