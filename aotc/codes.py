@@ -165,7 +165,8 @@ USAGE = {
         hint="correct the path, or make one with `aotc channel init`",
     ),
     "AOTC-E028": Code(
-        "`aotc channel`: a key that has no such role, too few keys, or one that is given twice",
+        "`aotc channel`: a key that has no such role, too few keys, one that is given twice, or "
+        "something else that waits for signatures",
         "`aotc channel status` shows the keys of each role",
         expected="keys of the role that signs, each once, as many as its threshold",
         hint="`aotc channel status FOLDER` shows the keys of each role",
