@@ -82,7 +82,7 @@ class WeightsFile:
         BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
         """
         data = self._mapped()
-        if data[: len(npz.BEGINS)] == npz.BEGINS:
+        if os.pread(self._file.fileno(), len(npz.BEGINS), 0) == npz.BEGINS:
             return {
                 name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
                 for name, each in npz.arrays(data)
