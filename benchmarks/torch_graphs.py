@@ -80,7 +80,10 @@ def _measure(case: Case, rounds: int, threads: int) -> dict[str, Any]:
     path = case.folder / "torch.onnx"
     session = onnxruntime.InferenceSession(path, chosen, providers=["CPUExecutionProvider"])
     run = ours["run"]
-    calls = (lambda: run(given), lambda: session.run(None, {"input": given})[0])
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: run(given),
+        lambda: session.run(None, {"input": given})[0],
+    )
     apart = [float(np.max(np.abs(call() - expected))) for call in calls]
     times: list[list[tuple[float, float]]] = [[], []]
     for number in range(rounds + 1):
