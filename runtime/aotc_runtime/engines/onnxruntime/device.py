@@ -63,13 +63,13 @@ class Bound(NamedTuple):
 
 
 class OnnxExecutable:
-    """A verified graph. needs: places of its weights among the arguments.  pooled: whether it is
-    worth several threads.
+    """A verified graph. needs: places of its weights among the arguments.  pooled, spinning: as the
+    graph says.
     """
 
     def __init__(self, model: bytes, graph: reading.Graph, where: str) -> None:
         self.model, self.where = model, where
-        self.needs, self.pooled = graph.weights, graph.pooled
+        self.needs, self.pooled, self.spinning = graph.weights, graph.pooled, graph.spinning
         self.results = [graph_names.result(place) for place in range(len(graph.results))]
         self.bound: dict[tuple[int, ...], Bound] = {}
 
@@ -190,7 +190,9 @@ class OnnxDevice(Device):
         options.add_session_config_entry("session.load_model_format", "ONNX")
         options.intra_op_num_threads = self.threads if executable.pooled else 1
         # Threads that wait for the next call by spinning take the processor from other sessions.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        spinning = "1" if executable.spinning else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:
             raise _not_loaded(executable.where, f"a graph with a weight {lacking[0]} of its own")
