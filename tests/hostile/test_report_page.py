@@ -20,7 +20,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from tests.pages import Read, read_page
 
-from .certificates import OTHER_JAXLIB, a_certificate, certified, statement, trusting
+from .certificates import OTHER, a_certificate, certified, statement, trusting
 from .provenances import NOW, a_build
 from .tampering import Documents, MemoryBundle, put_together, second_target
 
@@ -190,7 +190,7 @@ def test_a_statement_counts_by_the_signature_and_not_by_the_key_id_it_bears(
 def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[str]:
     read = read_page(page(review(source, policy, NOW), {}, policy))
     cells = [e for e in read.elements if e.tag in ("td", "th")]
-    (at,) = (n for n, cell in enumerate(cells) if cell.text.strip() == OTHER_JAXLIB)
+    (at,) = (n for n, cell in enumerate(cells) if cell.text.strip().endswith(f" {OTHER}"))
     return [cell.text.strip() for cell in cells[at + 1 : at + 4]]
 
 
