@@ -165,7 +165,7 @@ FORM_BYTES_MAX, FORMS_MOST = 1024, 128
 
 
 def _form(model: Model, request: Request, found: Prepared) -> Form | None:
-    """Of a request that was found good; None if its tensors are JSON."""
+    """The form of a request that was found good; None if its tensors are JSON."""
     inputs, start = [], 0
     for tensor in request.inputs:
         size = tensor.parameters.get("binary_data_size")
