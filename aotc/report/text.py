@@ -266,14 +266,14 @@ def print_bundle(report: dict[str, Any]) -> None:
     page = _Page()
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
-    certificates = [claim for claim in report["signatures"] if "jaxlib" in claim]
+    certificates = [claim for claim in report["signatures"] if "outcome" in claim]
     bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
     page.line(f"signed  {signed}")
     for claim in certificates:
-        said = f"jaxlib {claim['jaxlib']} for {claim['target']}: {claim['outcome']}"
+        said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
         page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for claim in bills:
         page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
