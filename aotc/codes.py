@@ -165,7 +165,8 @@ USAGE = {
         hint="correct the path, or make one with `aotc channel init`",
     ),
     "AOTC-E028": Code(
-        "`aotc channel`: a key that has no such role, too few keys, or one that is given twice",
+        "`aotc channel`: a key that has no such role, too few keys, one that is given twice, or "
+        "something else that waits for signatures",
         "`aotc channel status` shows the keys of each role",
         expected="keys of the role that signs, each once, as many as its threshold",
         hint="`aotc channel status FOLDER` shows the keys of each role",
@@ -542,7 +543,8 @@ CAPTURE = {
         hint="store it as one of these and convert inside the function",
     ),
     "AOTC-E835": Code(
-        "the capture process ended early", "it says what was traced, and the lines printed last"
+        "the capture process, or one that reads weights for it, ended early",
+        "it says what was traced or read, and the lines printed last",
     ),
     "AOTC-E836": Code(
         "the reference process ended early", "it says what ran, and the lines printed last"

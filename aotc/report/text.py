@@ -226,15 +226,17 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     if entry.get("reference") == "recorded":
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     if model := entry.get("model"):
-        yield _made_of(model)
+        yield made_of(model)
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
 
 
-def _made_of(model: dict[str, Any]) -> str:
-    """The file that an entry point was made of, and whether anything shows it was read well."""
+def made_of(model: dict[str, Any]) -> str:
+    """The file that an entry point was made of, and whether anything shows it was read well. model:
+    a `ModelOrigin` as JSON has it.
+    """
     by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
     checked = "its results were compared with none of its framework's"
     if expected := model.get("expected"):

@@ -28,7 +28,7 @@ _WORDS_MAX = 300
 
 
 def options(threads: int = 1) -> Any:
-    """Of a session that only makes graphs."""
+    """Options of a session that only makes graphs."""
     chosen = onnxruntime.SessionOptions()
     chosen.intra_op_num_threads = threads
     chosen.log_severity_level = _FATAL

@@ -141,7 +141,7 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
 def xla_targets(
     manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
 ) -> list[BundleManifest]:
-    """Those of XLA's targets that are asked for. Raises IncompatibleHostError (AOTC-E505)."""
+    """The asked-for targets whose code is XLA's. Raises IncompatibleHostError (AOTC-E505)."""
     if target is not None and target not in manifests:
         raise IncompatibleHostError(missing_target(manifests, target, absent))
     asked = sorted(manifests) if target is None else [target]

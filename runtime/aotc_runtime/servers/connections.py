@@ -23,7 +23,7 @@ from aotc_runtime.servers.statuses import error_document
 HEADER_BYTES_MAX = 2**16
 
 AT_ONCE_BYTES_MAX = 2**15
-"""Of a body that is answered as soon as it is read, and of what answers it."""
+"""The most that a body has which is answered as soon as it is read, and the answer to it."""
 
 type Headers = list[tuple[bytes, bytes]]
 

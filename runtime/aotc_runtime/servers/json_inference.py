@@ -119,7 +119,7 @@ def prepare(model: Model, request: Request, data: memoryview, tensor_bytes_max: 
 
 
 PARAMETERS_BYTES_MAX = 2**16
-"""Of one JSON object of parameters: as values of Python, each of its bytes may take twenty."""
+"""The most bytes of one JSON object of parameters: as values of Python, each of its bytes may take twenty."""
 
 
 def _parameters(raw: Raw | UnsetType, where: str) -> Parameters:
@@ -172,7 +172,7 @@ FORM_BYTES_MAX, FORMS_MOST = 1024, 128
 
 
 def _form(model: Model, request: Request, found: Prepared) -> Form | None:
-    """Of a request that was found good; None if its tensors are JSON."""
+    """The form of a request that was found good; None if its tensors are JSON."""
     inputs, start = [], 0
     for tensor in request.inputs:
         if tensor.data is not UNSET:

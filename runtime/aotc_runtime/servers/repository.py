@@ -277,7 +277,7 @@ class Repository:
             bundle.close()
 
     def _places_of(self, name: str) -> list[Place]:
-        """Those that serve a bundle or model of that name, or did."""
+        """The places that serve a bundle or model of that name, or did."""
         found = [place for place in self._places.values() if name in place.names]
         if not found:
             raise self._unknown(name, "")

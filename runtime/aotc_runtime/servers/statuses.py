@@ -41,7 +41,7 @@ BY_FAMILY: tuple[tuple[type[AotcError], tuple[int, str]], ...] = (
     (ResourceError, (503, "RESOURCE_EXHAUSTED")),
     (BackendError, (500, "INTERNAL")),
 )
-"""Those of the rest. Whatever else there is refused a bundle that was to be loaded."""
+"""Statuses of the other codes. What is in no family refused a bundle that was to be loaded."""
 
 REFUSED_BUNDLE = (409, "FAILED_PRECONDITION")
 

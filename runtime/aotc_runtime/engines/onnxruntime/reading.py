@@ -15,7 +15,7 @@ from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import names
 
 _DEPTH_MAX = 64
-"""Of bodies of loops and branches within each other."""
+"""How deep bodies of loops and branches may lie within each other."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1
