@@ -201,7 +201,7 @@ class Client:
                 head = bytes(self._room[:at])
                 if not head.startswith(b"HTTP/1.1 200"):
                     raise RuntimeError(head.decode() + bytes(self._room[at:end]).decode())
-                found = re.search(rb"content-length: (\d+)", head)
+                found = re.search(rb"\r\ncontent-length: (\d+)", head)
                 assert found is not None
                 whole = at + 4 + int(found[1])
         return time.perf_counter() - started

@@ -5,7 +5,6 @@ and as ONNX graphs, which peers serve.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,13 +173,13 @@ def bundle_of(name: str) -> tuple[Path, Path]:
             manifest.write_text(given)
             stack.callback(manifest.unlink)
         build(manifest, output=bundle, signer=signer)
-    policy.write_text(policy_text(name, [signer.public_pem()]))
+    named = name if "\n" in given else Path(given).stem
+    policy.write_text(policy_text(named, [signer.public_pem()]))
     return bundle, policy
 
 
 def jitted(name: str) -> Call:
     """The program by jax.jit, compiled for what clients send."""
-    sys.path.insert(0, str(EXAMPLES))
     return PROGRAMS[name].jitted()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.serve_peers.models import ENGINES, FOLDER, PROGRAMS, Array, Call, Ported
+from benchmarks.serve_peers.models import ENGINES, EXAMPLES, FOLDER, PROGRAMS, Array, Call, Ported
 
 DTYPES = {"FP32": np.float32, "INT32": np.int32}
 THREADS = 8
@@ -142,6 +142,7 @@ STACKS = {"starlette": rest, "grpc.aio": grpc_aio, "grpc threads": grpc_threads}
 
 def main(stack: str, engine: str, name: str) -> None:
     """Serve until the process is ended."""
+    sys.path.insert(0, str(EXAMPLES))
     model = msgspec.json.decode((FOLDER / name / "model.json").read_bytes(), type=Ported)
     call = ENGINES[engine](name)
     for arrays in PROGRAMS[name].requests():
