@@ -1,4 +1,7 @@
-"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew."""
+"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew.
+
+A zygote forks one for each model file (`aotc.workers.zygote`).
+"""
 
 from __future__ import annotations
 
@@ -62,5 +65,14 @@ def _data_bytes() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """This module has imported all that is needed."""
+
+
+def main() -> None:
+    """Do the job."""
     answer(Job, write_anew)
+
+
+if __name__ == "__main__":
+    main()

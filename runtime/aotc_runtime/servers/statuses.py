@@ -62,6 +62,14 @@ def grpc_status(error: AotcError) -> str:
     return statuses_of(error)[1]
 
 
+def let_go(error: AotcError) -> None:
+    """Forget which calls an error came through, once it has been answered. They hold the request,
+    and the error holds them: for as long as Python does not look for such cycles, which may be
+    hours, all of it would stay in memory that counts as free.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+
+
 def fault() -> ServerError:
     """The error (AOTC-E781) for what nobody foresaw."""
     return ServerError(finding("AOTC-E781", "server", "an error that nobody foresaw"))

@@ -614,6 +614,7 @@ AREAS = (
             "servers/bodies.py",
             "servers/connections.py",
             "servers/inference.py",
+            "servers/json_inference.py",
             "servers/rest.py",
             "servers/rest_messages.py",
             "servers/statuses.py",
