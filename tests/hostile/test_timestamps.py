@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -543,6 +545,7 @@ def test_sign_has_all_signatures_of_its_key_timestamped_and_no_others(
         ("false", "exit code 1"),
         ("cat", "an answer that is no timestamp"),
         ("no-such-command-here", "No such file"),
+        (r"printf '\060\005\060\003\002\001\002'", "status 2: "),
         ('"', "No closing quotation"),
         ("http://127.0.0.1:9/", "refused"),
         ("http://[", "Invalid"),
@@ -583,14 +586,50 @@ def test_an_authority_that_never_ends_its_answer_is_given_up(
     assert (found.code, found.found) == ("AOTC-E026", "no whole answer in 1 seconds")
 
 
-def test_an_answer_to_another_question_is_refused(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, here: Authority
-) -> None:
+def asked(command: str, message: bytes = b"x") -> str:
+    """What comes of asking for a timestamp of a signature: why it is refused, or nothing."""
+    signature = {"sig": base64.b64encode(message).decode(), "keyid": "ours"}
+    envelope = json.dumps({"payload": "", "payloadType": "", "signatures": [signature]}).encode()
+    try:
+        timestamping.timestamped(envelope, "ours", command)
+    except UsageError as refused:
+        (found,) = refused.findings
+        assert found.code == "AOTC-E026"
+        return found.found
+    return ""
+
+
+def test_an_answer_to_another_question_is_refused(here: Authority, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(base64.b64decode(answer_to(b"x", here)))
-    bundle = Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
-    with pytest.raises(UsageError) as refused:
-        endorse(bundle, LocalSigner.ephemeral(), timestamp=f"cat {tmp_path}/old")
-    assert refused.value.findings[0].found == "an answer to another question"
+    # The question about x, asked about y.
+    x, y = (hashlib.sha256(each).hexdigest() for each in (b"x", b"y"))
+    swap = (
+        "import subprocess, sys; q = sys.stdin.buffer.read(); "
+        f"q = q.replace(bytes.fromhex('{x}'), bytes.fromhex('{y}')); "
+        f"subprocess.run({here.command.split()}, input=q)"
+    )
+    assert asked(here.command) == ""
+    for command in (f"cat {tmp_path}/old", shlex.join([sys.executable, "-c", swap])):
+        assert asked(command) == "an answer to another question"
+
+
+def test_an_answer_that_readers_would_not_take_is_refused(
+    here: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(base64.b64decode(answer_to(b"x", here)))
+    for most, refused in ((size + 30, False), (size - 30, True)):
+        monkeypatch.setattr(timestamping, "TIMESTAMP_CHARACTERS_MAX", most // 3 * 4)
+        assert asked(here.command).endswith("more than readers take") is refused
+
+
+def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:
+    envelope = b'{ "signatures": [{"sig": "AA==", "keyid": "theirs"}] }'
+    assert timestamping.timestamped(envelope, "ours", "false") is envelope
+
+
+def test_without_its_package_no_authority_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rfc3161_client", None)
+    assert "rfc3161_client" in asked("cat")
 
 
 def test_nothing_of_it_is_imported_before_a_policy_asks(

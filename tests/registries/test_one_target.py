@@ -10,9 +10,11 @@ import pytest
 from hostile.tampering import Documents, digest_of, in_memory, signed, take_apart
 
 import aotc_runtime
+from aotc.packing.bundle import Form
 from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.registries.pull import pull
 from aotc.workshops.registries.push import push
 from aotc_runtime.__main__ import main
 from aotc_runtime.errors import AotcError, RegistryError, ResourceError, TrustError
@@ -26,6 +28,7 @@ from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import OciServer
+from tests.registries.test_blobs import always, status
 
 TARGETS = ("cpu-x86-64-v2", "cpu-x86-64-v3")
 
@@ -90,6 +93,30 @@ def test_a_load_fetches_the_target_that_it_takes_and_no_other(
     Store(store).prune(2**40)
     with aotc_runtime.load(str(place), trust=two[1], store=store) as bundle:
         assert bundle.report()["target"] == best
+
+
+def test_a_copy_with_some_targets_is_pushed_to_where_the_rest_is_or_may_be_absent(
+    two: Bundle, place: Reference, connect: Connect, server: OciServer, tmp_path: Path
+) -> None:
+    def pushed(path: Path, repository: str) -> None:
+        with connect(repository) as there:
+            push(look_into(path), there, None, 0.0)
+
+    root, part = f"/manifests/{place.digest}", tmp_path / "part.aotb"
+    assert server.count("GET", root) == 0, "nobody asks about what is whole"
+    with connect("models/digits:1.0.0") as there:
+        pull(there, part, Form.ARCHIVE, targets=TARGETS[:1])
+    for each in json.loads(server.manifests["models/digits", place.digest][0])["manifests"]:
+        image = server.manifests["models/digits", each["digest"]]
+        server.manifests["models/another", each["digest"]] = image
+    pushed(part, "models/another")
+    assert ("models/another", place.digest) in server.manifests
+    server.faults.append(always(status(400), "PUT", root))
+    pushed(part, "models/digits")  # the root is there, with its other target
+    for path, told in ((part, "a refusal of a bundle without "), (two[0], "HTTP 400")):
+        with pytest.raises(RegistryError) as refused:
+            pushed(path, "models/third")
+        assert told in refused.value.findings[0].found
 
 
 def test_a_target_that_is_named_is_fetched_and_what_lacks_of_the_best_one_later(

@@ -191,6 +191,25 @@ def test_a_stand_in_keeps_what_others_have_listed(server: OciServer, connect: Co
     assert theirs in listed and len(listed) == 3
 
 
+def test_a_stand_in_that_is_none_or_that_others_overwrite_each_time_is_told(
+    server: OciServer, connect: Connect
+) -> None:
+    server.referrers = False
+    tag = read_unverified(look_into(LAYERS))[0].root_digest.replace(":", "-")
+    server.manifests[REPO, tag] = (b"[]", oci.INDEX_TYPE)
+    with pytest.raises(RegistryError) as caught:
+        pushed(connect)
+    assert (caught.value.code, caught.value.findings[0].found) == (
+        "AOTC-E775",
+        "no index of referrers",
+    )
+    del server.manifests[REPO, tag]
+    server.faults.append(always(status(201), "PUT", f"/manifests/{tag}"))
+    with pytest.raises(RegistryError) as caught:
+        pushed(connect)
+    assert "others overwrite each time" in caught.value.findings[0].found
+
+
 def test_referrers_of_others_are_theirs(
     either: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
@@ -315,6 +334,8 @@ def test_a_digest_of_another_bundle_is_refused(server: OciServer, connect: Conne
         pushed(connect, place=f"{REPO}@{sha256(b'')}")
     assert caught.value.code == "AOTC-E771"
     assert server.asked == []
+    root = read_unverified(look_into(LAYERS))[0].root_digest
+    assert pushed(connect, place=f"{REPO}@{root}").place.digest == root
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(

@@ -107,7 +107,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("workshops/registries/pull.py", "workshops/registries/push.py"),
-        ("tests/registries/test_channels.py", "tests/registries/test_push_pull.py"),
+        (
+            "tests/registries/test_channels.py",
+            "tests/registries/test_one_target.py",
+            "tests/registries/test_push_pull.py",
+        ),
     ),
     Area(
         TOOLCHAIN,
@@ -124,6 +128,7 @@ AREAS = (
             "tests/unit/signing/test_signing_keys.py",
             "tests/unit/cli/test_command_keygen.py",
             "tests/unit/cli/test_command_sign.py",
+            "tests/unit/cli/test_command_trust_changes.py",
             "tests/unit/cli/test_command_trust_dates.py",
             "tests/unit/cli/test_command_trust_roles.py",
             "tests/hostile/test_timestamps.py",

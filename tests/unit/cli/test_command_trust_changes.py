@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -246,6 +247,11 @@ def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
     warned = aotc(*check)
     assert warned.exit_code == 0 and "expires on" in warned.stdout
     assert len(aotc(*check, "--json").document["warnings"]) == 1
+    soon = (datetime.now(UTC) + timedelta(hours=12)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path.write_text(re.sub(r"not_after = \S+", f"not_after = {soon}", path.read_text()))
+    for days, said in (("1", "within 1 day"), ("2", "within 2 days")):
+        (warning,) = aotc(*check, "--within", days, "--json").document["warnings"]
+        assert warning.endswith(said)
 
 
 def test_check_fails_for_keys_that_are_all_revoked_or_past(

@@ -80,6 +80,7 @@ def test_what_loading_takes_is_that_of_the_targets_engines(
     assert scopes["jaxlib"] == ("required" if is_mixed else "excluded")
     told = [each["value"] for each in found["metadata"]["component"]["properties"]]
     assert "iree-base-compiler 3.13.0, 1 entry points" in told
+    assert any(each.startswith("jaxlib ") for each in told) is is_mixed
 
 
 def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:

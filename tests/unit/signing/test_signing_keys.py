@@ -10,7 +10,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.errors import UsageError
-from aotc.signing.keys import generate_key_pair, load_private_key, sign
+from aotc.signing.keys import (
+    KEY_BYTES_MAX,
+    generate_key_pair,
+    load_private_key,
+    read_key_file,
+    sign,
+)
 from aotc.signing.signer import LocalSigner, load_signer
 from aotc.signing.trust_file import policy_text, write_policy
 from aotc_runtime.verification.trust import policy_keys, read_policy
@@ -158,3 +164,12 @@ def test_a_policy_needs_as_many_distinct_keys_as_its_threshold(tmp_path: Path) -
     with pytest.raises(UsageError) as caught:
         write_policy(tmp_path / "trust.toml", "digits", [pair.public, pair.public], 2)
     assert caught.value.code == "AOTC-E010"
+
+
+def test_a_key_file_has_a_size_that_keys_have(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"x" * KEY_BYTES_MAX)
+    assert len(read_key_file(path)) == KEY_BYTES_MAX
+    path.write_bytes(b"x" * (KEY_BYTES_MAX + 1))
+    with pytest.raises(OSError, match="more than"):
+        read_key_file(path)

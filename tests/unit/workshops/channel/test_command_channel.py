@@ -62,6 +62,12 @@ def test_two_people_and_a_machine_publish_a_bundle(aotc: Run, folder: Path) -> N
     assert last["published"] == {"targets": 1, "snapshot": 1, "timestamp": 1}
     status = aotc("channel", "status", "channel", "--json").document
     assert status["waiting"] == {}
+    lines = aotc("channel", "status", "channel").stdout.splitlines()
+    assert [line.split()[0].rstrip(",") for line in lines] == [
+        "root", "snapshot", "targets", "timestamp", "production/digits",
+    ]  # fmt: skip
+    aotc("channel", "publish", "channel", "digits.aotb", "--channel", "staging", "--key", "ci.key")
+    assert "waiting    staging/digits: 1 more" in aotc("channel", "status", "channel").stdout
     (named,) = status["names"].items()
     assert named[0] == "production/digits"
     inspected = aotc("inspect", "digits.aotb", "--json").document
