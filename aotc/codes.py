@@ -165,7 +165,8 @@ USAGE = {
         hint="correct the path, or make one with `aotc channel init`",
     ),
     "AOTC-E028": Code(
-        "`aotc channel`: a key that has no such role, too few keys, or one that is given twice",
+        "`aotc channel`: a key that has no such role, too few keys, one that is given twice, or "
+        "something else that waits for signatures",
         "`aotc channel status` shows the keys of each role",
         expected="keys of the role that signs, each once, as many as its threshold",
         hint="`aotc channel status FOLDER` shows the keys of each role",
@@ -404,7 +405,7 @@ RESOURCES = {
         "UV_INDEX_URL); environments that exist already need none",
     ),
     "AOTC-E558": Code(
-        "`aotc certify`: the index has no wheels of this jaxlib, or of what the runtime needs, "
+        "`aotc certify`: the index has no wheels of this version, or of what the runtime needs, "
         "for this Python; or it spells the version otherwise (0.12 for 0.12.0)",
         "choose a version that it has, or certify with another Python",
     ),
@@ -542,7 +543,8 @@ CAPTURE = {
         hint="store it as one of these and convert inside the function",
     ),
     "AOTC-E835": Code(
-        "the capture process ended early", "it says what was traced, and the lines printed last"
+        "the capture process, or one that reads weights for it, ended early",
+        "it says what was traced or read, and the lines printed last",
     ),
     "AOTC-E836": Code(
         "the reference process ended early", "it says what ran, and the lines printed last"
@@ -781,11 +783,11 @@ PARITY = {
         "leave the policy at `fail`: entries depend on each other",
     ),
     "AOTC-E957": Code(
-        "`aotc certify`: a fixture is beyond its tolerance under another jaxlib",
+        "`aotc certify`: a fixture is beyond its tolerance under another version",
         "keep to the builder's, or build with that one too",
     ),
     "AOTC-E958": Code(
-        "`aotc certify`: under another jaxlib the process died or did not end, or the runtime "
+        "`aotc certify`: under another version the process died or did not end, or the runtime "
         "refused",
         "keep to the builder's; what happened is in the certificate",
     ),

@@ -256,7 +256,7 @@ class Figure(_Part, frozen=True):
 
 
 class SizeFigure(_Part, frozen=True):
-    """The same in bytes."""
+    """What was measured in several rounds, in bytes."""
 
     median: Count
     least: Count

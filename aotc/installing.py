@@ -1,4 +1,4 @@
-"""Puts jaxlib and what else the runtime needs into an environment, with uv or pip.
+"""Puts what runs executables, and what else the runtime needs, into an environment, with uv or pip.
 
 Index, proxy and constraints are those of the user's own configuration of that tool. Wheels only:
 nothing is built, and no code of a package runs while it is installed.
@@ -19,6 +19,7 @@ from pathlib import Path
 from aotc.errors import finding, quoted, refusal
 from aotc.processes import Processes
 from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.schema.certified import Release
 
 LINES_SHOWN = 4
 
@@ -37,35 +38,36 @@ NOT_THERE = re.compile(
 VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
 
 
-def requirements(jaxlib: str) -> list[str]:
-    """What aotc-runtime says it needs, with jaxlib at this version."""
+def requirements(release: Release) -> list[str]:
+    """What aotc-runtime says it needs, with this release of what runs executables."""
     stated = [text for text in requires("aotc-runtime") or () if "extra ==" not in text]
-    return [f"jaxlib=={jaxlib}", *sorted(stated)]
+    return [f"{release.package}=={release.version}", *sorted(stated)]
 
 
-def install(folder: Path, jaxlib: str, processes: Processes) -> None:
+def install(folder: Path, release: Release, processes: Processes) -> None:
     """Make an environment for the runtime in an empty folder. Raises ResourceError (AOTC-E557 to
     E559).
     """
-    install_packages(folder, requirements(jaxlib), f"jaxlib {jaxlib}", processes)
-    require_spelling(folder, jaxlib)
+    install_packages(folder, requirements(release), str(release), processes)
+    require_spelling(folder, release)
 
 
-def require_spelling(folder: Path, jaxlib: str) -> None:
-    """Refuse an environment whose jaxlib calls itself otherwise. To installers 0.12 and 0.12.0 are
-    one version (PEP 440); certificates and loaders compare texts. Raises ResourceError (AOTC-E558).
+def require_spelling(folder: Path, release: Release) -> None:
+    """Refuse an environment whose package calls its version otherwise. To installers 0.12 and
+    0.12.0 are one (PEP 440); certificates and loaders compare texts. Raises ResourceError
+    (AOTC-E558).
     """
-    end = ".dist-info"
-    found = [path.name for path in folder.glob(f"lib/python*/site-packages/jaxlib-*{end}")]
-    names = sorted(name.removeprefix("jaxlib-").removesuffix(end) for name in found)
-    if names == [jaxlib]:
+    begin, end = f"{release.package.replace('-', '_')}-", ".dist-info"
+    found = [path.name for path in folder.glob(f"lib/python*/site-packages/{begin}*{end}")]
+    names = sorted(name.removeprefix(begin).removesuffix(end) for name in found)
+    if names == [release.version]:
         return
     raise refusal(
         "AOTC-E558",
-        f"jaxlib {jaxlib}",
-        ", ".join(names) or "no jaxlib after the installation",
-        expected="the version as jaxlib itself spells it",
-        hint=f"certify with --jaxlib {names[0]}"
+        str(release),
+        ", ".join(names) or f"no {release.package} after the installation",
+        expected=f"the version as {release.package} itself spells it",
+        hint=f"certify with --with {release.package}=={names[0]}"
         if names
         else "look at what pip or uv is configured to install",
     )
@@ -132,7 +134,7 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
             f"none; there are {known}" if known else quoted("none", lines),
             expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
             hint="choose a version that the index has for this Python, or certify with a Python "
-            "that this jaxlib has wheels for",
+            "that it has wheels for",
         )
     return finding(
         "AOTC-E559",

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 type Handler = Callable[[int, FrameType | None], Any] | int | None
-"""As `signal.signal` has them."""
+"""What `signal.signal` takes and returns."""
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 

@@ -53,6 +53,15 @@ TIME_GOAL = 2.5
 
 LARGE_GIB = 8
 
+GONE_AFTER = {
+    "cp": "copy.safetensors",
+    "build": "weights.safetensors",
+    "extract other": "both.aotb",
+}
+"""What no later command needs: at most three times the weights are on the disk, and what a build or
+a signature writes meanwhile.
+"""
+
 LOADS = ("load", "four loads", "verify and four forks")
 NO_MEMORY_GOAL = ("cp", "hash", REST, *LOADS)
 NO_TIME_GOAL = ("cp", "hash", "build", *LOADS)
@@ -242,6 +251,9 @@ def commands() -> dict[str, list[str]]:
         "four loads": [sys.executable, "-c", WORKERS, "each", *loading],
         "verify and four forks": [sys.executable, "-c", WORKERS, "verified", *loading],
         "report": [*aotc, "report", "both.aotb", "-o", "page.html"],
+        "explain": [*aotc, "explain", "both.aotb", "first", *trust],
+        "compat": [*aotc, "compat", "both.aotb", *trust],
+        "trust check": [*aotc, "trust", "check", "trust.toml", "both.aotb"],
         "sign": [*aotc, "sign", "both.aotb", "--key", "ci.key"],
         "extract": [*aotc, "extract", "both.aotb", "--target", FIRST, "-o", "one.aotb"],
         "extract other": [*aotc, "extract", "both.aotb", "--target", SECOND, "-o", "two.aotb"],
@@ -266,6 +278,8 @@ def run(folder: Path, gib: float, wanted: Sequence[str]) -> dict[str, Cost]:
                 stages = json.loads((folder / "log").read_text())["seconds"]
                 apart = stages["reference"] + stages["parity"]
                 found[REST] = Cost(found[name].seconds - apart, NAN)
+            if name in GONE_AFTER:
+                (folder / GONE_AFTER[name]).unlink(missing_ok=True)
             os.sync()  # so that nobody pays for what another has written
             print(f"{gib:g} GiB  {name}: {found[name].seconds:.1f} s", file=sys.stderr, flush=True)
     return found

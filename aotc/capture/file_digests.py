@@ -22,8 +22,10 @@ LARGE_BYTES = 2**20
 """Below this, hashing a file again costs less than remembering its digest for another process."""
 
 type State = tuple[int, int, int, int, int]
-"""Of a file: device, number (inode), size, when it was modified, and when anything of it was
-changed: no program sets that, so that one which puts the time of modification back is noticed."""
+"""What a file is known by: device, number (inode), size, when it was modified, and when anything of
+it was changed. No program sets the last, so that one which puts back the time of modification is
+noticed.
+"""
 
 _KNOWN: dict[State, str] = {}
 
@@ -47,7 +49,10 @@ def digest_of(path: Path) -> str:
 
 
 def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
-    """As `digest_of`, of a file that is open. told: of its bytes, as they are hashed."""
+    """The digest of an open file, kept like those of `digest_of`.
+
+    told: called with the number of bytes, as they are hashed.
+    """
     before = _state(file)
     if before in _KNOWN:
         told(before[2])

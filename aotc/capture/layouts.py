@@ -32,8 +32,10 @@ type Order = tuple[int, ...]
 
 
 def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
-    """The same models over weights in better order. sizes: to look at an entry point's program at;
-    another size may want another order, which costs time and no more.
+    """Models whose weights lie in the order that their programs read them in.
+
+    sizes: by entry point, the sizes to look at its program at; another size may want another
+    order, which costs time and no more.
     """
     wanted: dict[tuple[str, str], set[Order | None]] = {}
     for name, each in models.opened.items():

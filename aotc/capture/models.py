@@ -110,7 +110,10 @@ class Models:
         )
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
-        """As `program.resolve`, for the completed manifest: the function may be a model."""
+        """The function that a reference of the completed manifest names, which may be a model.
+
+        Raises what `program.resolve` raises.
+        """
         for name, each in self.opened.items():
             if self.manifest.entry_points[name].function == reference:
                 return _callable(each.model)

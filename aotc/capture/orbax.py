@@ -9,6 +9,7 @@ https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html 
 from __future__ import annotations
 
 import resource
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from aotc.capture import weights_match
 from aotc.capture.stored import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoints import files_below
-from aotc.errors import CaptureError, refusal
+from aotc.errors import CaptureError, quoted, refusal
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
 from aotc.workers import environment, parent
@@ -47,6 +48,11 @@ COMPRESSED_MAX = 2**15
 
 OTHER_FILES = 512
 """Files that a process has open beside those of a checkpoint."""
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+"""Signals by which native code ends that has met what it does not expect."""
+
+LINES_SHOWN = 15
 
 EXPECTED = "a checkpoint that orbax-checkpoint has saved and finished, whole"
 AGAIN = "save it again with orbax-checkpoint 0.11 or later, or fetch it again, whole"
@@ -119,21 +125,21 @@ class Checkpoint:
         self._digest = ""
 
     def digest(self) -> str:
-        """Of all its files and their names."""
+        """A digest of all files of the checkpoint and their names."""
         if not self._digest:
             lines = (f"{file.source.path.name} {file.digest()}" for file in self._files)
             self._digest = sha256("\n".join(lines).encode())
         return self._digest
 
     def describe(self) -> list[Described]:
-        """What each array is. Raises CaptureError (AOTC-E830)."""
+        """What each array is. Raises CaptureError (AOTC-E830, E835)."""
         within = self._scratch or Path(tempfile.gettempdir())
         with temporary_folder(within, "aotc-orbax-", "") as folder:
             return self._run("", list[Described], folder)
 
     def fetch(self) -> None:
         """Write the bytes of every array into a folder, in a process that reads them chunk by
-        chunk. Raises CaptureError (AOTC-E830), OSError if there is no room.
+        chunk. Raises CaptureError (AOTC-E830, E835), OSError if there is no room.
         """
         if self.folder is None:
             assert self._scratch is not None, "a build has a scratch folder"
@@ -154,14 +160,26 @@ class Checkpoint:
                 processes=Processes(),
             )
         except parent.CrashedError as crash:
-            found = f"one that ends its reader: {describe_status(crash.status)}"
-            raise refusal(
-                "AOTC-E830",
-                self.where,
-                f"{self.source.text}: {found}",
-                expected=EXPECTED,
-                hint=AGAIN,
-            ) from crash
+            raise self._ended(crash) from crash
+
+    def _ended(self, crash: parent.CrashedError) -> AotcError:
+        """AOTC-E830 for bytes that crash their reader; E835 for one that somebody else has ended,
+        such as the system for want of memory, or that has failed by itself.
+        """
+        ended = describe_status(crash.status)
+        if -crash.status in CRASHES:
+            found = f"{self.source.text}: one that ends its reader: {ended}"
+            return refusal("AOTC-E830", self.where, found, expected=EXPECTED, hint=AGAIN)
+        doing = f" while {crash.doing}" if crash.doing else ""
+        return refusal(
+            "AOTC-E835",
+            self.where,
+            quoted(f"{ended}{doing}", crash.last_lines(LINES_SHOWN)),
+            expected=f"the process that reads {self.source.text} to finish",
+            hint="is there enough memory? the system kills processes that need too much"
+            if crash.status == -signal.SIGKILL
+            else "the lines above are what it said last",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +198,7 @@ class ArrayBytes:
         return self.checkpoint.where
 
     def digest(self) -> str:
-        """Of the checkpoint, and which array of it this is."""
+        """A digest of the checkpoint and of which array of it this is."""
         return sha256(f"{self.checkpoint.digest()} {self.number}".encode())
 
     def fetch(self) -> None:

@@ -29,7 +29,7 @@ def work(job: Job, progress: Progress) -> Any:
                 _write(_opened(tensorstore, job, name, context), Path(job.into) / str(number))
             except ValueError as error:
                 raise refusal(
-                    "AOTC-E830", job.folder, _told(name, error), expected=EXPECTED, hint=AGAIN
+                    "AOTC-E830", job.folder, _told(job, name, error), expected=EXPECTED, hint=AGAIN
                 ) from error
         return None
     return [_described(tensorstore, job, name, context) for name in job.names]
@@ -39,7 +39,7 @@ def _described(tensorstore: Any, job: Job, name: str, context: Any) -> Described
     try:
         array = _opened(tensorstore, job, name, context)
     except ValueError as error:
-        return Described("", (), _told("not to be opened", error))
+        return Described("", (), _told(job, "not to be opened", error))
     if any(array.domain.origin):
         return Described("", (), "an array that does not begin at 0")
     return Described(array.dtype.name, tuple(array.shape), "")
@@ -70,9 +70,12 @@ def _write(array: Any, path: Path) -> None:
             file.write(band.data if band.dtype.kind != "V" else band.tobytes())
 
 
-def _told(what: str, error: ValueError) -> str:
-    """The first sentence of what tensorstore says, without the specification that follows it."""
-    return f"{what}: {str(error).partition(' [')[0][:300]}"
+def _told(job: Job, what: str, error: ValueError) -> str:
+    """The first sentence of what tensorstore says, without the specification that follows it; files
+    by their places in the checkpoint.
+    """
+    said = str(error).partition(" [")[0].replace(f"{job.folder}/", "")
+    return f"{what}: {said[:300]}"
 
 
 if __name__ == "__main__":

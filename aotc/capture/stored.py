@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from mmap import MADV_RANDOM, mmap
+from mmap import ACCESS_READ, MADV_RANDOM, mmap
 from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError, refusal
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.system.passing import PIECE_BYTES, Told, nobody, pass_file
+from aotc_runtime.system.passing import PIECE_BYTES, PassedMap, Told, nobody
 from aotc_runtime.system.store import open_regular
 
 
@@ -60,8 +60,10 @@ class WeightsFile:
             yield piece
 
     def digest(self, told: Told = nobody) -> str:
-        """Of the whole file, which is hashed once; one thread may ask for it. told: as of
-        `digest_of_open`. Raises OSError, CaptureError (AOTC-E840).
+        """The digest of the whole file, which is hashed once; one thread may ask for it.
+
+        told: called with the number of bytes, as they are hashed.
+        Raises OSError, CaptureError (AOTC-E840: the file has changed).
         """
         self._digest = self._digest or digest_of_open(self._file, told)
         self.require_unchanged()
@@ -77,9 +79,9 @@ class WeightsFile:
 
     def tensors(self) -> dict[str, StoredTensor]:
         """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
-        BundleFormatError (AOTC-E131 to E133), Damaged.
+        BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
         """
-        data: Any = pass_file(self.source.path)
+        data = self._mapped()
         if os.pread(self._file.fileno(), len(npz.BEGINS), 0) == npz.BEGINS:
             return {
                 name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
@@ -95,6 +97,15 @@ class WeightsFile:
             for name, (info, dtype) in stored.items()
         }
 
+    def _mapped(self) -> memoryview:
+        """Its bytes, by the descriptor: the name may stand for another file by now."""
+        if not self.size:
+            return memoryview(b"")
+        try:
+            return memoryview(PassedMap(self._file.fileno(), self.size, access=ACCESS_READ))
+        except ValueError as error:  # it has become shorter
+            raise CaptureError(self._changed()) from error
+
     def _changed(self) -> Finding:
         return changed_meanwhile(self.where, self.source.text)
 
@@ -109,7 +120,7 @@ class Bytes(Protocol):
     def where(self) -> str: ...
 
     def digest(self) -> str:
-        """Of all that it is."""
+        """A digest of all the bytes."""
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
         """These of its bytes, in pieces of a length that any number fits into."""

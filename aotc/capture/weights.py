@@ -28,6 +28,10 @@ CLOSURE = "closure"
 """The weights set of arrays that functions close over."""
 
 
+ALONE = "value"
+"""The tensor of weights that are one array, and no tree of arrays."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
@@ -64,6 +68,9 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
     root: dict[str, Any] = {}
     for name in sorted(tensors):
+        if not name:
+            expected, hint = "tensors that have names", "rename it"
+            raise refusal("AOTC-E830", where, "one without", expected=expected, hint=hint)
         *folders, last = name.split("/")
         node = root
         for folder in folders:
@@ -133,12 +140,13 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
         check_x64(path or "the result", leaf.dtype, where)
     tree.check_paths(values, where)
     if spec.source is None:
-        made = {path or "value": np.asarray(leaf) for path, leaf in named}
+        made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
         return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
     files, tensors = _opened(spec, in_file, scratch)
-    weights_match.check(tensors, dict(named), in_file)
-    return Weights("source", structure, {path: tensors[path] for path, _ in named}, files)
+    wanted = {path or ALONE: leaf for path, leaf in named}
+    weights_match.check(tensors, wanted, in_file)
+    return Weights("source", structure, {path: tensors[path] for path in wanted}, files)
 
 
 def in_tree(

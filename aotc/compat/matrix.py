@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.certified import Certified
+from aotc_runtime.schema.certified import Certified, Release
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import (
     XLA,
@@ -29,22 +29,23 @@ from aotc_runtime.schema.manifest import (
 )
 from aotc_runtime.system import processor
 from aotc_runtime.verification.compatibility import AskCertificates, Candidate, choose_target
+from aotc_runtime.verification.releases import not_accepted, running
 
 VECTOR = re.compile(
     r"s?sse|avx|amx|fma|f16c|xop|neon|sve|dotprod|i8mm|bf16|fullfp16|fp16fml|complxnum"
 )
 """Features in which processors differ in how wide they compute; others make little difference."""
 
-NO_EVIDENCE = ("AOTC-E401", "AOTC-E411", "AOTC-E412", "AOTC-E414")
-"""Reasons why a jaxlib is not accepted; that it was tried and failed (E413) is none of them."""
+NO_EVIDENCE = ("AOTC-E411", "AOTC-E412", "AOTC-E414")
+"""Reasons why no certificate counts; that it was tried and failed (E413) is none of them."""
 
 
 class Level(StrEnum):
     """How well a target suits a host.
 
     OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
-    UNKNOWN: nothing is in its way but that this jaxlib is none of the accepted ones, and no
-    certificate that counts is for it, so that the loader refuses it.  NO: it does not run.
+    UNKNOWN: nothing is in its way but that what runs it there is of none of the accepted versions,
+    and no certificate that counts is for it, so that the loader refuses it.  NO: it does not run.
     """
 
     OPTIMAL = "optimal"
@@ -72,7 +73,8 @@ class Claim:
     """
 
     target: str
-    jaxlib: str
+    package: str
+    version: str
     outcome: str
     certified_on: str
     cpu: str
@@ -82,7 +84,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a trust policy says. certificates: asks it about a target and a jaxlib. refuse: what it
+    """What a trust policy says. certificates: asks it about a target and a release. refuse: what it
     refuses about a host's runtime, for targets of these engines.
     """
 
@@ -100,8 +102,8 @@ class Evidence:
     engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
     built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
     known targets that this host runs and that would use more vector features, each with these.
-    parity: what the build measured.  certified: the certificate by which the jaxlib is accepted, if
-    it is.  claims: all that the bundle holds about this target and jaxlib.
+    parity: what the build measured.  certified: the certificate by which what runs it there is
+    accepted, if it is.  claims: all that the bundle holds about this target and that release.
     """
 
     engine: str
@@ -229,6 +231,7 @@ def _cell(
     claims: Sequence[Claim],
 ) -> Cell:
     findings = (*below, *candidate.findings)
+    release = running(manifest, facts)
     used = _vector_features(manifest.target)
     better = {
         target.name: tuple(sorted(_vector_features(target) - used))
@@ -237,7 +240,7 @@ def _cell(
     }
     if not findings:
         level = Level.USABLE if better else Level.OPTIMAL
-    elif all(finding.code in NO_EVIDENCE for finding in findings):
+    elif release and {each.code for each in findings} <= {not_accepted(manifest), *NO_EVIDENCE}:
         level = Level.UNKNOWN
     else:
         level = Level.NO
@@ -255,7 +258,8 @@ def _cell(
         claims=tuple(
             claim
             for claim in claims
-            if (claim.target, claim.jaxlib) == (manifest.target.name, facts.jaxlib)
+            if claim.target == manifest.target.name
+            and Release(claim.package, claim.version) == release
         ),
     )
     return Cell(manifest.target.name, level, findings, evidence)

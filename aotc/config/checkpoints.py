@@ -16,7 +16,7 @@ from aotc_runtime.system.store import read_file
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 ORBAX = "_METADATA"
-"""Of the files of an Orbax checkpoint, the one that says which arrays there are."""
+"""The file of an Orbax checkpoint that says which arrays there are."""
 
 ENDING = ".safetensors.index.json"
 

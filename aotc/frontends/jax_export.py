@@ -17,7 +17,12 @@ from aotc import private
 from aotc.errors import refusal
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
-from aotc.frontends.stablehlo import lift_constants, model_of, refused_as_damaged
+from aotc.frontends.stablehlo import (
+    lift_constants,
+    model_of,
+    refused_as_damaged,
+    spell_out,
+)
 
 EXPECTED = "what `jax.export.export(...)(...).serialize()` returns"
 
@@ -73,6 +78,7 @@ def _model(exported: Any, inputs: list[ModelInput], verified: bytes) -> Model:
     """verified: the module as `rewritten` returns it."""
     with mlir.make_ir_context():
         module = ir.Module.parse(verified, context=ir.Context.current)
+        spell_out(module)
         lifted = lift_constants(module)
         serialized = private.serialize_portable(module, stablehlo.get_current_version())
     more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]

@@ -1,4 +1,7 @@
-"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew."""
+"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew.
+
+A zygote forks one for each model file (`aotc.workers.zygote`).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def _limit(job: Job) -> None:
 
 
 def _at_most(what: int, most: int, grace: int = 0) -> None:
-    """Of what this process may have anyway. grace: from a signal that says so to SIGKILL."""
+    """Lower a limit of this process, to at most what it may have anyway.
+
+    grace: how far the hard limit (SIGKILL) lies above the soft one, whose signal says why.
+    """
     soft, hard = (math.inf if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(what))
     resource.setrlimit(what, (int(min(soft, hard, most)), int(min(hard, most + grace))))
 
@@ -59,5 +65,14 @@ def _data_bytes() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """This module has imported all that is needed."""
+
+
+def main() -> None:
+    """Do the job."""
     answer(Job, write_anew)
+
+
+if __name__ == "__main__":
+    main()

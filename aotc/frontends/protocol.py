@@ -83,7 +83,7 @@ class Frontend(Protocol):
 
     @property
     def suffixes(self) -> Sequence[str]:
-        """Of the files that it reads, with the dot: (".onnx",)."""
+        """Endings of the files that this frontend reads, with the dot: (".onnx",)."""
 
     def read(self, file: ModelFile) -> Model:
         """Read a model; nothing in the file is executed, and nothing is computed yet.

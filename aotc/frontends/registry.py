@@ -19,7 +19,7 @@ def _points() -> dict[str, EntryPoint]:
 
 
 def suffixes() -> tuple[str, ...]:
-    """Of the files that the installed frontends read, sorted, with the dot."""
+    """Endings of the files that the installed frontends read, sorted, with the dot."""
     return tuple(sorted(_points()))
 
 

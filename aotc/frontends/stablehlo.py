@@ -88,6 +88,7 @@ def called_in(file: ModelFile, verified: bytes) -> Called:
         inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
         outputs = [_abstract(each, f"result {n}", file) for n, each in enumerate(kind.results)]
         names = _argument_names(main, len(inputs))
+        spell_out(module)
         lifted = lift_constants(module)
         serialized = private.serialize_portable(module, stablehlo.get_current_version())
 
@@ -212,8 +213,11 @@ _DTYPES = {
     "f64": "float64",
     "complex<f32>": "complex64",
     "complex<f64>": "complex128",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E5M2": "float8_e5m2",
+    **{
+        f"f8{kind}": f"float8_{kind.lower()}"
+        for kind in ("E3M4", "E4M3", "E4M3FN", "E4M3FNUZ", "E4M3B11FNUZ", "E5M2", "E5M2FNUZ")
+    },
+    "f8E8M0FNU": "float8_e8m0fnu",
 }
 """Element types of StableHLO by their spelling, and the dtypes of jax."""
 
@@ -224,7 +228,7 @@ def _dtype(element: Any) -> np.dtype[Any] | None:
 
 
 def _argument_names(main: Any, count: int) -> list[str]:
-    """As the module's locations have them, where those are names; else arg0, arg1, …"""
+    """Names of arguments from the module's locations, where those are names; else arg0, arg1, …"""
     names = []
     for number, argument in enumerate(main.regions[0].blocks[0].arguments):
         text = str(argument.location)
@@ -234,6 +238,41 @@ def _argument_names(main: Any, count: int) -> list[str]:
     if len({*names}) < count:
         return [f"arg{number}" for number in range(count)]
     return names
+
+
+def spell_out(module: Any) -> None:
+    """Write what XLA computes otherwise than StableHLO says in operations that it computes well.
+
+    `add` of truth values as `or`: constant folding takes them for numbers of one bit, and 1 + 1 for
+    0. `maximum` and `minimum` of complex numbers as comparisons: XLA compares real parts alone.
+    """
+    for function in module.body.operations:
+        for name in ("stablehlo.add", "stablehlo.maximum", "stablehlo.minimum"):
+            for operation in _walk(function, name):
+                element = str(operation.results[0].type.element_type)
+                with ir.InsertionPoint(operation), operation.location:
+                    if name == "stablehlo.add" and element == "i1":
+                        made = stablehlo.OrOp(*operation.operands).result
+                    elif name != "stablehlo.add" and element.startswith("complex<"):
+                        made = _extreme(operation, "GT" if "max" in name else "LT")
+                    else:
+                        continue
+                operation.results[0].replace_all_uses_with(made)
+                operation.erase()
+
+
+def _extreme(operation: Any, direction: str) -> Any:
+    """The one of two complex numbers that comes first by real parts, then by imaginary ones."""
+    one, other = operation.operands
+
+    def compared(part: Any, how: str) -> Any:
+        parts = [part(each).result for each in (one, other)]
+        return stablehlo.compare(*parts, stablehlo.ComparisonDirectionAttr.get(how))
+
+    same = compared(stablehlo.RealOp, "EQ")
+    imaginary = compared(stablehlo.ImagOp, direction)
+    first = stablehlo.select(same, imaginary, compared(stablehlo.RealOp, direction))
+    return stablehlo.select(first, one, other)
 
 
 def lift_constants(module: Any) -> dict[str, Array]:

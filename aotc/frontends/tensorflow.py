@@ -22,7 +22,7 @@ from aotc.frontends.stablehlo import EXPECTED, Called, called_in
 from aotc_runtime.errors import AotcError
 
 FORMAT = 1
-"""Of the documents that the import writes."""
+"""Version of the documents that the import writes."""
 
 DOCUMENT = "model.json"
 DIMENSIONS_MAX = 64
@@ -217,7 +217,7 @@ def _called(
 
 
 def _sizes(document: _Document) -> dict[str, tuple[int, ...]]:
-    """Those that were exported, of each axis that varies."""
+    """The sizes that were exported, for each axis that varies."""
     sizes: dict[str, set[int]] = {}
     for module in document.modules:
         for each, shape in zip(document.inputs, module.shapes, strict=True):

@@ -56,7 +56,10 @@ def with_attestations(
             else:
                 kept[entry] = sha256(envelope)
         gone -= {*(entry.digest for entry in kept), *kept.values()}
-        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests() - gone}
+        blobs = {
+            d: Blob(source.blob(d) or b"", types.get(d, ""), known=d)
+            for d in source.digests() - gone
+        }
         root = _descriptor(old.entry)
         added = [add_attestation(root, envelope, blobs) for envelope in envelopes]
         new = {reference.digest for reference in added}
@@ -64,7 +67,7 @@ def with_attestations(
         references = [d for d in others if d.digest not in new] + added
         index = layout_index(root, references, contents.manifests)
         check = reading_back(root.digest, contents.manifests, [source], told)
-        write(path.resolve(), form_of(path), index, blobs, check)
+        write(path.resolve(), form_of(path), index, blobs, check, told=told)
 
 
 def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:

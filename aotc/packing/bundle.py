@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import UNSET
 
@@ -21,6 +22,7 @@ from aotc.packing import descriptors
 from aotc.packing.beside import blobs_beside
 from aotc.packing.files import (
     FILE_MODE,
+    Appending,
     Before,
     nothing,
     write_atomically,
@@ -28,10 +30,12 @@ from aotc.packing.files import (
 )
 from aotc.packing.index_json import layout_index
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
+from aotc.packing.read_back import ReadBack
+from aotc.packing.syncing import LARGE_BYTES
 from aotc.stages import Bundle
-from aotc.whole_file import WholeFile
+from aotc.whole_file import WholeFile, appended
 from aotc_runtime import canonical
-from aotc_runtime.digest import sha256
+from aotc_runtime.digest import pieces, sha256
 from aotc_runtime.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import (
@@ -46,15 +50,16 @@ from aotc_runtime.formats.oci import (
 )
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import TYPED_ROOTS, BlobRef, BundleManifest
-from aotc_runtime.system.passing import Told, look_into, nobody
-from aotc_runtime.verification.contents import read_envelopes, read_root
+from aotc_runtime.system.passing import PassedMap, Told, look_into, nobody
+from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
 from aotc_runtime.verification.examine import read_unverified
 
 type Data = bytes | memoryview
 
 type Check = Callable[[Path, Mapping[str, int]], None]
 """Looks at a bundle that was written, under its temporary name, before it replaces anything. It is
-also given sizes by digest of blobs whose files were hashed already and have only got another name.
+also given sizes by digest of blobs that need not be hashed any more: of files that have only got
+another name, or hashed while more was written.
 """
 
 
@@ -188,17 +193,55 @@ def _member(digest: str) -> str:
     return oci.BLOB_FOLDER + digest.removeprefix("sha256:")
 
 
-def _archive(members: Iterator[tuple[str, Blob]], told: Told) -> Iterator[Data | WholeFile]:
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Of a bundle that is being written. told: of bytes that were copied of a file."""
+
+    blob: Blob
+    read_back: ReadBack
+    told: Told
+
+    def append_to(self, file: BinaryIO) -> int:
+        size = len(self.blob.data)
+        self.read_back.append(self, size, self.blob.digest, file)
+        return size
+
+    def appended_to(self, file: BinaryIO) -> Iterator[int]:
+        data, size = self.blob.data, len(self.blob.data)
+        if self.blob.file is not None:
+            for more in WholeFile(self.blob.file, size).appended_to(file):
+                self.told(more)
+                yield more
+        elif (passed := _held(data)) is not None:
+            of, start = passed
+            for more in appended(of.descriptor, start, size, file, ""):
+                of.told(more)
+                yield more
+        else:
+            for piece in pieces(data):
+                written = file.write(piece)
+                file.flush()
+                yield written
+
+
+def _held(data: Data) -> tuple[PassedMap, int] | None:
+    """The map over whose file the bytes are a view, if the file is open, and where they begin."""
+    of = data.obj if isinstance(data, memoryview) else None
+    if isinstance(of, PassedMap) and of.descriptor >= 0:
+        return of, of.place(memoryview(data))
+    return None
+
+
+def _archive(
+    members: Iterator[tuple[str, Blob]], read_back: ReadBack, told: Told
+) -> Iterator[Data | Appending]:
     for name, blob in members:
         info = tarfile.TarInfo(name)
         info.size = len(blob.data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        if blob.file is None:
-            yield blob.data
-        else:
-            yield WholeFile(blob.file, info.size)
-            told(info.size)
+        is_large = blob.media_type == oci.WEIGHTS_TYPE and info.size >= LARGE_BYTES
+        yield _Weights(blob, read_back, told) if is_large else blob.data
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -277,14 +320,19 @@ def write_files(
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    files: oci-layout and index.json, as they are to stand there.  told: of the bytes of whole files
-    that the system has copied. Raises UsageError (AOTC-E003).
+    files: oci-layout and index.json, as they are to stand there.  told: of bytes of whole files
+    that were copied into an archive, and of those that were hashed while it was written. Raises
+    UsageError (AOTC-E003).
     """
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
-        return write_atomically(
-            path, _archive(members, told), check=lambda written: check(written, {}), before=before
-        )
+        with ReadBack(told) as read_back:
+            return write_atomically(
+                path,
+                _archive(members, read_back, told),
+                check=lambda written: check(written, read_back.finish()),
+                before=before,
+            )
     same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
     weights = {
         _member(digest): (digest, len(blob.data))
@@ -343,6 +391,7 @@ def reading_back(
     def check(written: Path, hashed: Mapping[str, int]) -> None:
         try:
             contents, _ = read_unverified(look_into(written, told), hashed)
+            raise_if(_check_sizes(contents, hashed, str(written)))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)
@@ -352,6 +401,18 @@ def reading_back(
         )
 
     return check
+
+
+def _check_sizes(contents: Contents, hashed: Mapping[str, int], written: str) -> Iterator[Finding]:
+    """AOTC-E203: of blobs that were hashed elsewhere, nobody has looked how large they are."""
+    for image in contents.targets.values():
+        for layer in image.layers:
+            size = hashed.get(layer.digest, layer.size)
+            if size != layer.size:
+                expected = f"{layer.size} bytes"
+                yield finding(
+                    "AOTC-E203", f"{written} {layer.digest}", f"{size} bytes", expected=expected
+                )
 
 
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO, Protocol
 
 from aotc.errors import refusal
 from aotc.packing.exchange import exchange
@@ -23,7 +24,6 @@ from aotc.temporaries import (
     temporary_folder,
     uninterrupted,
 )
-from aotc.whole_file import WholeFile
 from aotc_runtime.digest import pieces
 from aotc_runtime.errors import AotcError
 
@@ -51,6 +51,13 @@ type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
 
 
+class Appending(Protocol):
+    """Bytes that put themselves to the end of a file."""
+
+    def append_to(self, file: BinaryIO) -> int:
+        """Do so; how many they were. Raises OSError."""
+
+
 NONE: Mapping[str, Path] = MappingProxyType({})
 
 
@@ -64,7 +71,7 @@ def nothing() -> None:
 
 def write_atomically(
     path: Path,
-    chunks: Iterable[bytes | memoryview | WholeFile],
+    chunks: Iterable[bytes | memoryview | Appending],
     mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
@@ -119,7 +126,7 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _written(
     path: Path,
-    chunks: Iterable[bytes | memoryview | WholeFile],
+    chunks: Iterable[bytes | memoryview | Appending],
     mode: int | None = None,
     check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
@@ -128,11 +135,10 @@ def _written(
         size = 0
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
-                if isinstance(chunk, WholeFile):
+                if isinstance(chunk, bytes | memoryview):
+                    size += sum(map(file.write, pieces(chunk)))
+                else:
                     size += chunk.append_to(file)
-                    continue
-                for piece in pieces(chunk):
-                    size += file.write(piece)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
         begin_to_sync(descriptor)

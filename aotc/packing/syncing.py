@@ -14,12 +14,14 @@ LARGE_BYTES = 2**20
 """Less than this is on the disk before anything else would be done."""
 
 
-def begin_to_sync(descriptor: int) -> None:
-    """Begin to write what an open file holds, and wait for nothing. Systems that cannot do so write
-    it all when fsync asks for it, which also says what fails here.
+def begin_to_sync(descriptor: int, start: int = 0, size: int = 0) -> None:
+    """Begin to write what an open file holds from `start` on, and wait for nothing. Systems that
+    cannot do so write it all when fsync asks for it, which also says what fails here.
+
+    size: in bytes; 0 for all of it.
     """
-    if os.fstat(descriptor).st_size >= LARGE_BYTES:
+    if (size or os.fstat(descriptor).st_size) >= LARGE_BYTES:
         sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
         if sync_file_range is not None:
-            whole = ctypes.c_int64(0)
-            sync_file_range(descriptor, whole, whole, ctypes.c_uint(SYNC_FILE_RANGE_WRITE))
+            begin, count = ctypes.c_int64(start), ctypes.c_int64(size)
+            sync_file_range(descriptor, begin, count, ctypes.c_uint(SYNC_FILE_RANGE_WRITE))

@@ -45,7 +45,7 @@ class Fallen:
 
     @property
     def refusal(self) -> EngineRefusal:
-        """The same for reviewers."""
+        """The refusal as evidence for reviewers: its first finding."""
         first = self.findings[0]
         return EngineRefusal(
             engine=self.engine, where=first.where, code=first.code, found=first.found

@@ -54,7 +54,7 @@ def requirements(
 
 
 def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
-    """Those of these platforms of executables that are not the target's; "" stands for that."""
+    """Platforms of executables other than the target's own, for which "" stands as well; sorted."""
     return sorted({*platforms} - {"", target.platform})
 
 

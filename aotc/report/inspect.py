@@ -111,7 +111,8 @@ def _certificate(claim: Claim) -> dict[str, Any]:
         return {}
     return {
         "target": found.target,
-        "jaxlib": found.jaxlib,
+        "package": found.release.package,
+        "version": found.release.version,
         "outcome": found.outcome,
         "certified_on": found.certifiedOn.isoformat().replace("+00:00", "Z"),
     }

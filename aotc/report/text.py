@@ -226,15 +226,17 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     if entry.get("reference") == "recorded":
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     if model := entry.get("model"):
-        yield _made_of(model)
+        yield made_of(model)
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
 
 
-def _made_of(model: dict[str, Any]) -> str:
-    """The file that an entry point was made of, and whether anything shows it was read well."""
+def made_of(model: dict[str, Any]) -> str:
+    """The file that an entry point was made of, and whether anything shows it was read well. model:
+    a `ModelOrigin` as JSON has it.
+    """
     by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
     checked = "its results were compared with none of its framework's"
     if expected := model.get("expected"):
@@ -264,14 +266,14 @@ def print_bundle(report: dict[str, Any]) -> None:
     page = _Page()
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
-    certificates = [claim for claim in report["signatures"] if "jaxlib" in claim]
+    certificates = [claim for claim in report["signatures"] if "outcome" in claim]
     bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
     page.line(f"signed  {signed}")
     for claim in certificates:
-        said = f"jaxlib {claim['jaxlib']} for {claim['target']}: {claim['outcome']}"
+        said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
         page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for claim in bills:
         page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")

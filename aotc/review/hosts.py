@@ -11,7 +11,7 @@ from aotc.review.opened import Opened
 from aotc.signing.certificates import claimed
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.schema.certified import Ruling
+from aotc_runtime.schema.certified import Release, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.schema.policy import TrustPolicy
@@ -38,9 +38,9 @@ def judge(
 
 
 def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
-    def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
+    def ask(manifest: BundleManifest, release: Release) -> Ruling:
         return certificates.ruling(
-            manifest, jaxlib, read.envelopes, read.root_digest, policy, read.bundle, now
+            manifest, release, read.envelopes, read.root_digest, policy, read.bundle, now
         )
 
     # The rule on aotc-runtime would look at the version that runs here, not at the hosts'.
@@ -56,7 +56,8 @@ def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
 def _claim(certificate: Certificate, keys: tuple[str, ...]) -> Claim:
     return Claim(
         target=certificate.target,
-        jaxlib=certificate.jaxlib,
+        package=certificate.release.package,
+        version=certificate.release.version,
         outcome=certificate.outcome,
         certified_on=certificate.certifiedOn.isoformat().replace("+00:00", "Z"),
         cpu=certificate.surroundings.cpu,

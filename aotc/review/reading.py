@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from aotc.errors import refusal
-from aotc.evidence import Coverage, Evidence, ProfileEvidence
+from aotc.evidence import Coverage, Evidence, ModelOrigin, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc.review.opened import Opened, opened
 from aotc_runtime import canonical
@@ -74,6 +74,10 @@ class ReviewedTarget:
 
     manifest: BundleManifest
     evidence: Evidence | None
+
+    def model(self, entry_point: str) -> ModelOrigin | UnsetType:
+        """The model file that an entry point was made of, if the evidence names one."""
+        return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
 
     def coverage(self, entry_point: str) -> Coverage | None:
         """What of the program went into an entry point."""

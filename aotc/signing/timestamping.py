@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import queue
 import shlex
 import subprocess
+import threading
 import urllib.request
 from http.client import HTTPException
 from typing import Any
@@ -17,7 +19,7 @@ from aotc_runtime.formats import in_toto
 from aotc_runtime.limits import TIMESTAMP_CHARACTERS_MAX
 
 SECONDS = 60
-"""How long an authority may take."""
+"""How long an authority may take, whatever it sends meanwhile."""
 
 
 def timestamped(envelope: bytes, key_id: str, authority: str) -> bytes:
@@ -81,14 +83,26 @@ def _ask(query: bytes, authority: str) -> bytes:
 
 
 def _over_http(query: bytes, url: str) -> bytes:
+    answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+    # It ends with the process: neither the head nor the body of an answer can be given up else.
+    threading.Thread(target=_post, args=(query, url, answers), daemon=True).start()
+    try:
+        answer = answers.get(timeout=SECONDS)
+    except queue.Empty:
+        answer = TimeoutError(f"no whole answer in {SECONDS} seconds")
+    if isinstance(answer, Exception):
+        raise _refused(url, str(answer)) from answer
+    return answer
+
+
+def _post(query: bytes, url: str, answers: queue.SimpleQueue[bytes | Exception]) -> None:
     kind = {"Content-Type": "application/timestamp-query"}
     try:
         request = urllib.request.Request(url, query, kind, method="POST")
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            answer: bytes = response.read(TIMESTAMP_CHARACTERS_MAX)
+            answers.put(response.read(TIMESTAMP_CHARACTERS_MAX))
     except (OSError, ValueError, HTTPException) as error:
-        raise _refused(url, str(error)) from error
-    return answer
+        answers.put(error)
 
 
 def _refused(authority: str, found: str) -> AotcError:

@@ -19,13 +19,18 @@ def policy_text(
     """The TOML of a policy that trusts these PEM public keys for bundles of this name. holders: of
     the keys, in their order; none if nobody says.
     """
-    lines = ["schema = 1", f"name = {json.dumps(name)}", f"threshold = {threshold}"]
+    lines = ["schema = 1", f"name = {_quoted(name)}", f"threshold = {threshold}"]
     for pem, holder in zip(public_keys, holders or [""] * len(public_keys), strict=True):
         lines += ["", "[[keys]]"]
         if holder:
-            lines += [f"holder = {json.dumps(holder)}"]
+            lines += [f"holder = {_quoted(holder)}"]
         lines += [f'public_key = """\n{pem.strip()}\n"""']
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As a string of TOML, which has no pairs of surrogates and no bare control characters."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def write_policy(

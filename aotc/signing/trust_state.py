@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import KeyState, PublicKey
 from aotc_runtime.verification.trust import certifier_keys, policy_keys
+
+_STAMPED = "what it signed before counts where a timestamp says so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,25 @@ def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
+        # Of certifiers nobody asks when they signed.
+        stamped = table == "keys" and bool(state.policy.timestamp_authorities)
         for key in keys:
             match state.state(key):
+                case "revoked" if stamped and not key.revoked:
+                    since = _time(key.revoked_since)
+                    yield f"{kind} {key.label} is revoked since {since}: {_STAMPED}"
+                case "revoked" if not key.revoked:
+                    yield (
+                        f"{kind} {key.label} stands under {table} and under revoked.since, "
+                        f"{_time(key.revoked_since)}: it does not count any more"
+                    )
                 case "revoked":
                     yield (
                         f"{kind} {key.label} stands under {table} and under revoked.keys: "
                         "it never counts"
                     )
+                case "expired" if stamped:
+                    yield f"{kind} {key.label} has expired on {_time(key.not_after)}: {_STAMPED}"
                 case "expired":
                     since = _time(key.not_after)
                     yield f"{kind} {key.label} has expired on {since}: it may be removed"
@@ -91,11 +106,24 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
             f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
             "also where one person or one machine has several; state their holder"
         )
+    holders: dict[str, str] = {}
+    for key in state.keys:
+        other = holders.setdefault(_as_it_looks(key.holder), key.holder)
+        if other != key.holder:
+            yield f"holders {other!r} and {key.holder!r} look alike and count as two"
     if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
         yield (
             "every key may describe a build of any builder: state which builders each key may "
             "speak for (builders; [] for keys that only endorse)"
         )
+
+
+def _as_it_looks(text: str) -> str:
+    """What two spellings have in common that differ in case, in how characters are composed, in
+    spaces, or in what is not seen.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

@@ -427,7 +427,8 @@ RUNTIME = {
         "update it there, or rebuild the bundle",
     ),
     "AOTC-E403": Code(
-        "no plugin for the accelerator, or one of a version that the bundle does not accept",
+        "no plugin for the accelerator, no package of the engine, or one of a version that the "
+        "bundle does not accept",
         "install the accepted version",
     ),
     "AOTC-E404": Code(
@@ -446,28 +447,28 @@ RUNTIME = {
         hint="install them: in a clone, `pip install './runtime[serve]'`",
     ),
     "AOTC-E411": Code(
-        "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
-        "or is revoked",
+        "beside E401 or E403: a certificate for this version by a key that has expired, is not yet "
+        "valid or is revoked",
         "certify again with a key that counts, or move its window",
         expected="a certifier's key that counts now",
-        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
+        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
     "AOTC-E412": Code(
-        "beside E401: the policy names certifiers, and none of their certificates is about this "
-        "root, target and jaxlib; it says what they are about",
-        "`aotc certify` the bundle under this jaxlib",
-        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
+        "beside E401 or E403: the policy names certifiers, and none of their certificates is about "
+        "this root, target and version; it says what they are about",
+        "`aotc certify` the bundle under this version",
+        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
     "AOTC-E413": Code(
-        "beside E401: a certificate says that this target did not pass under this jaxlib",
-        "run the builder's jaxlib, or build with this one",
-        hint="run the jaxlib that the bundle was built with, or build with this one",
+        "beside E401 or E403: a certificate says that this target did not pass under this version",
+        "run the builder's version, or build with this one",
+        hint="run the version that the bundle was built with, or build with this one",
     ),
     "AOTC-E414": Code(
-        "beside E401: a certificate of other fixtures or executables than the bundle's, or not "
-        "of all",
+        "beside E401 or E403: a certificate of other fixtures or executables than the bundle's, or "
+        "not of all",
         "certify this bundle",
-        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
+        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
 }
 

@@ -137,7 +137,7 @@ class Laps:
 
 
 def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
-    """As `aotc_runtime.engines.asked` has it, which most callers need not import."""
+    """Check what a caller asks of an engine, in a module that most callers need not import."""
     if any(asked is not None for asked in (threads, devices, memory_limit)):
         from aotc_runtime.engines import asked
 

@@ -216,7 +216,7 @@ def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
 
 
 def _certified(choice: Choice) -> Iterator[str]:
-    """By whose word another jaxlib than the builder's may run, and what differed."""
+    """By whose word another release than the builder's may run, and what differed."""
     if (found := choice.certified) is not None:
         worst = max((difference.ulp_max for difference in found.differences), default=0)
         by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))

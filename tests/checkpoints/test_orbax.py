@@ -260,9 +260,13 @@ def test_a_place_without_room_for_an_array_is_no_fault_of_the_checkpoint(
     assert (done.returncode, done.stderr.strip()) == (1, f"no room: {errno.EFBIG}")
 
 
-def test_a_reader_that_is_killed_is_told_and_leaves_nothing_to_be_read(
-    saved: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, "AOTC-E835"), (signal.SIGSEGV, "AOTC-E830")]
+)
+def test_a_reader_that_is_ended_is_told_and_leaves_nothing_to_be_read(
+    saved: dict[str, Path], tmp_path: Path, number: signal.Signals, code: str
 ) -> None:
+    """A crash is the checkpoint's doing; of want of memory it is the system that kills."""
     spec = WeightsSpec(source={"": SourceFile("checkpoint", saved["ocdbt"])})
     _, tensors = open_weights(spec, WHERE, tmp_path)
     data = tensors["mask"].file
@@ -270,15 +274,15 @@ def test_a_reader_that_is_killed_is_told_and_leaves_nothing_to_be_read(
 
     def kill() -> None:
         reader = until(lambda: [*readers()], "the process that reads it has begun")
-        os.kill(reader[0], signal.SIGKILL)
+        os.kill(reader[0], number)
 
     with ThreadPoolExecutor(1) as beside:
         killed = beside.submit(kill)
         with pytest.raises(CaptureError) as error:
             data.fetch()
         killed.result()
-    assert (error.value.code, data.checkpoint.folder) == ("AOTC-E830", None)
-    assert "SIGKILL" in error.value.findings[0].found
+    assert (error.value.code, data.checkpoint.folder) == (code, None)
+    assert number.name in error.value.findings[0].found
     data.fetch()
     assert b"".join(tensors["mask"].chunks()) == TREE["mask"].tobytes()
 

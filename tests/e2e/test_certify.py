@@ -20,6 +20,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.certify.environments import Environments, cache_folder
 from aotc.workshops.certify.isolated import runtime_copy
+from aotc_runtime.schema.certified import Release
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
@@ -80,10 +81,10 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
     versions = [part for version in VERSIONS for part in ("--jaxlib", version)]
     document = aotc("certify", bundle, "--trust", policy, "--key", f"{key}.key", *versions)
     assert document["findings"] == [] and document["certificates_added"] == len(VERSIONS)
-    assert [trial["jaxlib"] for trial in document["trials"]] == [*VERSIONS]
+    assert [trial["version"] for trial in document["trials"]] == [*VERSIONS]
     assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
     for trial in document["trials"]:
-        assert trial["packages"]["jaxlib"] == trial["jaxlib"]
+        assert trial["packages"]["jaxlib"] == trial["version"]
         assert "jax" not in trial["packages"] and "aotc" not in trial["packages"]
     accepting = tmp_path / "trust.toml"
     more = f'\n[[certifiers]]\npublic_key_file = "{key}.pub"\n'
@@ -91,14 +92,14 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
     accepted = aotc("inspect", bundle)["targets"].popitem()[1]["accepts_jaxlib"]
     environments = Environments(cache_folder(), False, print, Processes())
     for version in VERSIONS:
-        with environments.environment(version) as python:
+        with environments.environment(Release("jaxlib", version)) as python:
             by_itself = loaded(python, runtime, bundle, policy)
             by_word = loaded(python, runtime, bundle, accepting)
         if version in accepted:
             assert (by_itself, by_word) == (None, None)
         else:
             assert by_itself == ["AOTC-E401"]
-            assert (by_word["jaxlib"], by_word["keys"]) == (version, [certifier])
+            assert (by_word["version"], by_word["keys"]) == (version, [certifier])
 
 
 def test_a_version_that_the_index_does_not_have_is_said_and_the_others_are_certified(
@@ -109,21 +110,21 @@ def test_a_version_that_the_index_does_not_have_is_said_and_the_others_are_certi
     arguments = ("--trust", digits_bundle[1], "--jaxlib", "0.12.77", "--jaxlib", "0.11.2")
     document = aotc("certify", bundle, *arguments)
     assert [finding["code"] for finding in document["findings"]] == ["AOTC-E558"]
-    assert [(t["jaxlib"], t["outcome"]) for t in document["trials"]] == [("0.11.2", "passed")]
+    assert [(t["version"], t["outcome"]) for t in document["trials"]] == [("0.11.2", "passed")]
 
 
 def test_an_environment_that_was_damaged_is_made_anew() -> None:
     lines: list[str] = []
     made = Environments(cache_folder(), False, lines.append, Processes())
-    with made.environment("0.11.2") as python:
-        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/schema/facts.py")
+    with made.environment(Release("jaxlib", "0.11.2")) as python:
+        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/version.py")
     before = victim.read_bytes()
     lines.clear()
     victim.write_bytes(before + b"# changed\n")
-    with made.environment("0.11.2"):
+    with made.environment(Release("jaxlib", "0.11.2")):
         assert victim.read_bytes() == before and len(lines) == 1
     lines.clear()
-    with made.environment("0.11.2"):
+    with made.environment(Release("jaxlib", "0.11.2")):
         assert lines == [], "what is whole is used as it is"
 
 
@@ -140,7 +141,7 @@ def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
     policy = tmp_path / "trust.toml"
     policy.write_text(f"{digits_bundle[1].read_text()}\n[[certifiers]]{other}")
     environments = Environments(cache_folder(), False, print, Processes())
-    with environments.environment("0.11.2") as python:
+    with environments.environment(Release("jaxlib", "0.11.2")) as python:
         assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
 
 

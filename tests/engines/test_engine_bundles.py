@@ -132,6 +132,38 @@ def test_a_state_stays_with_the_engine_and_is_used_up(sums: Path) -> None:
     assert caught.value.code == "AOTC-E631"
 
 
+KEPT = """
+import sys
+import numpy as np
+import aotc_runtime
+
+bundle, policy = sys.argv[1:]
+with aotc_runtime.load(bundle, trust=policy) as loaded:
+    predict = loaded["predict"]
+    image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+    first = predict(image)
+    kept = {name: array.copy() for name, array in first.items()}
+    image += 1
+    second = predict(image)
+    turned = predict(np.asfortranarray(image))
+    for name, array in first.items():
+        assert type(array) is np.ndarray and not array.flags.writeable
+        assert np.array_equal(array, kept[name]), "neither a later call nor its input changed it"
+        assert np.array_equal(second[name], turned[name])
+    assert not np.array_equal(first["scores"], second["scores"])
+    wide = loaded["step"](np.zeros(5, np.float32), np.int32(2))
+    assert wide[0].tolist() == [0, 0, 1, 0, 0] and wide[1] == 2
+    print(dict(predict.calls))
+"""
+
+
+@pytest.mark.parametrize("beside", ["", "import jax; jax.config.update('jax_enable_x64', True)"])
+def test_results_are_the_callers_own_beside_jax_and_without(sums: Path, beside: str) -> None:
+    done = run("-c", f"{beside}\n{KEPT}", sums / "sums.aotb", sums / "trust.toml")
+    assert done.returncode == 0, done.stderr
+    assert "'predict[batch=4]': 3" in done.stdout
+
+
 def test_results_are_read_only_and_outlive_the_bundle(sums: Path) -> None:
     with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
         scores = loaded["predict"](IMAGE)["scores"]

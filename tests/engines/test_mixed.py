@@ -19,7 +19,7 @@ from aotc.pipeline.build import build
 from aotc.report.inspect import manifest_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
-from aotc.workshops.certify.certify import xla_targets
+from aotc.workshops.certify.certify import targets_run_by
 from aotc.workshops.tune.measure import Measure
 from aotc_runtime import canonical
 from aotc_runtime.errors import AotcError, BundleFormatError
@@ -171,7 +171,7 @@ def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
     profiles = document["entry_points"]["predict"]["profiles"]
     assert [each["engine"] for each in profiles] == ["xla", other.name]
     with pytest.raises(AotcError) as caught:
-        xla_targets({TARGET: built.manifest}, None, ())
+        targets_run_by(other.runtime, {TARGET: built.manifest}, None, ())
     assert caught.value.code == "AOTC-E505"
 
 

@@ -37,7 +37,7 @@ from aotc_runtime.registries.transport import (
 )
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.servers.grpc_messages import InferRequest
-from aotc_runtime.servers.inference import prepare, read_request
+from aotc_runtime.servers.json_inference import prepare, read_request
 from aotc_runtime.servers.tensors import Port, datatype_of
 from aotc_runtime.store.bundles import RECORD, Store
 from aotc_runtime.store.files import BLOBS, BUNDLES

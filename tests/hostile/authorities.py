@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,10 +40,13 @@ ess_cert_id_chain = no
 
 @dataclass(frozen=True)
 class Authority:
-    """command: reads a query and writes the answer.  root: PEM of its root certificate."""
+    """command: reads a query and writes the answer.  root: PEM of its root certificate, whose key
+    signs other certificates, too.
+    """
 
     command: str
     root: str
+    root_key: ec.EllipticCurvePrivateKey
 
     def trusted(self, name: str = "here") -> TimestampAuthority:
         return TimestampAuthority(name=name, certificates=self.root)
@@ -93,7 +97,53 @@ def authority(
     (folder / "serial").write_text("01")
     (folder / "ts.cnf").write_text(CONFIG.format(folder=folder))
     reply = f"openssl ts -reply -config {folder}/ts.cnf -queryfile /dev/stdin -out /dev/stdout"
-    return Authority(reply, root.public_bytes(pem).decode())
+    return Authority(reply, root.public_bytes(pem).decode(), root_key)
+
+
+def by_hand(
+    message: bytes, authority: Authority, purposes: Sequence[x509.ObjectIdentifier], critical: bool
+) -> str:
+    """A timestamp of a message, in base64, by a certificate of the same root that is for these
+    purposes; none for one that does not say. What `openssl ts` would not make, `openssl cms` does.
+    """
+    now, key = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(_name("tls"))
+        .issuer_name(_name("root"))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + DAY)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    )
+    if purposes:
+        made = made.add_extension(x509.ExtendedKeyUsage(purposes), critical=critical)
+    pem = serialization.Encoding.PEM
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        signer = made.sign(authority.root_key, hashes.SHA256())
+        (folder / "signer").write_bytes(
+            signer.public_bytes(pem)
+            + key.private_bytes(
+                pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        (folder / "answer").write_bytes(base64.b64decode(answer_to(message, authority)))
+
+        def openssl(*words: str) -> None:
+            subprocess.run(["openssl", *words], cwd=folder, capture_output=True, check=True)
+
+        openssl("ts", "-reply", "-in", "answer", "-token_out", "-out", "token")
+        openssl("cms", "-verify", "-noverify", "-inform", "DER", "-in", "token", "-out", "told")
+        openssl(
+            *("cms", "-sign", "-binary", "-nodetach", "-cades", "-md", "sha256"),
+            *("-econtent_type", "1.2.840.113549.1.9.16.1.4", "-in", "told"),
+            *("-signer", "signer", "-outform", "DER", "-out", "signed"),
+        )
+        token = b"\x30\x03\x02\x01\x00" + (folder / "signed").read_bytes()
+    assert 2**8 <= len(token) < 2**16
+    return base64.b64encode(b"\x30\x82" + len(token).to_bytes(2, "big") + token).decode()
 
 
 def stamped(envelope: bytes, authority: Authority) -> bytes:

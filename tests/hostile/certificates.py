@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from aotc.signing.signer import LocalSigner
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 
 from .provenances import NOW, a_build, key_of
@@ -20,7 +23,8 @@ from .tampering import (
     to_json,
 )
 
-OTHER_JAXLIB = "0.12.99"
+OTHER = "0.12.99"
+"""A version of what runs the bundle that it does not accept by itself."""
 TYPE = "https://aotc.dev/certificate/v1"
 TWO = [{"name": "x", "digest": {"sha256": "0" * 64}}]
 """Subjects that are no root of ours."""
@@ -49,10 +53,30 @@ def runs_of(documents: Documents) -> list[dict[str, Any]]:
     return found
 
 
+def package_of(documents: Documents) -> str:
+    """What runs the bundle's executables."""
+    device = documents.manifest["requires"].get("device")
+    return device["plugin"] if device else "jaxlib"
+
+
+def code_of(documents: Documents) -> str:
+    """Of the finding for a version that the bundle does not accept."""
+    return "AOTC-E401" if package_of(documents) == "jaxlib" else "AOTC-E403"
+
+
+def with_another_version(host: HostFacts, documents: Documents) -> HostFacts:
+    """The same host with a version that the bundle does not accept by itself."""
+    if package_of(documents) == "jaxlib":
+        return msgspec.structs.replace(host, jaxlib=OTHER)
+    others = [msgspec.structs.replace(each, plugin=OTHER) for each in host.accelerators]
+    return msgspec.structs.replace(host, accelerators=tuple(others))
+
+
 def a_certificate(
     documents: Documents,
     *,
-    jaxlib: str = OTHER_JAXLIB,
+    version: str = OTHER,
+    package: str = "",
     target: str = "",
     outcome: str = "passed",
     detail: str = "",
@@ -60,10 +84,13 @@ def a_certificate(
     runs: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The predicate of a certificate that counts, but for what is stated otherwise."""
+    package = package or package_of(documents)
+    is_jaxlib = package == "jaxlib"
     return {
         "schema": 1,
         "target": target or documents.manifest["target"]["name"],
-        "jaxlib": jaxlib,
+        "jaxlib": version if is_jaxlib else "",
+        **({} if is_jaxlib else {"package": package, "version": version}),
         "outcome": outcome,
         "detail": detail,
         "certifiedOn": certified.isoformat(),
@@ -75,7 +102,7 @@ def a_certificate(
             "libc": "glibc 2.36",
             "python": "3.13.0",
             "runtime": "0.1.0",
-            "packages": {"jaxlib": jaxlib},
+            "packages": {package: version},
         },
     }
 

@@ -134,6 +134,8 @@ def serving(answer: Any) -> Iterator[str]:
         def do_GET(self) -> None:
             answer(self)
 
+        do_POST = do_GET
+
         def log_message(self, *_: Any) -> None:
             """Silent."""
 

@@ -11,6 +11,7 @@ from aotc_runtime import limits
 from aotc_runtime.errors import AotcError, BundleFormatError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system import layout_folder
 from aotc_runtime.system.store import open_bundle
 
 from .archives import archive, entries_of
@@ -60,6 +61,19 @@ def test_an_archive_repacked_by_another_tar_is_still_the_bundle(
         info.mtime, info.uid, info.uname = 1_700_000_000, 1000, "somebody"
     path.write_bytes(archive(entries, tarfile.USTAR_FORMAT))
     assert code_of(open_bundle(path), policy, host) == ACCEPTED
+
+
+def test_a_folder_of_countless_folders_is_refused_before_they_are_looked_into(
+    genuine: MemoryBundle, tmp_path: Path
+) -> None:
+    layout = write_folder(tmp_path / "layout", genuine)
+    for number in range(layout_folder.FOLDERS_MAX - 2):
+        (layout / "empty" / str(number)).mkdir(parents=True)
+    with pytest.raises(AotcError) as refused:
+        open_bundle(layout)
+    assert (refused.value.code, refused.value.findings[0].found) == ("AOTC-E109", "more")
+    (layout / "empty" / "0").rmdir()
+    assert open_bundle(layout).digests() == genuine.digests()
 
 
 def test_more_members_than_the_limit_are_refused(

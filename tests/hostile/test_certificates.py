@@ -1,4 +1,4 @@
-"""Which certificates make another jaxlib acceptable, and why the others do not."""
+"""Which certificates make another version acceptable, and why the others do not."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.certified import Release
+from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.policy import Accepts, TrustPolicy
 from aotc_runtime.verification import compatibility
 from aotc_runtime.verification.compatibility import choose_target
 from aotc_runtime.verification.examine import Verdict, examine
 
 from .certificates import (
-    OTHER_JAXLIB,
+    OTHER,
     TWO,
     a_certificate,
     certified,
+    code_of,
+    package_of,
     runs_of,
     statement,
     trusting,
+    with_another_version,
 )
 from .provenances import DAY, NOW, a_build, key_of
 from .tampering import Documents, MemoryBundle, policy_for
 
-pytestmark = pytest.mark.xla
-
 
 @pytest.fixture
-def elsewhere(host: HostFacts) -> HostFacts:
-    """The same host with a jaxlib that the bundle does not accept by itself."""
-    return msgspec.structs.replace(host, jaxlib=OTHER_JAXLIB)
+def elsewhere(host: HostFacts, documents: Documents) -> HostFacts:
+    return with_another_version(host, documents)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +55,7 @@ def codes(verdict: Verdict) -> list[str]:
     return [finding.code for finding in verdict.findings]
 
 
-def test_a_certificate_of_a_trusted_certifier_makes_another_jaxlib_acceptable(
+def test_a_certificate_of_a_trusted_certifier_makes_another_version_acceptable(
     documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
 ) -> None:
     envelope = statement(documents, certifier, a_certificate(documents))
@@ -62,8 +63,11 @@ def test_a_certificate_of_a_trusted_certifier_makes_another_jaxlib_acceptable(
     assert codes(verdict) == [] and "host" in verdict.gates and verdict.choice is not None
     found = verdict.choice.certified
     assert found is not None
-    assert (found.jaxlib, found.keys) == (OTHER_JAXLIB, (certifier.key_id,))
-    assert found.built_with == documents.manifest["built_with"]["jaxlib"]
+    assert found.release == Release(package_of(documents), OTHER)
+    assert found.keys == (certifier.key_id,)
+    device = documents.manifest["requires"].get("device")
+    (accepted,) = device["accepts_plugin"] if device else documents.manifest["accepts_jaxlib"]
+    assert found.built_with == accepted
     assert found.certified_on == "2026-11-21T12:00:00Z"
     labels = [run["label"] for run in runs_of(documents)]
     assert [d.label for d in found.differences] == labels
@@ -71,14 +75,30 @@ def test_a_certificate_of_a_trusted_certifier_makes_another_jaxlib_acceptable(
     assert verdict.signers == (ours.key_id,), "a certifier vouches for nothing else"
 
 
-def test_without_the_policys_word_the_builders_jaxlib_alone_is_accepted(
+@pytest.mark.parametrize("package", ["jaxlib", "onnxruntime", "another"])
+def test_a_certificate_of_another_package_of_the_same_version_does_not_count(
+    package: str,
+    documents: Documents,
+    ours: LocalSigner,
+    certifier: LocalSigner,
+    elsewhere: HostFacts,
+) -> None:
+    if package == package_of(documents):
+        package = "yet-another"
+    envelope = statement(documents, certifier, a_certificate(documents, package=package))
+    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), elsewhere)
+    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
+    assert f"{package} {OTHER} for " in verdict.findings[1].found
+
+
+def test_without_the_policys_word_the_builders_version_alone_is_accepted(
     documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
 ) -> None:
     """Neither a certificate by anybody, nor one by a key that vouches for bundles."""
     by_both = [statement(documents, s, a_certificate(documents)) for s in (certifier, ours)]
     bundle = certified(documents, ours, *by_both)
     verdict = asked(bundle, policy_for(ours), elsewhere)
-    assert codes(verdict) == ["AOTC-E401"]
+    assert codes(verdict) == [code_of(documents)]
     assert verdict.choice is not None and verdict.choice.certified is None
 
 
@@ -90,6 +110,7 @@ def test_a_certifier_does_not_vouch_for_a_bundle(
     assert codes(asked(bundle, trusting(ours, certifier), host)) == ["AOTC-E302"]
 
 
+@pytest.mark.xla  # no policy lists versions of other engines
 def test_a_certificate_widens_no_list_of_the_policy(
     documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
 ) -> None:
@@ -121,7 +142,7 @@ def test_of_several_certificates_one_that_did_not_pass_decides(
     ]
     bundle = certified(documents, ours, *envelopes)
     verdict = asked(bundle, trusting(ours, certifier, stranger), elsewhere)
-    assert codes(verdict) == ["AOTC-E401", "AOTC-E413"]
+    assert codes(verdict) == [code_of(documents), "AOTC-E413"]
     assert "killed by SIGSEGV" in verdict.findings[1].found
     assert codes(asked(bundle, trusting(ours, certifier), elsewhere)) == []
 
@@ -153,7 +174,7 @@ def test_a_certificate_that_cannot_be_read_does_not_count_and_says_so(
 ) -> None:
     bundle = certified(documents, ours, statement(documents, certifier, predicate))
     verdict = asked(bundle, trusting(ours, certifier), elsewhere)
-    assert codes(verdict) == ["AOTC-E401", "AOTC-E412"]
+    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
     assert "cannot be read" in verdict.findings[1].found
 
 
@@ -162,13 +183,26 @@ def test_a_refusal_says_what_the_certificates_are_about(
 ) -> None:
     target = documents.manifest["target"]["name"]
     envelopes = [
-        statement(documents, certifier, a_certificate(documents, jaxlib="0.11.2")),
+        statement(documents, certifier, a_certificate(documents, version="0.11.2")),
         statement(documents, certifier, a_certificate(documents), subject=TWO),
     ]
     bundle = certified(documents, ours, *envelopes)
     (_, found) = asked(bundle, trusting(ours, certifier), elsewhere).findings
-    assert found.expected.startswith(f"a certificate for jaxlib {OTHER_JAXLIB} on {target}")
-    assert f"jaxlib 0.11.2 for {target}" in found.found and "one about" in found.found
+    assert found.expected.startswith(
+        f"a certificate for {package_of(documents)} {OTHER} on {target}"
+    )
+    assert (
+        f"{package_of(documents)} 0.11.2 for {target}" in found.found and "one about" in found.found
+    )
+
+
+def test_a_host_without_the_package_is_told_that_and_nothing_of_certificates(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, host: HostFacts
+) -> None:
+    bundle = certified(documents, ours, statement(documents, certifier, a_certificate(documents)))
+    without = msgspec.structs.replace(host, jaxlib=NOT_INSTALLED, accelerators=())
+    expected = "AOTC-E405" if package_of(documents) == "jaxlib" else "AOTC-E403"
+    assert codes(asked(bundle, trusting(ours, certifier), without)) == [expected]
 
 
 def test_a_key_that_vouches_and_certifies_does_both(
@@ -178,7 +212,7 @@ def test_a_key_that_vouches_and_certifies_does_both(
     assert codes(asked(bundle, trusting(ours, ours), elsewhere)) == []
 
 
-def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_jaxlib_by_itself(
+def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_version_by_itself(
     documents: Documents, host: HostFacts
 ) -> None:
     manifest = msgspec.convert(documents.manifest, compatibility.BundleManifest)
@@ -190,7 +224,7 @@ def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_jaxlib_by_itse
     assert choice.findings == () and choice.certified is None
 
 
-def test_certificates_are_not_even_imported_for_the_builders_jaxlib() -> None:
+def test_certificates_are_not_even_imported_for_the_builders_version() -> None:
     code = "import aotc_runtime, sys; print(any('certificate' in name for name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -205,7 +239,7 @@ def test_the_time_of_checking_decides_whether_a_certifiers_key_counts(
     assert codes(asked(bundle, policy, elsewhere, NOW)) == []
     for now in (NOW - second, NOW + second):
         found: tuple[Finding, ...] = asked(bundle, policy, elsewhere, now).findings
-        assert [f.code for f in found] == ["AOTC-E401", "AOTC-E411", "AOTC-E412"]
+        assert [f.code for f in found] == [code_of(documents), "AOTC-E411", "AOTC-E412"]
         assert certifier.key_id[:16] in found[1].where
 
 
@@ -216,5 +250,5 @@ def test_the_builders_statements_are_no_certificates(
     another = {**a_build(), "more": "fields"}
     more = statement(documents, ours, another, predicateType=provenance)
     verdict = asked(certified(documents, ours, more), trusting(ours, ours), elsewhere)
-    assert codes(verdict) == ["AOTC-E401", "AOTC-E412"]
+    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
     assert verdict.findings[1].found == "no certificate by them"

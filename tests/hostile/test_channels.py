@@ -376,6 +376,7 @@ def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Pa
     assert deployed.answer(state="missing/seen") == "AOTC-E332"
     (tmp_path / "file").touch()
     assert deployed.answer(state=str(tmp_path / "file")) == "AOTC-E332"
+    assert deployed.answer(state="a\0b") == "AOTC-E332"
     for name in (state.STATE, state.NEW):
         folder = tmp_path / f"taken-{name}"
         (folder / name).mkdir(parents=True)
@@ -397,6 +398,18 @@ def test_what_was_seen_before_is_not_written_again(deployed: Deployed) -> None:
 def test_only_its_owner_reads_or_writes_what_a_host_keeps(deployed: Deployed) -> None:
     assert deployed.answer() == NEVER
     assert (deployed.folder / "seen").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("how", ["everybody", "another user"])
+def test_what_others_can_take_away_is_not_relied_on(how: str, deployed: Deployed) -> None:
+    assert deployed.answer() == NEVER
+    if how == "everybody":
+        (deployed.folder / "seen").chmod(0o777)
+    elif os.geteuid() == 0:
+        os.chown(deployed.folder / "seen", 65534, 65534)
+    else:
+        pytest.skip("only root gives folders away")
+    assert deployed.answer() == "AOTC-E332"
 
 
 def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:

@@ -196,6 +196,83 @@ def test_requests_that_are_only_stated_do_not_take_more_than_the_limit(served: S
     assert found == [(408, "AOTC-E764")] * 4 + [(503, "AOTC-E766")] * 4
 
 
+@pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
+def test_what_is_refused_is_held_no_longer(
+    options: tuple[str, ...], digits_bundle: tuple[Path, Path]
+) -> None:
+    """Python frees what holds itself now and then only, and an error holds all that it came by."""
+    with serving(digits_bundle[:1], digits_bundle[1:], *options) as server:
+        short = {"image": ("FP64", np.zeros((16 * MIB // 8, 1)))}
+        assert server.infer("digits", INPUTS)[0] == 200
+        before = resident(server)
+        for _ in range(16):
+            assert server.infer("digits", short)[:1] == (400,)
+        assert resident(server) - before < 128 * MIB
+
+
+AMPLE: dict[str, tuple[str, str]] = {
+    "lists as a parameter": ('"parameters": {"a": [%s[]]}', "[],"),
+    "many parameters": ('"parameters": {%s"a": 1}', '"a": 1,'),
+    "numbers": ('"data": [%s0]', "1e1,"),
+}
+
+
+@pytest.mark.parametrize(("text", "part"), AMPLE.values(), ids=AMPLE)
+def test_json_is_not_read_into_many_times_its_bytes(
+    text: str, part: str, digits_bundle: tuple[Path, Path]
+) -> None:
+    tensor = '{"name": "image", "datatype": "FP32", "shape": [8, 64], %s}'
+    filled = text % (part * (16 * MIB // len(part)))
+    body = (f'{{"inputs": [{tensor}]}}' % filled).encode()
+    with serving(digits_bundle[:1], digits_bundle[1:]) as server:
+        assert server.infer("digits", INPUTS)[0] == 200
+        before = resident(server, "VmHWM")
+        status, _, data = server.ask("POST", "/v2/models/digits/infer", body)
+        assert (status, json.loads(data)["code"]) == (400, "AOTC-E761")
+        assert resident(server, "VmHWM") - before < 4 * len(body)
+
+
+def test_a_name_without_end_is_not_told_back(served: Served) -> None:
+    name = "é" * MIB
+    tensor = {"name": name, "datatype": "FP32", "shape": [1, 64], "data": [0] * 64}
+    right = tensor | {"name": "image"}
+    for asked in (
+        {"inputs": [tensor]},
+        {"inputs": [right | {"datatype": name}]},
+        {"inputs": [right], "outputs": [{"name": name}]},
+    ):
+        status, _, data = served.ask(
+            "POST", "/v2/models/digits/infer", json.dumps(asked, ensure_ascii=False).encode()
+        )
+        assert status == 400 and len(data) < 4096
+
+
+UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+"""What Java's client sends with every request, unless it is told not to."""
+
+
+@pytest.mark.parametrize("how", ["its length", "chunks", "bytes"])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served, how: str) -> None:
+    header, data = binary_request(INPUTS)
+    body = header + data
+    head = f"{INFER}{UPGRADE}Inference-Header-Content-Length: {len(header)}\r\n"
+    if how == "chunks":
+        chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+        sent = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk
+    else:
+        sent = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with client_of(served) as client:
+        step = 97 if how == "bytes" else len(sent)
+        for start in range(0, len(sent), step):
+            client.sendall(sent[start : start + step])
+        first = whole(client)
+        assert first.startswith(b"HTTP/1.1 200 ")
+        close = UPGRADE.replace("Upgrade,", "Upgrade, close,")
+        client.sendall(sent + f"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n{close}\r\n".encode())
+        others = received(client)
+    assert others.count(b"HTTP/1.1 200 ") == 2 and others.endswith(b'{"live":true}')
+
+
 def test_clients_that_die_leave_nothing_behind(served: Served) -> None:
     header, data = binary_request(INPUTS)
     head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
@@ -322,7 +399,7 @@ def whole(client: socket.socket) -> bytes:
     return re.sub(rb"date: [^\r]*", b"", head) + body
 
 
-def resident(server: Served) -> int:
-    """Bytes that the process has in memory."""
+def resident(server: Served, what: str = "VmRSS") -> int:
+    """Bytes that the process has in memory; `VmHWM`: that it had at most."""
     text = Path(f"/proc/{server.process.pid}/status").read_text("utf-8")
-    return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) * 1024  # type: ignore[index]
+    return int(re.search(rf"{what}:\s+(\d+)", text)[1]) * 1024  # type: ignore[index]

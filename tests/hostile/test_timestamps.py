@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
 
 from aotc.bundles.endorse import endorse
 from aotc.errors import UsageError
+from aotc.signing import timestamping
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
 from aotc_runtime.errors import AotcError, Finding
@@ -31,7 +34,15 @@ from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.package_errors import reason_of
 
 from .archives import on_disk
-from .authorities import Authority, answer_to, authority, stamped, timestamp_in, with_timestamp
+from .authorities import (
+    Authority,
+    answer_to,
+    authority,
+    by_hand,
+    stamped,
+    timestamp_in,
+    with_timestamp,
+)
 from .doors import READY, Capture, at_every_door
 from .provenances import DAY, ENDORSEMENT, attested, key_of
 from .tampering import Documents, MemoryBundle, in_memory, put_together, take_apart
@@ -256,6 +267,39 @@ def test_a_timestamp_that_no_authority_vouches_for_says_nothing(
     (found,) = findings(told, policy, host, now + 2 * DAY)
     assert found.code == "AOTC-E311" and found.found.startswith("a check at ")
     assert "; its timestamp is by no authority of the policy (here: " in found.found
+
+
+@pytest.mark.parametrize(
+    ("purposes", "critical", "counts"),
+    [
+        ([Purpose.TIME_STAMPING], True, True),
+        ([Purpose.SERVER_AUTH], True, False),
+        ([Purpose.TIME_STAMPING, Purpose.SERVER_AUTH], True, False),
+        ([Purpose.TIME_STAMPING], False, False),
+        ([Purpose.ANY_EXTENDED_KEY_USAGE], True, False),
+        ([], False, False),
+    ],
+    ids=["timestamps", "servers", "both", "not critical", "anything", "unsaid"],
+)
+def test_another_certificate_of_the_same_root_tells_no_time(
+    purposes: list[x509.ObjectIdentifier],
+    critical: bool,
+    counts: bool,
+    sign: Sign,
+    ours: LocalSigner,
+    host: HostFacts,
+    here: Authority,
+) -> None:
+    """An authority's root may be a company's, which signs the certificates of its servers."""
+
+    def told(envelope: bytes) -> bytes:
+        made = base64.b64decode(json.loads(envelope)["signatures"][0]["sig"])
+        return with_timestamp(envelope, by_hand(made, here, purposes, critical))
+
+    now = datetime.now(UTC)
+    policy = policy_of(ours, here.trusted(), not_after=now + DAY)
+    expected = [] if counts else ["AOTC-E311"]
+    assert codes(sign(told), policy, host, now + 2 * DAY) == expected
 
 
 def test_one_authority_of_several_is_enough(
@@ -514,6 +558,29 @@ def test_an_authority_that_gives_no_timestamp_leaves_the_bundle_as_it_is(
     (found,) = refused.value.findings
     assert found.code == "AOTC-E026" and said in found.found
     assert bundle.read_bytes() == before
+
+
+def dripping(request: BaseHTTPRequestHandler) -> None:
+    try:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            request.wfile.write(b"x")
+            time.sleep(0.05)
+    except OSError:
+        pass
+
+
+def test_an_authority_that_never_ends_its_answer_is_given_up(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from .channels import serving
+
+    monkeypatch.setattr(timestamping, "SECONDS", 1)
+    bundle = Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
+    with serving(dripping) as url, pytest.raises(UsageError) as refused:
+        endorse(bundle, LocalSigner.ephemeral(), timestamp=url)
+    (found,) = refused.value.findings
+    assert (found.code, found.found) == ("AOTC-E026", "no whole answer in 1 seconds")
 
 
 def test_an_answer_to_another_question_is_refused(

@@ -67,6 +67,7 @@ LAZY = (
     "aotc_runtime.verification.policy_refusals",
     "aotc_runtime.verification.policy_types",
     "aotc_runtime.verification.provenance",
+    "aotc_runtime.verification.releases",
     "aotc_runtime.verification.stated_rules",
     "aotc_runtime.verification.unvouched",
     "aotc_runtime.verification.versions",

@@ -8,6 +8,7 @@ import pytest
 
 from aotc.installing import require_spelling, requirements, why
 from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.schema.certified import Release
 
 PIP_UNREACHABLE = """\
 WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after \
@@ -37,7 +38,7 @@ available.  On Debian/Ubuntu systems, you need to install the python3-venv packa
 
 
 def _why(said: str, tool: str) -> Finding:
-    return why("jaxlib 0.12.9", requirements("0.12.9"), said, tool)
+    return why("jaxlib 0.12.9", requirements(Release("jaxlib", "0.12.9")), said, tool)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_one_lost_connection_does_not_hide_that_a_version_does_not_exist() -> No
 
 
 def test_the_runtimes_requirements_are_installed_and_nothing_else() -> None:
-    wanted = requirements("0.12.0")
+    wanted = requirements(Release("jaxlib", "0.12.0"))
     assert wanted[0] == "jaxlib==0.12.0"
     names = {text.split(">")[0].split("=")[0].strip() for text in wanted}
     assert names == {"jaxlib", "cryptography", "msgspec", "numpy"}
@@ -76,9 +77,20 @@ def test_the_runtimes_requirements_are_installed_and_nothing_else() -> None:
 
 def test_another_spelling_of_a_version_is_told_the_right_one(tmp_path: Path) -> None:
     (tmp_path / "lib/python3.13/site-packages/jaxlib-0.12.0.dist-info").mkdir(parents=True)
-    require_spelling(tmp_path, "0.12.0")
+    require_spelling(tmp_path, Release("jaxlib", "0.12.0"))
     with pytest.raises(ResourceError) as refused:
-        require_spelling(tmp_path, "0.12")
+        require_spelling(tmp_path, Release("jaxlib", "0.12"))
     (found,) = refused.value.findings
     assert (found.code, found.where, found.found) == ("AOTC-E558", "jaxlib 0.12", "0.12.0")
-    assert "--jaxlib 0.12.0" in found.hint
+    assert "--with jaxlib==0.12.0" in found.hint
+
+
+def test_a_package_is_found_by_the_name_of_its_folder(tmp_path: Path) -> None:
+    wanted = Release("iree-base-runtime", "3.12.0")
+    assert requirements(wanted)[0] == "iree-base-runtime==3.12.0"
+    with pytest.raises(ResourceError, match="no iree-base-runtime after"):
+        require_spelling(tmp_path, wanted)
+    (tmp_path / "lib/python3.13/site-packages/iree_base_runtime-3.12.0.dist-info").mkdir(
+        parents=True
+    )
+    require_spelling(tmp_path, wanted)

@@ -60,3 +60,24 @@ def test_no_room_is_no_reason_to_copy_in_another_way(
     with pytest.raises(AotcError) as refused:
         write_atomically(tmp_path / "made", [source])
     assert refused.value.findings[0].found == os.strerror(errno.ENOSPC)
+
+
+@pytest.mark.parametrize("start", [0, 1, 511, whole_file.PIECE_BYTES + 1])
+@pytest.mark.parametrize("by_the_system", [True, False])
+def test_a_part_of_a_file_may_be_copied(
+    source: WholeFile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start: int,
+    by_the_system: bool,
+) -> None:
+    if not by_the_system:
+        monkeypatch.setattr(os, "copy_file_range", unable(errno.ENOSYS))
+    monkeypatch.setattr(whole_file, "ASKED_BYTES", 100_000)
+    size = len(DATA) - start - 7
+    with (tmp_path / "made").open("wb") as file, source.path.open("rb") as read:
+        file.write(b"before")
+        told = [*whole_file.appended(read.fileno(), start, size, file, "source")]
+        file.write(b"after")
+    assert (tmp_path / "made").read_bytes() == b"before" + DATA[start:-7] + b"after"
+    assert sum(told) == size and len(told) > 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 LEVELS = ("O3", "O2", "O1")
-"""Of optimization, best first: a module may not compile at the higher ones."""
+"""Levels of optimization, best first: a module may not compile at the higher ones."""
 
 LEVEL = "iree-opt-level"
 
 DRIVER = "iree-driver"
-"""Of executables, one of `names.DRIVERS`; no flag of the compiler's. Left out, the count of
-operations decides."""
+"""The option that chooses an executable's driver, one of `names.DRIVERS`; the compiler has no such
+flag. Left out, the count of operations decides.
+"""
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+from aotc.backends.onnx_graphs.job import CALLING, SPINNING
 from aotc.backends.onnx_graphs.program import UnsupportedError
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import names
@@ -28,7 +29,7 @@ _WORDS_MAX = 300
 
 
 def options(threads: int = 1) -> Any:
-    """Of a session that only makes graphs."""
+    """Options of a session that only makes graphs."""
     chosen = onnxruntime.SessionOptions()
     chosen.intra_op_num_threads = threads
     chosen.log_severity_level = _FATAL
@@ -51,10 +52,10 @@ def optimized(model: Any, folder: Path) -> Any:
     return onnx.load_model(made)
 
 
-def with_weights_outside(model: Any, weights: Collection[int], *, pooled: bool) -> bytes:
+def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> bytes:
     """The model's bytes, with the parameters that are weights as arrays that are handed over.
 
-    pooled: whether a call is worth several threads.
+    threads: who computes a call (`aotc.backends.onnx_graphs.job`).
     """
     outside = {graph_names.weight(place) for place in weights}
     graph, used = model.graph, _used(model.graph)
@@ -65,8 +66,9 @@ def with_weights_outside(model: Any, weights: Collection[int], *, pooled: bool) 
     del graph.input[:]
     graph.input.extend(kept)
     del graph.value_info[:]
-    if pooled:
-        model.metadata_props.add(key=names.POOLED, value="1")
+    if threads != CALLING:
+        how = names.SPINNING if threads == SPINNING else "1"
+        model.metadata_props.add(key=names.POOLED, value=how)
     model.producer_name, model.producer_version = "aotc", ""
     return bytes(model.SerializeToString(deterministic=True))
 

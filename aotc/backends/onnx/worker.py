@@ -22,7 +22,7 @@ def _optimized(made: work.Translated) -> work.Taken:
     from aotc.backends.onnx_graphs.model import model_of
 
     model = optimize.optimized(model_of(made.graph), Path())
-    serialized = optimize.with_weights_outside(model, made.weights, pooled=made.pooled)
+    serialized = optimize.with_weights_outside(model, made.weights, made.threads)
     return work.Taken(serialized, optimize.operators(model))
 
 

@@ -15,11 +15,17 @@ from aotc.workers import environment
 from aotc_runtime.schema.manifest import BuiltWith
 
 
+def threads_option(platform: str) -> str:
+    """The option of a target that says who computes a call."""
+    return f"{platform}-threads"
+
+
 class GraphBackend:
     """An engine that is installed, with our translation for it.
 
     platform: of its targets.  name: the engine's, in messages.  extra: of aotc, that installs the
-    packages which compile.  worker: the command that compiles what it finds in its working folder.
+    packages which compile.  threads: the words for who computes a call, that its option takes.
+    worker: the command that compiles what it finds in its working folder.
     seconds_max: how long it may take for one executable.
     """
 
@@ -27,6 +33,7 @@ class GraphBackend:
     name: str
     extra: str
     packages: Sequence[str]
+    threads: Sequence[str]
 
     def __init__(self, worker: Sequence[str], seconds_max: float = SECONDS_MAX) -> None:
         self._workers = CompileWorkers(worker, seconds_max)
@@ -39,12 +46,13 @@ class GraphBackend:
         """Translate one module and have the engine's compiler take the graph.
 
         Raises CompileError: AOTC-E902 the compiler crashed, E903 it took too long, E904 a custom
-        call, E907 it is missing, E916 an operation that has no equal in it.
+        call, E907 it is missing, E908 another word for threads, E916 an operation that has no
+        equal in it.
         """
         if job.mesh is not None:
             found = f"a program over {len(job.mesh.devices)} devices"
             raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
-        request = Job(artifact=job.module.artifact, weights=job.weights)
+        request = Job(artifact=job.module.artifact, weights=job.weights, threads=self._threads(job))
         result, said = self._workers.compile(job, request, lambda folder: environment.bare())
         if result.problem and result.called:
             instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'
@@ -52,6 +60,19 @@ class GraphBackend:
         if result.problem:
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)
+
+    def _threads(self, job: CompileJob) -> str:
+        option = threads_option(self.platform)
+        stated = {**job.target.options, **job.options}.get(option, "")
+        if stated in ("", *self.threads):
+            return stated
+        raise refusal(
+            "AOTC-E908",
+            place_of(job),
+            f"{option} = {stated}"[:200],
+            expected=f"{option} = {' or '.join(self.threads)}",
+            hint="correct the option of the target, or leave it out",
+        )
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""

@@ -266,7 +266,7 @@ def order_key(graph: Graph, value: Tensor) -> Tensor:
 
 
 def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
-    """The same bits as another type of the same size."""
+    """A tensor's bits, read as another type of the same size."""
     if tensor.element == element:
         return tensor
     if tensor.constant is not None:
@@ -296,7 +296,7 @@ def _convert(rule: Rule) -> list[Tensor]:
 
 
 def convert(graph: Graph, value: Tensor, element: str) -> Tensor:
-    """As StableHLO converts: a float that fits into no integer becomes the nearest, none 0."""
+    """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
     if value.element == element:
         return value
     if element == "i1":

@@ -209,7 +209,7 @@ class Graph:
         return self.node("Expand", [tensor, self.ints(*shape)], shape, tensor.element)
 
     def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-        """The same numbers in another shape."""
+        """A tensor's numbers in another shape."""
         shape = tuple(shape)
         if tensor.shape == shape:
             return tensor

@@ -1,12 +1,20 @@
-"""What a worker is asked for that compiles a program as a graph."""
+"""What a worker is asked for that compiles a program as a graph, and how its calls use threads."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+CALLING, POOL, SPINNING = "calling", "pool", "spinning"
+"""Who computes a call: the thread that calls; a pool whose threads sleep until there is something
+to do; one whose threads spin until the call ends.
+"""
+
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile. artifact: the module.  weights: places of its parameters that are bound."""
+    """What to compile. artifact: the module.  weights: places of its parameters that are bound.
+    threads: one of the words above; "" leaves it to the worker.
+    """
 
     artifact: bytes
     weights: tuple[int, ...]
+    threads: str = ""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotc.backends.onnx_graphs.job import Job
+from aotc.backends.onnx_graphs.job import CALLING, POOL, Job
 from aotc.backends.results import Problem, ProblemError, Result, problem_as_result
 from aotc.evidence import CompilerRecord, ExecutableEvidence, MemoryPlan, Optimized, Place
 
@@ -20,13 +20,13 @@ POOLED_FLOPS = 3_000_000
 
 class Translated(NamedTuple):
     """A program, as it was understood, and its graph. weights: places of weights among the
-    parameters.  pooled: whether a call is worth several threads.
+    parameters.  threads: who computes a call (`job`).
     """
 
     program: Block
     graph: Graph
     weights: Collection[int]
-    pooled: bool
+    threads: str
 
 
 class Taken(NamedTuple):
@@ -67,8 +67,8 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         }
         started = time.perf_counter()
         graph = translate(main, job.weights)
-        pooled = cost.get("flops", 0) >= POOLED_FLOPS
-        taken = take(Translated(main, graph, job.weights, pooled))
+        threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
+        taken = take(Translated(main, graph, job.weights, job.threads or threads))
     except (
         private.XlaError,
         private.MlirError,

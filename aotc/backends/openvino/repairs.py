@@ -130,9 +130,9 @@ def _is_number(value: Any) -> bool:
 
 
 def take_absolute_values(openvino: Any, model: Any, within: bool) -> None:
-    """Of what no input changes: a pass of OpenVINO's, AbsSinking, puts that in their place as it
-    is, also if it is negative. Weights are known to it as constants are, when it loads a graph.
-    within: as for `repair`.
+    """Compute absolute values of what no input changes: AbsSinking, a pass of OpenVINO's, puts the
+    values themselves in their place, negative ones too. Weights are known to it as constants are,
+    when it loads a graph. within: as `repair` takes it.
     """
     ops, fixed = openvino.opset15, set()
     for node in model.get_ordered_ops():

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aotc.backends.onnx_graphs import work
-from aotc.backends.onnx_graphs.job import Job
+from aotc.backends.onnx_graphs.job import CALLING, Job
 from aotc.backends.results import Result
 from aotc.evidence import OPENVINO
 from aotc_runtime.engines.openvino.device import PROPERTIES, last_line
@@ -49,7 +49,7 @@ def _taken(made: work.Translated) -> work.Taken:
         xml, constants = Path(folder, "graph.xml"), Path(folder, "graph.bin")
         openvino.serialize(model, xml, constants)
         text = xml.read_bytes()
-        begin = POOLED if made.pooled else SINGLE
+        begin = SINGLE if made.threads == CALLING else POOLED
         serialized = begin + len(text).to_bytes(8, "little") + text + constants.read_bytes()
     expected = tuple((each.shape, WORDS[each.element]) for each in made.program.returned)
     if (found := read(memoryview(serialized)).results) != expected:

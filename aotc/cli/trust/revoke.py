@@ -49,7 +49,8 @@ def revoke(
     changed = trust_files.revoke(policy, keys, roots, blobs, since)
     state = state_of(changed.policy, datetime.now(UTC), str(policy))
     left = [finding.found for finding in check_reachable(state, timedelta(), str(policy))]
-    notes = [f"too few keys count now, so every bundle is refused: {found}" for found in left]
+    but = " that no timestamp dates back" if changed.policy.timestamp_authorities else ""
+    notes = [f"too few keys count now, so every bundle is refused{but}: {found}" for found in left]
 
     def text() -> None:
         for kind, values in changed.added.items():

@@ -71,7 +71,7 @@ def _three_members(archive: Archive) -> Archive:
 
 
 def _version(data: bytes) -> str:
-    """Of the Keras that wrote the file."""
+    """The version of the Keras that wrote the file."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -196,8 +196,8 @@ def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput
 
 
 def _keys(config: Mapping[str, Any]) -> list[str]:
-    """Those of the dict that a model takes, in the order of its inputs; none if it takes no dict of
-    arrays.
+    """The keys of the dict that a model takes, in the order of its inputs; none if it takes no
+    dict of arrays.
     """
     layers = config["config"].get("input_layers")
     if not isinstance(layers, dict) or len({*map(str, layers)}) < len(layers):

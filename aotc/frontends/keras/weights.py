@@ -54,7 +54,7 @@ def _walk(file: Any, size: int) -> None:
 
 
 def _bytes(dataset: Any, where: str) -> int:
-    """Of an array, which are all there."""
+    """How many bytes an array has. Raises Damaged if they are not all there."""
     if dataset.shape is None or dataset.dtype.kind not in "biufcV" or dataset.dtype.hasobject:
         raise Damaged("arrays of numbers", f"{where} is {dataset.dtype}")
     if dataset.chunks is not None or dataset.external or dataset.is_virtual:

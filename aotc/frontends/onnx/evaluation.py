@@ -246,7 +246,7 @@ class Call:
 
     @property
     def version(self) -> int:
-        """Of the operator: the opset in which it was last changed."""
+        """The opset in which the operator was last changed."""
         return self.node.version
 
     @property

@@ -74,7 +74,7 @@ class OnnxFrontend:
 
     @property
     def suffixes(self) -> Sequence[str]:
-        """Of the files that it reads."""
+        """Endings of the files that this frontend reads."""
         return (".onnx",)
 
     def operators(self) -> Mapping[str, Sequence[str]]:

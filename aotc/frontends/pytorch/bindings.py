@@ -119,8 +119,9 @@ def bind(
 
 
 def _name(spec: InputSpec, value: Any) -> str:
-    """Of one of the graph's inputs, "" for a number. Raises Damaged if it is none the signature
-    has there.
+    """The name of one of the graph's inputs, "" for a number.
+
+    Raises Damaged if the signature has another there.
     """
     name = value.name if isinstance(value, Ref) else ""
     for stored in (spec.parameter, spec.buffer, spec.tensor_constant):

@@ -142,7 +142,7 @@ def promoted(*values: Any) -> tuple[jax.Array, ...]:
 
 
 def as_float(*values: Any) -> tuple[jax.Array, ...]:
-    """The same for functions whose results are floats: integers become float32."""
+    """Arrays of one type for functions whose results are floats: integers become float32."""
     dtype = promote(*values)
     if category(dtype) < 2:
         dtype = FLOAT

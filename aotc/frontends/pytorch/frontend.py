@@ -21,7 +21,13 @@ from aotc.frontends.pytorch.schema import (
     Versions,
     decode,
 )
-from aotc.frontends.pytorch.symbols import evaluate, symbol_of
+from aotc.frontends.pytorch.symbols import (
+    described,
+    evaluate,
+    solved,
+    symbol_of,
+    symbols_in,
+)
 
 
 class PyTorch:
@@ -158,22 +164,30 @@ def _check_sizes(
     symbols: dict[str, Any] = {}
     for (spec, meta), value in zip(inputs, given, strict=True):
         if len(value.shape) != len(meta.sizes):
-            _other_sizes(where, spec, value)
+            _other_sizes(where, spec, meta, value)
         for size, found in zip(meta.sizes, value.shape, strict=True):
             name = symbol_of(size)
             if name is not None:
                 symbols.setdefault(name, found)
+    for (_, meta), value in zip(inputs, given, strict=True):
+        for size, found in zip(meta.sizes, value.shape, strict=True):
+            symbols |= solved(size, found, symbols)
     for (spec, meta), value in zip(inputs, given, strict=True):
         for size, found in zip(meta.sizes, value.shape, strict=True):
             wanted = evaluate(size, symbols)
             if wanted is not None and wanted != found:
-                _other_sizes(where, spec, value)
+                _other_sizes(where, spec, meta, value)
 
 
-def _other_sizes(where: str, spec: ModelInput, value: Any) -> None:
+def _other_sizes(where: str, spec: ModelInput, meta: TensorMeta, value: Any) -> None:
+    related = any(symbols_in(size) and symbol_of(size) is None for size in meta.sizes)
     raise refusal(
         "AOTC-E846",
         where,
         f"{spec.name} {list(value.shape)}",
-        expected=f"{spec.name} {list(spec.shape)}",
+        expected=f"{spec.name} [{', '.join(map(described, meta.sizes))}]",
+        hint="list the profiles of the entry point whose sizes fit each other, such as "
+        "profiles = [{ a = 2, b = 3 }], or state multiple_of for a dimension"
+        if related
+        else None,
     )

@@ -44,7 +44,7 @@ class Values:
         self._seen: dict[str, int] = {}
 
     def _owner(self, name: str) -> str | None:
-        """Of memory that is written."""
+        """Whose memory a value shares, if that memory is written."""
         owner = self._shared.owner.get(name)
         return owner if owner in self._versions else None
 

@@ -8,7 +8,7 @@ class Unsupported(Exception):
 
 
 PARTS_MAX = 4096
-"""Of what is traced part by part: pieces of a split, elements of a pooling window."""
+"""Limit of what is traced part by part: pieces of a split, elements of a pooling window."""
 
 
 def few(count: int, what: str) -> int:

@@ -31,7 +31,7 @@ class Structure:
 
 
 def read_structure(text: str, leaves: int, named: Mapping[str, NamedTupleFields]) -> Structure:
-    """Of so many leaves. Raises Damaged."""
+    """The structure that a text describes. Raises Damaged if it has another number of leaves."""
     _, spec = decode(text.encode(), tuple[int, TreeSpec], "the structure of the results")
     made = _structure(spec, named, 0)
     if _leaves(made) != leaves:
@@ -60,7 +60,7 @@ def _structure(spec: TreeSpec, named: Mapping[str, NamedTupleFields], depth: int
 def _names(
     spec: TreeSpec, named: Mapping[str, NamedTupleFields], count: int
 ) -> tuple[str, ...] | None:
-    """Of fields or keys, if the file has them: dicts, named tuples, the results of transformers."""
+    """Names of fields or keys, if the file has them: dicts, named tuples, transformers' results."""
     context = spec.context
     if isinstance(context, str):
         try:

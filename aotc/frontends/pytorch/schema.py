@@ -234,7 +234,7 @@ class SchemaVersion(Struct, frozen=True):
 
 
 class Versions(Struct, frozen=True):
-    """Of a program: read before the rest, which another major version has otherwise."""
+    """A program's versions, read before the rest, whose form depends on the major one."""
 
     schema_version: SchemaVersion
     torch_version: str = ""

@@ -116,5 +116,50 @@ def symbol_of(size: Sym) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
+def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
+    """The symbol that is not known yet, where the size grows with that one alone, by the same
+    number each time: rounded down where no whole number makes it the size that was found.
+    """
+    unknown = symbols_in(size) - symbols.keys()
+    if len(unknown) != 1 or not isinstance(found, int):
+        return {}
+    (name,) = unknown
+    start, second, third = (evaluate(size, {**symbols, name: n}) for n in range(3))
+    if not (isinstance(start, int) and isinstance(second, int) and isinstance(third, int)):
+        return {}
+    step = second - start
+    return {name: (found - start) // step} if step and third - second == step else {}
+
+
+def described(size: Sym) -> str:
+    """For messages: "4*s77 + 1"."""
+    if isinstance(size.as_int, int):
+        return str(size.as_int)
+    text = _text(size)
+    try:
+        if len(text) <= LENGTH_MAX:
+            return _written(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return ascii(text)[:200]
+
+
+def _written(node: ast.expr) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
+            return name
+        case ast.Call(func=ast.Name(id="Integer"), args=[number]):
+            return ast.unparse(number)
+        case ast.Call(func=ast.Name(id="Add"), args=terms):
+            return " + ".join(map(_written, terms))
+        case ast.Call(func=ast.Name(id="Mul"), args=factors):
+            sums = [isinstance(f, ast.Call) and ast.unparse(f.func) == "Add" for f in factors]
+            texts = map(_written, factors)
+            return "*".join(
+                f"({t})" if is_sum else t for t, is_sum in zip(texts, sums, strict=True)
+            )
+    return ast.unparse(node)
+
+
 def symbols_in(size: Sym) -> set[str]:
     return set(re.findall(r"Symbol\('(\w+)'", _text(size)))

@@ -95,7 +95,11 @@ def ask[A](
 def _crash(code: str, doing: str, crash: parent.CrashedError) -> AotcError:
     found = describe_status(crash.status) + (f" while {crash.doing}" if crash.doing else "")
     lines = crash.last_lines(LINES_SHOWN)
-    if lines:
+    if crash.status == -signal.SIGBUS:
+        hint = (
+            "did a file that it reads become shorter meanwhile? build again when nobody writes it"
+        )
+    elif lines:
         hint = "the lines above are what it said last"
     elif crash.status == -signal.SIGKILL:
         hint = "is there enough memory? the system kills processes that need too much"

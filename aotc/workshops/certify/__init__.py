@@ -1,1 +1,1 @@
-"""Running a bundle under other versions of jaxlib, each in an environment of its own."""
+"""Running a bundle under other versions of what runs it, each in an environment of its own."""

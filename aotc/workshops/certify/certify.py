@@ -1,4 +1,4 @@
-"""`aotc certify`: runs a bundle under other versions of jaxlib, and adds certificates about it."""
+"""`aotc certify`: runs a bundle under other releases of what runs it, and adds certificates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from aotc.compat.accepted import accepted_versions
 from aotc.errors import refusal
 from aotc.packing.attestations import with_attestations
 from aotc.packing.files import tidy
@@ -22,12 +23,14 @@ from aotc.signing.signer import Signer
 from aotc.workshops.certify.environments import Environments
 from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
 from aotc_runtime.errors import Finding, IncompatibleHostError, ResourceError
-from aotc_runtime.formats.certificate import SCHEMA, Surroundings
+from aotc_runtime.formats.certificate import JAXLIB, SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
+from aotc_runtime.schema.certified import Release
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import XLA, BundleManifest, Parity, engine_of
+from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.compatibility import wanted_of
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.missing_targets import missing_target
 
@@ -42,8 +45,8 @@ NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", p
 class Certification:
     """What certifying a bundle found.
 
-    trials: one for each version and target, in the order given.  missing: why there was no
-    environment for a version.  key_id: of the signer of the certificates that were added, or "".
+    trials: one for each release and its targets, in the order given.  missing: why there was no
+    environment for a release.  key_id: of the signer of the certificates that were added, or "".
     added: how many certificates.  parity: as the build measured it, by target and label.
     """
 
@@ -59,7 +62,7 @@ class Certification:
 
 def certify(
     path: Path,
-    jaxlibs: Sequence[str],
+    releases: Sequence[Release],
     policy: TrustPolicy,
     target: str | None,
     signer: Signer | None,
@@ -69,11 +72,12 @@ def certify(
     finished: Callable[[], datetime],
     on_fixture: OnFixture,
 ) -> Certification:
-    """Run every fixture of a bundle under each jaxlib, and add a signed certificate of each result.
+    """Run every fixture of a bundle under each release, each by the targets that its package runs,
+    and add a signed certificate of each result.
 
     policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
-    signer: None to add no certificates.  seconds: limit for one target under one jaxlib.  finished:
-    gives the time that certificates state.  on_fixture: told of progress.
+    signer: None to add no certificates.  seconds: limit for one target under one release.
+    finished: gives the time that certificates state.  on_fixture: told of progress.
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
     UsageError. A fixture that fails is not raised: it is in the result.
     """
@@ -82,16 +86,20 @@ def certify(
     # this host say of each target is for the worker to find out, which verifies it.
     read = attributed(look_into(path), policy, time.time())
     root, contents = read.root_digest, read.contents
-    manifests = xla_targets(contents.manifests, target, contents.absent)
+    by_package = {
+        each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
+        for each in releases
+    }
     trials: list[Trial] = []
     missing: list[Finding] = []
     with runtime_copy() as runtime:
-        for jaxlib in dict.fromkeys(jaxlibs):
+        for release in dict.fromkeys(releases):
             try:
-                with environments.environment(jaxlib) as python:
+                with environments.environment(release) as python:
+                    manifests = by_package[release.package]
                     jobs = [_job(path, policy, root, manifest) for manifest in manifests]
                     trials += _run_all(
-                        python, runtime, jaxlib, jobs, seconds, on_fixture, environments.processes
+                        python, runtime, release, jobs, seconds, on_fixture, environments.processes
                     )
             except ResourceError as error:
                 missing += error.findings
@@ -113,7 +121,7 @@ def certify(
         added=len(results) if signer is not None else 0,
         parity={
             (manifest.target.name, label(name, profile.sizes)): profile.parity
-            for manifest in manifests
+            for manifest in contents.manifests.values()
             for name, entry_point in manifest.entry_points.items()
             for profile in entry_point.profiles
         },
@@ -126,7 +134,7 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "target": trial.target,
-        "jaxlib": trial.jaxlib,
+        **_stated(trial.release),
         "outcome": trial.outcome,
         "detail": trial.detail,
         "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -138,38 +146,59 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     }
 
 
-def xla_targets(
-    manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
+def _stated(release: Release) -> dict[str, str]:
+    if release.package == JAXLIB:
+        return {"jaxlib": release.version}
+    return {"jaxlib": "", "package": release.package, "version": release.version}
+
+
+def targets_run_by(
+    package: str,
+    manifests: Mapping[str, BundleManifest],
+    target: str | None,
+    absent: Sequence[str],
 ) -> list[BundleManifest]:
-    """Those of XLA's targets that are asked for. Raises IncompatibleHostError (AOTC-E505)."""
+    """Those of the targets asked for all of whose executables a package runs.
+
+    Raises IncompatibleHostError (AOTC-E505).
+    """
     if target is not None and target not in manifests:
         raise IncompatibleHostError(missing_target(manifests, target, absent))
     asked = sorted(manifests) if target is None else [target]
-    engines = {name: {engine_of(p) for p in manifests[name].platforms} for name in asked}
-    wanted = [manifests[name] for name in asked if engines[name] == {XLA}]
+    packages = {name: sorted(accepted_versions(manifests[name])) for name in asked}
+    wanted = [manifests[name] for name in asked if packages[name] == [package]]
     if not wanted:
         raise refusal(
             "AOTC-E505",
             ", ".join(asked),
-            f"code for {', '.join(sorted({each for n in asked for each in engines[n]}))}",
-            expected="a target all of whose executables jaxlib runs: certificates are about its "
-            "versions",
-            hint="build with the release of the other engine that is to run it",
+            "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
+            expected=f"a target all of whose executables {package} runs: a certificate is about "
+            "the versions of one package",
+            hint="certify with the package that runs it; of a target of several engines, build "
+            "anew with the versions that are to run it",
         )
     return wanted
 
 
 def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
     fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
-    accepted = manifest.accepts_jaxlib[-1]
-    devices = manifest.requires.devices
-    return Job(path, policy, manifest.target.name, accepted, root, fixtures, devices)
+    ((_, accepted),) = accepted_versions(manifest).items()
+    return Job(
+        bundle=path,
+        policy=policy,
+        target=manifest.target.name,
+        accepted=accepted[-1],
+        root_digest=root,
+        fixtures=fixtures,
+        platforms=wanted_of({manifest.target.name: manifest}, None).platforms,
+        devices=manifest.requires.devices,
+    )
 
 
 def _run_all(
     python: Path,
     runtime: Path,
-    jaxlib: str,
+    release: Release,
     jobs: Sequence[Job],
     seconds: float,
     on_fixture: OnFixture,
@@ -180,20 +209,20 @@ def _run_all(
     for job in jobs:
 
         def ran(count: int, before: int = before) -> None:
-            on_fixture(f"jaxlib {jaxlib}", before + count, total)
+            on_fixture(str(release), before + count, total)
 
         ran(0)
-        yield run(python, runtime, jaxlib, job, seconds, ran, processes)
+        yield run(python, runtime, release, job, seconds, ran, processes)
         before += job.fixtures
 
 
 def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
     """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
-    now = {(trial.target, trial.jaxlib) for trial in results}
+    now = {(trial.target, trial.release) for trial in results}
     key = load_public_key(signer.public_pem(), "", "signer")
 
     def is_older(envelope: bytes) -> bool:
         read = certificate_by(envelope, key)
-        return read is not None and (read.target, read.jaxlib) in now
+        return read is not None and (read.target, read.release) in now
 
     return is_older

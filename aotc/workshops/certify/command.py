@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,22 +13,53 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
+from aotc_runtime.schema.certified import Release
 
 if TYPE_CHECKING:
     from aotc.signing.signer import Signer
     from aotc_runtime.schema.policy import TrustPolicy
 
+JAXLIB = "jaxlib"
+PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
+"""A distribution by its normalized name (PEP 503)."""
 
-@click.command(short_help="Run a bundle's fixtures under other versions of jaxlib.")
+
+def _releases(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[Release, ...]:
+    """Refuse values that are no package with its version: they become names of folders and
+    arguments of an installer.
+    """
+    found = [PACKAGE.fullmatch(value) for value in values]
+    for value, match in zip(values, found, strict=True):
+        if match is None:
+            raise click.BadParameter(
+                f"{value!r} is no package with a version, such as onnxruntime==1.32.0.",
+                context,
+                option,
+            )
+    return tuple(
+        Release(match[1], *versions(context, option, (match[2],))) for match in found if match
+    )
+
+
+@click.command(short_help="Run a bundle's fixtures under other versions of what runs them.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--jaxlib",
     "jaxlibs",
     multiple=True,
-    required=True,
     callback=versions,
     metavar="VERSION",
-    help="Run under this version; may repeat.",
+    help="Run under this version of jaxlib; may repeat.",
+)
+@click.option(
+    "--with",
+    "releases",
+    multiple=True,
+    callback=_releases,
+    metavar="PACKAGE==VERSION",
+    help="Run under this version of another engine's package; may repeat.",
 )
 @key_options(required=False)
 @click.option(
@@ -51,6 +83,7 @@ def certify(
     out: Output,
     bundle: Path,
     jaxlibs: tuple[str, ...],
+    releases: tuple[Release, ...],
     key: str | None,
     passphrase_file: Path | None,
     trust: Path | None,
@@ -58,7 +91,8 @@ def certify(
     seconds: float,
     refresh: bool,
 ) -> int:
-    """Run every fixture of a bundle under other versions of jaxlib; sign what came of it.
+    """Run every fixture of a bundle under other versions of jaxlib, or of the package of another
+    engine that runs it; sign what came of it.
 
     Each version is installed from the package index into an environment of its own, once. With
     --key the results are added to the bundle as certificates; a trust policy says whose count.
@@ -77,6 +111,9 @@ def certify(
     from aotc.workshops.certify.text import certify_document, certify_findings, certify_lines
     from aotc_runtime.verification.trust import certifier_keys, read_policy
 
+    asked = (*(Release(JAXLIB, version) for version in jaxlibs), *releases)
+    if not asked:
+        raise click.UsageError("--jaxlib or --with has to be given: what to run the bundle under")
     if key is None and trust is None:
         raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
     stated = stated_time(os.environ)
@@ -94,7 +131,7 @@ def certify(
     with progress(quiet=out.json) as on_fixture:
         made = run_certification(
             bundle,
-            jaxlibs,
+            asked,
             policy,
             target,
             signer,

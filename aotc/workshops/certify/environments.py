@@ -1,7 +1,7 @@
-"""Clean environments, one for each version of jaxlib: made once, checked before each use.
+"""Clean environments, one for each release of an engine: made once, checked before each use.
 
-They lie in the user's cache folder, each under a name that states the version of jaxlib and the
-kind of Python. A lock is held while one is made, used or removed. Each is sealed with the digest of
+They lie in the user's cache folder, each under a name that states the release and the kind of
+Python. A lock is held while one is made, used or removed. Each is sealed with the digest of
 every file that the installation wrote; what has changed since is made anew.
 """
 
@@ -27,16 +27,16 @@ from aotc.processes import Processes
 from aotc.temporaries import remove_folder, temporary_folder
 from aotc_runtime.digest import cores
 from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.certified import Release
 
 CACHE_BYTES_MAX = 8 * 2**30
-"""What all environments may take together, each about 0.6 GB; those used least recently go first.
+"""What all environments may take together, up to 0.6 GB each; those used least recently go first.
 """
 
 FOLDER_MODE = 0o700
 
 SEAL = "sealed.json"
 LOCK = ".lock"
-CACHED = "jaxlib-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Environments:
     processes: Processes
 
     @contextmanager
-    def environment(self, jaxlib: str) -> Iterator[Path]:
-        """The interpreter of an environment with this jaxlib, which stays while this lasts.
+    def environment(self, release: Release) -> Iterator[Path]:
+        """The interpreter of an environment with this release, which stays while this lasts.
 
         Raises ResourceError: AOTC-E557 the package index cannot be had, E558 it has no such wheel
         for this Python, E559 the environment cannot be made.
@@ -62,10 +62,10 @@ class Environments:
                 folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 if others := other_writers(folder):
                     raise _unusable(folder, f"a folder to which {others} may write")
-            with _locked(self.folder, jaxlib) as descriptor:
-                place = self.folder / _name(jaxlib)
+            with _locked(self.folder, release) as descriptor:
+                place = self.folder / _name(release)
                 if self.refresh or not is_whole(place):
-                    self._make(place, jaxlib)
+                    self._make(place, release)
                 os.utime(place / SEAL)
                 fcntl.flock(descriptor, fcntl.LOCK_SH)  # others may use it too
                 yield place / "bin" / "python"
@@ -73,10 +73,10 @@ class Environments:
             where = error.filename if isinstance(error.filename, str) else self.folder
             raise _unusable(where, error.strerror or str(error)) from error
 
-    def _make(self, place: Path, jaxlib: str) -> None:
-        self.note(f"installing jaxlib {jaxlib} into {place}")
+    def _make(self, place: Path, release: Release) -> None:
+        self.note(f"installing {release} into {place}")
         with temporary_folder(self.folder, f".{place.name}.") as made:
-            install(made, jaxlib, self.processes)
+            install(made, release, self.processes)
             (made / SEAL).write_bytes(msgspec.json.encode(_digests(made), order="sorted"))
             _clear(place)
             made.rename(place)
@@ -120,7 +120,8 @@ def make_room(folder: Path, most: int, keep: Path) -> None:
     """Remove environments until all together are at most so many bytes: those used least recently
     first, none that is in use, and not the one to keep.
     """
-    found = [path for path in folder.glob(f"{CACHED}*") if path.is_dir()]
+    # What is being made begins with a dot.
+    found = [path for path in folder.glob("[!.]*") if path.is_dir()]
     sizes = {path: _size(path) for path in found}
     for path in sorted(found, key=_last_used):
         if sum(sizes.values()) <= most:
@@ -142,9 +143,9 @@ def _remove_unused(place: Path) -> bool:
 
 
 @contextmanager
-def _locked(folder: Path, jaxlib: str) -> Iterator[int]:
+def _locked(folder: Path, release: Release) -> Iterator[int]:
     # A file beside the folder, since that is replaced.
-    name = folder / f"{_name(jaxlib)}{LOCK}"
+    name = folder / f"{_name(release)}{LOCK}"
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -153,8 +154,9 @@ def _locked(folder: Path, jaxlib: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _name(jaxlib: str) -> str:
-    return f"{CACHED}{jaxlib}-{sys.implementation.cache_tag}-{sys.platform}-{platform.machine()}"
+def _name(release: Release) -> str:
+    kind = f"{sys.implementation.cache_tag}-{sys.platform}-{platform.machine()}"
+    return f"{release.package}-{release.version}-{kind}"
 
 
 def _digests(place: Path) -> dict[str, str]:

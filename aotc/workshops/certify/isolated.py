@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from aotc_runtime.formats.certificate import (
     FixtureRun,
     Surroundings,
 )
+from aotc_runtime.schema.certified import Release
 from aotc_runtime.schema.policy import TrustPolicy
 
 STDERR_LINES_SHOWN = 6
@@ -41,12 +42,14 @@ ANSWERING = (
 """The modules of aotc that `aotc.workers.child` consists of."""
 
 RESULTS = "AOTC-E7"
-"""Codes of findings that are results of this jaxlib: XLA or a fixture refused. Others are about the
+"""Codes of findings that are results of this release: it or a fixture refused. Others are about the
 bundle, the policy or the host."""
 
 
 class _Surroundings(Surroundings, frozen=True):
-    jaxlib: str
+    """version: of the package that runs the target there."""
+
+    version: str
 
 
 class _Event(Struct, frozen=True):
@@ -63,35 +66,38 @@ class _Told(Struct, frozen=True):
     bundle: str
     policy: TrustPolicy
     target: str
-    accepted_jaxlib: str
+    package: str
+    accepted: str
+    platforms: Mapping[str, Sequence[str]]
     devices: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A target of a bundle that is to run. accepted_jaxlib: a version that it accepts by itself.
+    """A target of a bundle that is to run. accepted: a version that it accepts by itself.
     root_digest: of the bundle, which the worker has to find too.  fixtures: how many there are.
-    devices: how many the target runs on.
+    platforms, devices: what the target wants to be known of a host, and how many it runs on.
     """
 
     bundle: Path
     policy: TrustPolicy
     target: str
-    accepted_jaxlib: str
+    accepted: str
     root_digest: str
     fixtures: int
+    platforms: Mapping[str, Sequence[str]]
     devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a target ran under a jaxlib. outcome: of a certificate's, or "" where the target did
-    not get as far as to run, whatever the jaxlib; findings say why.  detail: what happened, if it
+    """How a target ran under a release. outcome: of a certificate's, or "" where the target did
+    not get as far as to run, whatever the release; findings say why.  detail: what happened, if it
     did not pass.  surroundings: None if the process did not get as far as to say.
     """
 
     target: str
-    jaxlib: str
+    release: Release
     outcome: str
     detail: str
     fixtures: tuple[FixtureRun, ...]
@@ -118,7 +124,7 @@ def runtime_copy() -> Iterator[Path]:
 def run(
     python: Path,
     runtime: Path,
-    jaxlib: str,
+    release: Release,
     job: Job,
     seconds: float,
     on_fixture: Callable[[int], None],
@@ -126,8 +132,8 @@ def run(
 ) -> Trial:
     """Run one target's fixtures in an environment.
 
-    python: its interpreter.  runtime: what `runtime_copy` made.  jaxlib: the version there.
-    seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
+    python: its interpreter.  runtime: what `runtime_copy` made.  release: what runs the target
+    there.  seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
     """
     events: list[_Event] = []
 
@@ -139,14 +145,16 @@ def run(
         bundle=str(job.bundle.resolve()),
         policy=job.policy,
         target=job.target,
-        accepted_jaxlib=job.accepted_jaxlib,
+        package=release.package,
+        accepted=job.accepted,
+        platforms=job.platforms,
         devices=job.devices,
     )
 
     def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
         runs = tuple(event.ran for event in events if event.ran is not None)
         where = next((e.surroundings for e in events if e.surroundings is not None), None)
-        return Trial(job.target, jaxlib, outcome, detail, runs, where, findings)
+        return Trial(job.target, release, outcome, detail, runs, where, findings)
 
     try:
         parent.run(
@@ -170,7 +178,7 @@ def run(
             return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
         return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
-    return _judged(job, jaxlib, events, trial)
+    return _judged(job, release, events, trial)
 
 
 def _event(item: str) -> _Event:
@@ -181,24 +189,24 @@ def _event(item: str) -> _Event:
         return _Event()
 
 
-def _something_else(job: Job, jaxlib: str, found: str) -> Finding:
+def _something_else(job: Job, release: Release, found: str) -> Finding:
     return finding(
         "AOTC-E559",
         str(job.bundle),
-        f"jaxlib {found}",
-        expected=f"jaxlib {jaxlib} to run {job.root_digest}",
+        f"{release.package} {found}",
+        expected=f"{release} to run {job.root_digest}",
         hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",
     )
 
 
-def _judged(job: Job, jaxlib: str, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
+def _judged(job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
     """What the events of a process come to that ended as it should."""
     where = next((e.surroundings for e in events if e.surroundings is not None), None)
     if where is None:
         return trial(CRASHED, "exit status 0, while starting")
     verified = next((event.verified for event in events if event.verified), "")
-    if (where.jaxlib, verified) != (jaxlib, job.root_digest):
-        return trial("", "", (_something_else(job, jaxlib, f"{where.jaxlib} on {verified}"),))
+    if (where.version, verified) != (release.version, job.root_digest):
+        return trial("", "", (_something_else(job, release, f"{where.version} on {verified}"),))
     beyond = [e.ran.label for e in events if e.ran is not None and not e.ran.withinTolerance]
     if beyond:
         return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))

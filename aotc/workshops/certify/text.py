@@ -35,7 +35,8 @@ def _trial_document(trial: Trial, parity: Mapping[tuple[str, str], Parity]) -> d
     where = trial.surroundings
     return {
         "target": trial.target,
-        "jaxlib": trial.jaxlib,
+        "package": trial.release.package,
+        "version": trial.release.version,
         "outcome": trial.outcome or None,
         "detail": trial.detail,
         "cpu": where.cpu if where else None,
@@ -72,10 +73,10 @@ def certify_findings(made: Certification) -> Iterator[Finding]:
         beyond = trial.outcome == BEYOND
         yield finding(
             "AOTC-E957" if beyond else "AOTC-E958",
-            f"{trial.target} with jaxlib {trial.jaxlib}",
+            f"{trial.target} with {trial.release}",
             f"{trial.outcome}: {trial.detail}",
             expected="every fixture to run, within its tolerance",
-            hint="keep to the jaxlib that the bundle was built with, or build with this one too"
+            hint="keep to the version that the bundle was built with, or build with this one too"
             + ("; the differences are in what this command prints" if beyond else ""),
         )
     yield from made.missing
@@ -95,7 +96,7 @@ def _lines(made: Certification) -> Iterator[str]:
         seconds = sum(float(run.seconds) for run in trial.fixtures)
         ran = f"{count(len(trial.fixtures), 'fixture')} in {seconds:.3f} s"
         yield ""
-        yield f"{trial.target} with jaxlib {trial.jaxlib}: {trial.outcome or 'not run here'}, {ran}"
+        yield f"{trial.target} with {trial.release}: {trial.outcome or 'not run here'}, {ran}"
         if trial.detail:
             yield from (f"  {line}" for line in trial.detail.splitlines())
         yield from _table(trial, made.parity)

@@ -5,7 +5,7 @@ RUNTIME: a folder with the package aotc_runtime, and what of aotc is needed to a
 that is finished is a JSON object: {"surroundings": …}, {"verified": …}, or {"ran": …} for a
 fixture.
 
-The verifier is told that the jaxlib which runs here is the builder's. Only this makes it run
+The verifier is told that the version which runs here is the builder's. Only this makes it run
 another one, and only in this process, which serves nobody. aotc_runtime itself offers no such way:
 `load` takes no facts about its host.
 """
@@ -30,12 +30,12 @@ def main() -> None:
 
 def run(job: dict[str, Any], progress: Progress) -> None:
     """Verify, load and run. Raises AotcError for what is refused."""
-    progress.started("starting jaxlib")
+    progress.started(f"starting {job['package']}")
     from aotc_runtime.engines.registry import detect
     from aotc_runtime.serving.resident import make_resident
 
-    facts = detect(None, job["devices"])
-    _finished(progress, surroundings=_surroundings(facts))
+    facts = detect(None, job["devices"], job["platforms"])
+    _finished(progress, surroundings=_surroundings(job, facts))
     progress.started("verifying")
     bundle = _verified(job, facts)
     _finished(progress, verified=bundle.root_digest)
@@ -52,7 +52,7 @@ def _finished(progress: Progress, **event: Any) -> None:
 
 
 def _verified(job: dict[str, Any], facts: Any) -> Any:
-    """The `VerifiedBundle` of the job, as if the jaxlib of its builder ran here."""
+    """The `VerifiedBundle` of the job, as if the release of its builder ran here."""
     from pathlib import Path
 
     import msgspec
@@ -65,7 +65,7 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
     # The policy's rules on runtimes are for servers; this process is not one.
     accepts = msgspec.structs.replace(policy.accepts, jaxlib=None, aotc_runtime=None)
     policy = msgspec.structs.replace(policy, accepts=accepts)
-    told = msgspec.structs.replace(facts, jaxlib=job["accepted_jaxlib"])
+    told = _told(facts, job["package"], job["accepted"])
     return verify(open_bundle(Path(job["bundle"])), policy, told, time.time(), job["target"])
 
 
@@ -107,11 +107,23 @@ def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
     compiled(dict(profile.record.sizes))
 
 
-def _surroundings(facts: Any) -> dict[str, Any]:
+def _told(facts: Any, package: str, accepted: str) -> Any:
+    """These facts, but for the version of what runs the target."""
+    import msgspec
+
+    if package == "jaxlib":
+        return msgspec.structs.replace(facts, jaxlib=accepted)
+    # The job asks for no platforms but those of the one engine.
+    others = [msgspec.structs.replace(each, plugin=accepted) for each in facts.accelerators]
+    return msgspec.structs.replace(facts, accelerators=tuple(others))
+
+
+def _surroundings(job: dict[str, Any], facts: Any) -> dict[str, Any]:
     from importlib.metadata import distributions
 
+    others = [each.plugin for each in facts.accelerators]
     return {
-        "jaxlib": facts.jaxlib,
+        "version": facts.jaxlib if job["package"] == "jaxlib" else "".join(others),
         "cpu": facts.cpu,
         "isa": sorted(facts.isa),
         "os": facts.os,

@@ -55,8 +55,11 @@ def init(out: Output, folder: Path, given: Roles) -> None:
 @channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @role_options(required=False, days="How long the root metadata is good.")
+@click.option(
+    "--trust", type=click.Path(path_type=Path), help="A policy whose channel this has to be."
+)
 @command
-def rotate(out: Output, folder: Path, given: Roles) -> None:
+def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     """Sign the next root metadata: with other keys for the roles that are named, or for longer.
 
     Enough of the old root keys sign, and of the new ones. Hosts follow from the root that their
@@ -67,7 +70,7 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
     aotc channel rotate channel --online online-2027.pub --key root.key
     """
     require_tuf()
-    from aotc.workshops.channel import repository
+    from aotc.workshops.channel import naming, repository
 
     change = {}
     if given.root:
@@ -78,11 +81,23 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
         online = public_keys(given.online, "--online")
         change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
     signers = given.signers()
-    with repository.changing(folder) as found:
-        version = found.rotate(change, signers, datetime.now(UTC), given.days)
-    root = folder / f"{version}.root.json"
+    first = naming.first_root(trust) if trust else None
+    with repository.changing(folder, first) as found:
+        signed = found.rotate(change, signers, datetime.now(UTC), given.days)
+    root = folder / f"{signed.version}.root.json"
+    roles = {
+        name: {"threshold": role.threshold, "keys": sorted(role.keyids)}
+        for name, role in sorted(signed.roles.items())
+    }
     document = {"folder": str(folder), "root": str(root), "changed": sorted(change)}
-    out.result(document, lambda: print(f"wrote {root}"))
+
+    def text() -> None:
+        print(f"wrote {root}")
+        for name, role in sorted(signed.roles.items()):
+            keys = ", ".join(id[:16] for id in sorted(role.keyids))
+            print(f"{name:<10} {role.threshold} of {keys}")
+
+    out.result({**document, "roles": roles}, text)
 
 
 @channel.command(short_help="Name a bundle in a channel, or renew it.")
@@ -100,7 +115,11 @@ def rotate(out: Output, folder: Path, given: Roles) -> None:
     type=click.IntRange(1, 365),
     help="How long hosts believe the channel before it has to be renewed.",
 )
-@click.option("--trust", type=click.Path(path_type=Path), help="A policy that has to accept it.")
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="A policy that has to accept it, and whose channel this has to be.",
+)
 @command
 def publish(
     out: Output,
@@ -138,7 +157,8 @@ def publish(
     named = naming.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    with repository.changing(folder) as found:
+    first = naming.first_root(trust) if trust else None
+    with repository.changing(folder, first) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
     document = {
         "folder": str(folder),
@@ -146,6 +166,7 @@ def publish(
         "published": dict(made.versions),
         "missing": made.missing,
         "needs_online_key": made.online,
+        "gone": [*made.gone],
     }
     what = f"{named.path} {named.version}" if named else "what waited, and the timestamp"
     text = f"published {what}"
@@ -154,6 +175,9 @@ def publish(
     elif made.online:
         text = f"signed {what}; published once `aotc channel publish --online-key` has signed it"
     out.result(document, lambda: print(text))
+    print_notes(
+        f"{path} is not named any more: publish it with the keys of now" for path in made.gone
+    )
 
 
 @channel.command(short_help="Say what a channel names, and until when.")

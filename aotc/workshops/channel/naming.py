@@ -11,11 +11,20 @@ from aotc.errors import refusal
 from aotc.review.opened import opened
 from aotc.workshops.channel.repository import Named
 from aotc_runtime.channel.client import path_of
+from aotc_runtime.digest import sha256
 from aotc_runtime.schema.policy import ChannelName
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.trust import read_policy
 
 _NAME = get_args(ChannelName)[1].pattern
+
+
+def first_root(trust: Path) -> Path | None:
+    """The root metadata that a policy's hosts begin with; None where it names no channel. Raises
+    TrustError.
+    """
+    channel = read_policy(trust).channel
+    return trust.parent / channel.root_file if channel else None
 
 
 def named(bundle: Path, channel: str, trust: Path | None) -> Named:
@@ -29,4 +38,6 @@ def named(bundle: Path, channel: str, trust: Path | None) -> Named:
     source = look_into(bundle)
     read = opened(source, read_policy(trust) if trust else None, time.time())
     index = bytes(source.blob(read.root_digest) or b"")
+    if sha256(index) != read.root_digest:  # somebody has written into the file since
+        raise refusal("AOTC-E201", str(bundle), sha256(index), expected=read.root_digest)
     return Named(path_of(channel, read.name), read.version, index)

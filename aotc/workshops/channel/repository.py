@@ -7,7 +7,6 @@ nothing refers to yet.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -42,8 +41,6 @@ early is the timestamp.
 RENEWED_BEFORE = timedelta(days=90)
 """How long before its end a snapshot is signed anew."""
 
-_NUMBERED = re.compile(r"([1-9][0-9]{0,8})\.root\.json\Z")
-
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -71,20 +68,23 @@ class Named:
 class Published:
     """What came of it. versions: of metadata that were written, by role.  missing: signatures that
     the targets metadata still need; then nothing was published.  online: whether only the online
-    key has to sign.
+    key has to sign.  gone: what was named before by keys that have no such role now.
     """
 
     versions: Mapping[str, int]
     missing: int = 0
     online: bool = False
+    gone: tuple[str, ...] = ()
 
 
 class Repository:
-    """The folder of a channel that there is."""
+    """The folder of a channel that there is, into which others may write: what is in it counts as
+    far as its keys have signed it. first: root metadata that are believed; None for the folder's.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first: Path | None = None) -> None:
         self._folder = folder
-        self.root: Metadata[Root] = _read(folder / f"{_newest_root(folder)}.root.json")
+        self.root = _newest_root(folder, first)
 
     def waiting(self) -> Metadata[Targets] | None:
         """Targets metadata that nobody sees yet, if they are the next ones."""
@@ -117,39 +117,61 @@ class Repository:
             self._require_role(signer, TARGETS)
         if online is not None:
             self._require_role(online, TIMESTAMP)
-        targets = self._next_targets(named, now)
+        before = self._current_targets()
+        targets = self.waiting() if named is None else self._next_targets(named, before, now)
         if targets is not None:
             for signer in signers:
                 _sign(targets, signer)
         missing = self.missing(targets) if targets is not None else 0
+        gone = _names(before) - _names(targets) if targets is not None else set[str]()
         if targets is not None and (missing or online is None):
             self._write(WAITING, targets)
         if online is None or (missing and named is not None):
-            return Published({}, missing, online=not missing)
+            return Published({}, missing, online=not missing, gone=tuple(sorted(gone)))
         # What waits for signatures keeps nobody from renewing what is published.
-        return self._refer(None if missing else targets, online, now, days)
+        written = self._refer(None if missing else targets, online, now, days)
+        return Published(written, gone=tuple(sorted(gone)))
 
-    def _next_targets(self, named: Named | None, now: datetime) -> Metadata[Targets] | None:
-        """Metadata that name this bundle, too, with the signatures that they have already."""
-        waiting, current = self.waiting(), self._current_targets()
-        if named is None:
-            return waiting
+    def _next_targets(
+        self, named: Named, before: Metadata[Targets] | None, now: datetime
+    ) -> Metadata[Targets]:
+        """Metadata that name this bundle, too, and change nothing else of what enough keys have
+        signed, with the signatures that they have already. before: what is published.
+
+        Raises UsageError (AOTC-E028) where something else waits for signatures: whoever signs for
+        one bundle would sign that unseen.
+        """
+        changed = Targets()
+        if before is not None and not self.missing(before):
+            changed = deepcopy(before.signed)
+        settled = dict(changed.targets)
         entry = TargetFile.from_data(named.path, named.index)
         entry.unrecognized_fields["custom"] = {"version": named.version}
-        if waiting is not None and waiting.signed.targets.get(named.path) == entry:
-            return waiting
-        base = waiting or current
-        changed = deepcopy(base.signed) if base else Targets()
-        changed.version = self._targets_version() + 1
-        changed.expires = _end(now, SIGNED_FOR)
+        changed.version = _version(before) + 1
         changed.targets[named.path] = entry
+        end = _end(now, SIGNED_FOR)
+        if (waiting := self.waiting()) is not None:
+            changed.expires = waiting.signed.expires
+            if waiting.signed == changed and changed.expires <= end:
+                return waiting
+            proposed = waiting.signed.targets
+            for path in sorted(proposed.keys() | settled.keys()):
+                if path != named.path and proposed.get(path) != settled.get(path):
+                    raise refusal(
+                        "AOTC-E028",
+                        f"{self._folder} {WAITING}",
+                        f"{path}, which waits for signatures, too",
+                        expected=f"nothing that changes but {named.path}",
+                        hint="have that published first, or remove the file",
+                    )
+        changed.expires = end
         return Metadata(changed)
 
     def _refer(
         self, targets: Metadata[Targets] | None, online: Signer, now: datetime, days: int
-    ) -> Published:
+    ) -> dict[str, int]:
         """Write new targets metadata, if there are some, and a snapshot and a timestamp that lead
-        to them.
+        to them; their versions, by role.
         """
         old_stamp, old_shot = self._current(TIMESTAMP), self._current(SNAPSHOT)
         written: dict[str, Metadata[Any]] = {TARGETS: targets} if targets is not None else {}
@@ -174,7 +196,7 @@ class Repository:
         for role, metadata in written.items():
             number = "" if role == TIMESTAMP else f"{metadata.signed.version}."
             self._write(f"{number}{role}.json", metadata)
-        return Published({role: metadata.signed.version for role, metadata in written.items()})
+        return {role: metadata.signed.version for role, metadata in written.items()}
 
     def rotate(
         self,
@@ -182,8 +204,8 @@ class Repository:
         signers: Sequence[Signer],
         now: datetime,
         days: int,
-    ) -> int:
-        """Write the next root metadata, its version. change: the keys and the threshold of roles
+    ) -> Root:
+        """Write the next root metadata. change: the keys and the threshold of roles
         that get others.  signers: enough of the old root keys and of the new ones.
 
         Raises UsageError (AOTC-E028) for too few.
@@ -200,7 +222,7 @@ class Repository:
             found = f"{len(signers)} keys, which are too few of the old root keys or of the new"
             raise refusal("AOTC-E028", str(self._folder), found)
         self._write(f"{root.version}.root.json", metadata)
-        return int(root.version)
+        return root
 
     def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
         """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""
@@ -262,11 +284,13 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
 
 
 @contextmanager
-def changing(folder: Path) -> Iterator[Repository]:
-    """A channel that nobody else changes meanwhile. Raises UsageError (AOTC-E027)."""
+def changing(folder: Path, first: Path | None = None) -> Iterator[Repository]:
+    """A channel that nobody else changes meanwhile. first: as of `Repository`. Raises UsageError
+    (AOTC-E027).
+    """
     try:
         with locked(folder):
-            yield Repository(folder)
+            yield Repository(folder, first)
     except OSError as error:
         raise _no_channel(folder, error.strerror or str(error)) from error
 
@@ -306,9 +330,31 @@ def _end(now: datetime, after: timedelta) -> datetime:
     return (now + after).replace(microsecond=0)
 
 
-def _newest_root(folder: Path) -> int:
-    names = (_NUMBERED.match(path.name) for path in folder.glob("*.root.json"))
-    return max((int(name[1]) for name in names if name), default=1)
+def _names(metadata: Metadata[Targets] | None) -> set[str]:
+    return set(metadata.signed.targets) if metadata else set()
+
+
+def _newest_root(folder: Path, first: Path | None) -> Metadata[Root]:
+    """The last root metadata of a folder, each of them signed by the keys of the one before, too.
+    first: those that are believed, which the folder has to have; None for its own.
+    """
+    root = _read(first or folder / "1.root.json")
+    if root != _read(folder / f"{root.signed.version}.root.json"):
+        raise _no_channel(folder, f"another root than {first}")
+    before = None
+    while True:
+        place = folder / f"{root.signed.version}.root.json"
+        signed: Any = root.signed
+        if not isinstance(signed, Root) or not signed.get_root_verification_result(
+            before, root.signed_bytes, root.signatures
+        ):
+            raise _no_channel(place, "root metadata that too few of its keys signed")
+        following = folder / f"{signed.version + 1}.root.json"
+        if not following.exists():
+            return root
+        before, root = signed, _read(following)
+        if root.signed.version != before.version + 1:
+            raise _no_channel(following, f"root metadata of version {root.signed.version}")
 
 
 def _read(path: Path) -> Metadata[Any]:

@@ -79,11 +79,8 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
         if row.build_for:
             hint = f"build for {row.build_for[0]} too, and `aotc merge` what that gives"
         elif row.level is Level.UNKNOWN:
-            evidence = row.cells[0].evidence
-            hint = (
-                f"install jaxlib {evidence.accepts_jaxlib[-1]} there, or build with jaxlib "
-                f"{row.facts.jaxlib} too, or {_by_certificate(evidence)}"
-            )
+            cell = row.cells[0]
+            hint = f"{cell.findings[0].hint}, or {_by_certificate(cell.evidence)}"
         else:
             hint = row.cells[0].findings[0].hint
         yield finding(
@@ -156,7 +153,7 @@ def _why(cell: dict[str, Any]) -> str:
         names = ", ".join(name or id[:16] for id, name in zip(by["keys"], by["names"], strict=True))
         ulp = max((difference["ulp_max"] for difference in by["differences"]), default=0)
         known += (
-            f"; jaxlib {by['jaxlib']} certified by {names} on {by['certified_on']} "
+            f"; {by['package']} {by['version']} certified by {names} on {by['certified_on']} "
             f"({by['cpu']}, up to {ulp} ulp)"
         )
     better = evidence["better_targets"]

@@ -39,14 +39,14 @@ def extract(
     require_place(path, form)
     types = dict(_blobs(contents, targets))
     blobs = {
-        digest: Blob(source.blob(digest) or b"", types.get(digest, ""))
+        digest: Blob(source.blob(digest) or b"", types.get(digest, ""), known=digest)
         for digest in (root.entry.digest, *attested, *types)
     }
     files = {name: source.file(name) or b"" for name in (oci.LAYOUT_FILE, oci.INDEX_FILE)}
     kept = {name: contents.manifests[name] for name in sorted(set(targets))}
     hash_rest(source, contents, types)
     check = reading_back(root.entry.digest, kept, [source], told)
-    size = write_files(path, form, files, blobs, check)
+    size = write_files(path, form, files, blobs, check, told=told)
     return Bundle(path=path, root_digest=root.entry.digest, manifests=kept, size_bytes=size)
 
 

@@ -6,17 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from aotc.evidence import ModelOrigin
 from aotc.locations import EntryPointLines
 from aotc.report.shapes import shapes_report
-from aotc.report.text import count
+from aotc.report.text import count, made_of
 from aotc.review.reading import Review
 from aotc.workshops.page.parts import (
     Facts,
     Group,
     Part,
     Section,
+    Text,
     alike,
     listed,
     several,
@@ -59,7 +61,8 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
             targets = [target for target, _ in members]
             title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
             at = lines.get(name, EntryPointLines())
-            yield Group(title, tuple(_entry_point(members, at)))
+            model = review.targets[targets[0]].model(name)
+            yield Group(title, tuple(_entry_point(members, at, model)))
 
 
 def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:
@@ -84,7 +87,11 @@ def _interface(entry_point: EntryPoint) -> Any:
     return told, [profile.sizes for profile in entry_point.profiles]
 
 
-def _entry_point(members: list[tuple[str, EntryPoint]], lines: EntryPointLines) -> Iterator[Part]:
+def _entry_point(
+    members: list[tuple[str, EntryPoint]],
+    lines: EntryPointLines,
+    model: ModelOrigin | UnsetType,
+) -> Iterator[Part]:
     _, first = members[0]
     tolerance = f"relative {first.tolerance.rtol}, absolute {first.tolerance.atol}"
     profiles = [sizes_text(profile.sizes) or "without sizes" for profile in first.profiles]
@@ -106,6 +113,9 @@ def _entry_point(members: list[tuple[str, EntryPoint]], lines: EntryPointLines) 
         ),
     ]
     yield Facts(tuple((name, value) for name, value in facts if value != "-"))
+    if model is not UNSET:
+        tone = "bad" if model.expected is UNSET else "plain"
+        yield Text(made_of(msgspec.to_builtins(model)), tone)
     yield table("Parameters", ("Parameter", "Passed", "Arrays", "Donated"), _parameters(first))
     for title, specs in (("Inputs", first.inputs), ("Outputs", first.outputs)):
         yield from _tensors(title, specs)

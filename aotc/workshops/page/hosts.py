@@ -8,6 +8,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
+from aotc.compat.accepted import accepted_versions
 from aotc.compat.matrix import Cell as Judged
 from aotc.compat.matrix import Level, Row
 from aotc.report.text import size
@@ -57,7 +58,7 @@ def _compatibility(review: Review, asked: Asked) -> Iterator[Part]:
     )
     yield table(
         "Runtimes, and how it is known that they run it",
-        ("Target", "jaxlib", "Known by", "Outcome", "Counts"),
+        ("Target", "Runtime", "Known by", "Outcome", "Counts"),
         [*_built(manifests), *_certified(review, asked)],
     )
     if not asked.hosts:
@@ -98,10 +99,20 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
         outcome = Mark(
             f"{ran} of {len(every)} fixtures ran", "good" if ran == len(every) else "bad"
         )
-        for jaxlib in manifest.accepts_jaxlib:
-            built = jaxlib == manifest.built_with.jaxlib
-            known = "the build, which ran it" if built else "the bundle manifest, which accepts it"
-            yield name, jaxlib, known, outcome if built else "-", "yes, by itself"
+        builders = {manifest.built_with.jaxlib, *manifest.built_with.tools.values()}
+        for package, versions in accepted_versions(manifest).items():
+            for version in versions:
+                built = version in builders
+                known = (
+                    "the build, which ran it" if built else "the bundle manifest, which accepts it"
+                )
+                yield (
+                    name,
+                    f"{package} {version}",
+                    known,
+                    outcome if built else "-",
+                    "yes, by itself",
+                )
 
 
 def _certified(review: Review, asked: Asked) -> Iterator[tuple[Cell, ...]]:
@@ -117,7 +128,7 @@ def _certified(review: Review, asked: Asked) -> Iterator[tuple[Cell, ...]]:
             known = f"a certificate of {day} by {by}, on {certificate.surroundings.cpu}"
             yield (
                 certificate.target,
-                certificate.jaxlib,
+                str(certificate.release),
                 known,
                 Mark(f"{certificate.outcome}, up to {ulp:,} ulp", tone),
                 _counts(review, asked, certificate, sha256(envelope) in counting),
@@ -136,18 +147,18 @@ def _counting(review: Review, asked: Asked) -> frozenset[str]:
 
 
 def _counts(review: Review, asked: Asked, certificate: Certificate, is_certifiers: bool) -> Cell:
-    """Whether it counts, and what comes of all those that count for this target and jaxlib."""
+    """Whether it counts, and what comes of all those that count for this target and release."""
     if asked.policy is None:
         return Mark("not checked", "bad")
     target = review.targets.get(certificate.target)
     if not is_certifiers or target is None:
         return "by no certifier of the policy" if target else "for no target of this copy"
     ruling = certificates.ruling(
-        target.manifest, certificate.jaxlib, review.envelopes, review.root_digest, asked.policy,
+        target.manifest, certificate.release, review.envelopes, review.root_digest, asked.policy,
         review.bundle, asked.now.timestamp(),
     )  # fmt: skip
     if ruling.certified is not None:
-        return Mark("yes: the policy accepts this jaxlib", "good")
+        return Mark("yes: the policy accepts this version", "good")
     return Mark(f"yes: refused by {listed(f.code for f in ruling.findings)}", "bad")
 
 

@@ -27,7 +27,7 @@ type Arrays = Mapping[str, Any]
 type Run = Callable[[Arrays], Arrays]
 
 PR_SET_PDEATHSIG = 1
-"""Of <sys/prctl.h>."""
+"""<sys/prctl.h>: the signal that a process gets when its parent ends."""
 
 
 class Refused(Exception):

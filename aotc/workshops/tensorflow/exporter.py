@@ -28,7 +28,7 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 FORMAT = 1
 
 PR_SET_PDEATHSIG = 1
-"""Of <sys/prctl.h>."""
+"""<sys/prctl.h>: the signal that a process gets when its parent ends."""
 
 BATCH = "batch"
 
@@ -229,7 +229,7 @@ def _write(
     outputs: Sequence[str],
     modules: Sequence[tuple[list[list[int]], bytes, list[tuple[str, np.ndarray[Any, Any]]]]],
 ) -> None:
-    """The same model gives the same bytes."""
+    """Write modules and the arrays they use as one file; the same model gives the same bytes."""
     weights: dict[str, np.ndarray[Any, Any]] = {}
     described = []
     for number, (shapes, _, captured) in enumerate(modules):

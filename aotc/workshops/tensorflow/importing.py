@@ -92,7 +92,7 @@ def _run(command: list[str], folder: Path) -> tuple[int, list[str]]:
 
 
 def _digest(saved_model: Path) -> str:
-    """Of the files of a SavedModel, by their names."""
+    """A digest of the files of a SavedModel and their names."""
     (saved_model / "saved_model.pb").stat()
     files = sorted(path for path in saved_model.rglob("*") if path.is_file())
     told = {str(path.relative_to(saved_model)): sha256(path.read_bytes()) for path in files}

@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aotc.backends.iree.job import DRIVER
+from aotc.backends.onnx_graphs.compile import threads_option
+from aotc.backends.onnx_graphs.job import CALLING, POOL, SPINNING
 from aotc.pipeline.captured_weights import Candidate
 from aotc_runtime.engines.iree.names import DRIVERS, IREE
+from aotc_runtime.engines.onnxruntime.names import ENGINE as ONNXRUNTIME
+from aotc_runtime.engines.openvino.names import ENGINE as OPENVINO
 from aotc_runtime.schema.manifest import XLA, Target, engine_name
 
 DEFAULT = "default"
 
+PACKING = (ONNXRUNTIME, OPENVINO)
+
 CAPTURED_BYTES_MAX = 2**20
 """Weights of at most this size may become constants of an executable, which is one of several and
 holds a copy of its own."""
+
+PACKED_BYTES_MAX = 2**29
+"""Engines that take graphs pack weights at load, for every candidate of its own: of larger ones the
+default alone is measured, so that a build does not need several times their memory."""
 
 _YNN = "xla_cpu_experimental_ynn_fusion_type"
 _PREFIX = "LIBRARY_FUSION_TYPE_"
@@ -62,9 +72,17 @@ _OF_XLA = (
     ),
 )
 
+
+def _of_graphs(engine: str, *threads: str) -> tuple[Candidate, ...]:
+    option = threads_option(engine)
+    return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in threads))
+
+
 CANDIDATES: Mapping[str, tuple[Candidate, ...]] = {
     XLA: _OF_XLA,
     IREE: (Candidate(DEFAULT), *(Candidate(driver, {DRIVER: driver}) for driver in DRIVERS)),
+    ONNXRUNTIME: _of_graphs(ONNXRUNTIME, CALLING, POOL, SPINNING),
+    OPENVINO: _of_graphs(OPENVINO, CALLING, POOL),
 }
 """By engine, in the order of preference: the default, options alone by name, then those that also
 capture the weights, which makes executables larger. Of other engines there is the default alone."""
@@ -78,10 +96,13 @@ def candidates_for(
     target: whose options nothing overrides.  weight_bytes: size of the weights it could capture; 0
     if there are none.  narrow: whether it has weights of 16 bits.
     """
-    for candidate in CANDIDATES.get(engine_name(target), (Candidate(DEFAULT),)):
+    engine = engine_name(target)
+    for candidate in CANDIDATES.get(engine, (Candidate(DEFAULT),)):
         if candidate.captures and not 0 < weight_bytes <= CAPTURED_BYTES_MAX:
             continue
         if candidate.narrow and not narrow:
+            continue
+        if engine in PACKING and candidate.options and weight_bytes > PACKED_BYTES_MAX:
             continue
         if not candidate.options.keys() & target.options.keys():
             yield candidate

@@ -50,7 +50,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Of the bundle, as the channel says it; empty if it does not."""
+        """The bundle's version as the channel says it; empty if it does not."""
         custom = self.described.custom
         said = custom.get("version") if isinstance(custom, dict) else None
         return said if isinstance(said, str) else ""

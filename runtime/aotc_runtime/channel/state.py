@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,8 +47,9 @@ def kept(folder: Path) -> Iterator[Path]:
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        _require_ours(folder)
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null character
         raise _unusable(folder, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -68,6 +70,15 @@ def kept(folder: Path) -> Iterator[Path]:
             raise _unusable(folder, error) from error
     finally:
         os.close(descriptor)
+
+
+def _require_ours(folder: Path) -> None:
+    """AOTC-E332: who else can write there could have this host forget what it saw."""
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+        hint = "name a folder that is not there yet; it is made for this user alone"
+        found = "a folder that another user owns, or everybody may write to"
+        raise refusal("AOTC-E332", str(folder), found, hint=hint)
 
 
 def _read(folder: Path) -> Files:
@@ -122,8 +133,8 @@ def _write(folder: Path, before: Files, files: Files) -> None:
     os.close(descriptor)
 
 
-def _unusable(folder: Path, error: OSError) -> AotcError:
-    return refusal("AOTC-E332", str(folder), error.strerror or str(error))
+def _unusable(folder: Path, error: OSError | ValueError) -> AotcError:
+    return refusal("AOTC-E332", str(folder), getattr(error, "strerror", None) or str(error))
 
 
 def _damaged(folder: Path) -> AotcError:

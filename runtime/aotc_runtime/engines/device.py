@@ -68,8 +68,8 @@ class Device(ABC):
 
     platform: of the targets whose executables run here.  engine: its name in messages.  threads: of
     its pool.  device_count: how many devices.  flags: of the environment, that steer the engine.
-    error: what it raises.  was_forked: whether this process is a fork of the one that started it,
-    in which its threads are gone.
+    error: what it raises.  minds_jax: whether settings of jax may change it.  was_forked: whether
+    this process is a fork of the one that started it, in which its threads are gone.
     """
 
     platform: str
@@ -78,6 +78,7 @@ class Device(ABC):
     device_count: int = 1
     flags: str = ""
     error: type[Exception] = RuntimeError
+    minds_jax: bool = False
     was_forked: bool = False
 
     @abstractmethod
@@ -123,6 +124,10 @@ class Device(ABC):
         Asked only for an executable that takes the weights first, then every input, and donates
         none.
         """
+        return None
+
+    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
+        """What `direct` made, as a function from arrays to arrays, where that is faster."""
         return None
 
     def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:

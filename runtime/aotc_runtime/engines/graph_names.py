@@ -5,7 +5,7 @@ take graphs.
 from __future__ import annotations
 
 OPSET = 26
-"""Of ONNX's own operators, in every ONNX graph; BitCast is as old."""
+"""The opset of ONNX's own operators in every graph; BitCast came with it."""
 
 
 def weight(place: int) -> str:

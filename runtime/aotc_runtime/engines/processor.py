@@ -23,7 +23,7 @@ _END = ".dist-info"
 
 
 def packed(array: Array) -> Array:
-    """The same numbers one after the other; `ascontiguousarray` gives a number an axis."""
+    """An array's numbers one after the other; `ascontiguousarray` would give a number an axis."""
     return array if array.flags.c_contiguous else np.array(array, order="C")
 
 

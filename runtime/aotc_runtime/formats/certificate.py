@@ -1,7 +1,7 @@
-"""The predicate of a certificate: how a target of a bundle ran under one version of jaxlib.
+"""The predicate of a certificate: how a target of a bundle ran under one version of what runs it.
 
 Its type is `aotc_runtime.formats.in_toto.CERTIFICATE_TYPE`; docs/bundle-format.md has the fields.
-Only read where the running jaxlib is none of those that a bundle accepts by itself.
+Only read where the running version is none of those that a bundle accepts by itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
+
+from aotc_runtime.schema.certified import Release
 
 SCHEMA = 1
 """Counts up when a field changes its meaning or goes away."""
@@ -56,9 +58,15 @@ class Surroundings(Struct, frozen=True):
     packages: dict[str, str]
 
 
+JAXLIB = "jaxlib"
+
+
 class Certificate(Struct, frozen=True):
-    """One target under one jaxlib. outcome: one of those above; another one is no pass.  detail:
-    for people, what happened if it did not pass.  certifiedOn: by the certifier's clock.
+    """One target under one release.
+
+    jaxlib: the version that ran; "" where it was another engine's package, which package and
+    version state then.  outcome: one of those above; another one is no pass.  detail: for people,
+    what happened if it did not pass.  certifiedOn: by the certifier's clock.
     """
 
     schema: Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
@@ -69,3 +77,12 @@ class Certificate(Struct, frozen=True):
     certifiedOn: Annotated[datetime, Meta(tz=True)]
     fixtures: tuple[FixtureRun, ...]
     surroundings: Surroundings
+    package: str = ""
+    version: str = ""
+
+    @property
+    def release(self) -> Release:
+        """What ran the target."""
+        if self.jaxlib:
+            return Release(JAXLIB, self.jaxlib)
+        return Release(self.package, self.version)

@@ -99,10 +99,10 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         if len(entry.shape) > limits.TENSOR_RANK_MAX:
             expected = f"at most {limits.TENSOR_RANK_MAX} axes"
             raise refusal("AOTC-E132", f"{where} {name}", str(len(entry.shape)), expected=expected)
-        if any(axis < 0 for axis in entry.shape):
-            raise refusal(
-                "AOTC-E132", f"{where} {name}", f"{entry.shape}", expected="no negative axis"
-            )
+        counted = item_bytes * prod(filter(None, entry.shape))  # as numpy does beside an axis of 0
+        if min(entry.shape, default=0) < 0 or counted > INTEGER_MAX:
+            expected = "no negative axis, and a size that is counted"
+            raise refusal("AOTC-E132", f"{where} {name}", f"{entry.shape}", expected=expected)
         wanted = prod(entry.shape) * item_bytes
         if end - start != wanted:
             expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"

@@ -21,7 +21,7 @@ from aotc_runtime.registries.transport import (
 )
 
 CHUNK_BYTES = 16 * 2**20
-"""Of an upload; smaller blobs are sent in one request. What S3 asks for at least is 5 MiB."""
+"""A piece of an upload; smaller blobs are sent in one request. S3 asks for at least 5 MiB."""
 
 READ_BYTES = 256 * 2**10
 
@@ -42,7 +42,7 @@ class Sink(Protocol):
         """Append. Raises AotcError if the place has no room."""
 
     def digest(self) -> str:
-        """Of what is there."""
+        """The digest of the bytes that are there."""
 
 
 def push_blob(

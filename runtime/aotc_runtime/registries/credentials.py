@@ -76,7 +76,7 @@ class _Given(Struct):
 
 
 def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Those of a registry; nobody's where there are none. host: with its port.
+    """The credentials for a registry; `NOBODY` where there are none. host: with its port.
 
     Raises RegistryError (AOTC-E773) for a file or a helper that cannot be used.
     """

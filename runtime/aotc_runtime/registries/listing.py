@@ -28,7 +28,7 @@ from aotc_runtime.registries.blobs import fetch_blob
 from aotc_runtime.registries.client import Repository, Stored
 
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
-"""Of others' referrers, how many are looked at."""
+"""How many referrers are looked at, those of others included."""
 
 DOCUMENTS_BYTES_MAX = 4 * limits.MANIFEST_BYTES_MAX
 """Image manifests and bundle manifests of all targets: they are held in memory, and without a
@@ -211,7 +211,7 @@ def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
 def _attestations(
     repository: Repository, root: str, documents: dict[str, bytes]
 ) -> Iterator[Entry]:
-    """Those of the root that readers of bundles take; what others have attached is theirs."""
+    """Attestations of the root that readers of bundles take; others' attachments are left out."""
     total, number = 0, 0
     for candidate in referrers(repository, root):
         stored = repository.manifest(candidate, limits.ATTESTATION_BYTES_MAX)

@@ -65,7 +65,7 @@ class Reference(Struct, frozen=True):
         return self.digest or self.tag
 
     def at(self, digest: str) -> Reference:
-        """The same, pinned."""
+        """This reference, pinned to a digest."""
         return replace(self, tag="", digest=digest)
 
 

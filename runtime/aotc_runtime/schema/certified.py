@@ -1,10 +1,20 @@
-"""What certificates say of a target and a jaxlib, as values."""
+"""What certificates say of a target and a release of its engine, as values."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from aotc_runtime.errors import Finding
+
+
+class Release(Struct, frozen=True):
+    """A version of a package that runs executables, both as its distribution spells them."""
+
+    package: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}"
 
 
 class MeasuredDifference(Struct, frozen=True):
@@ -19,13 +29,14 @@ class MeasuredDifference(Struct, frozen=True):
 
 
 class Certified(Struct, frozen=True):
-    """Why a jaxlib may run that the bundle does not accept by itself: a certificate that counts.
+    """Why a release may run a target that does not accept it by itself: a certificate that counts.
 
-    digest: of its envelope.  keys, names: of the certifiers that signed it.  certified_on: time,
-    ISO 8601.  cpu: the processor it was made on.  differences: of every fixture, there.
+    built_with: the version of that package which the target accepts.  digest: of its envelope.
+    keys, names: of the certifiers that signed it.  certified_on: time, ISO 8601.  cpu: the
+    processor it was made on.  differences: of every fixture, there.
     """
 
-    jaxlib: str
+    release: Release
     built_with: str
     digest: str
     keys: tuple[str, ...]
@@ -36,7 +47,7 @@ class Certified(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """What certificates say of a target and a jaxlib: one that counts, or why none does."""
+    """What certificates say of a target and a release: one that counts, or why none does."""
 
     certified: Certified | None
     findings: tuple[Finding, ...]

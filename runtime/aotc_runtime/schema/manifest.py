@@ -660,7 +660,7 @@ class BundleManifest(_Part, frozen=True):
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """Those that its executables are for, the target's first."""
+        """The platforms that its executables are for, the target's first."""
         return (self.target.platform, *(self.requires.engines or ()))
 
     def platform_of(self, record: ProfileRecord) -> str:

@@ -1,6 +1,7 @@
 """Connections of HTTP with limits that uvicorn has none for: how many there are, how long and how
 large a header may be, and how long a client may leave its answer lying. Small requests that are
-known to be quick are answered as soon as they are read, without a task of their own.
+known to be quick are answered as soon as they are read, without a task of their own. Another
+protocol is never changed to: who asks for it is answered in this one, as RFC 9110 (7.8) has it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import httptools
 import msgspec
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,7 +23,7 @@ from aotc_runtime.servers.statuses import error_document
 HEADER_BYTES_MAX = 2**16
 
 AT_ONCE_BYTES_MAX = 2**15
-"""Of a body that is answered as soon as it is read, and of what answers it."""
+"""The most that a body has which is answered as soon as it is read, and the answer to it."""
 
 type Headers = list[tuple[bytes, bytes]]
 
@@ -29,6 +31,7 @@ type AtOnce = Callable[[bytes, Headers, bytes], Response | None]
 """Answers a request of this address, these headers and body; None if the application has to."""
 
 FULL, LARGE = b"503 Service Unavailable", b"431 Request Header Fields Too Large"
+BAD = b"400 Bad Request"
 
 HINTS = {
     "AOTC-E761": "send what HTTP/1.1 says",
@@ -36,6 +39,19 @@ HINTS = {
     "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
     "AOTC-E766": "close connections, or start the server with a higher --max-connections",
 }
+
+
+def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
+    """The header of a request, as one that asks for no other protocol has it."""
+    version = parser.get_http_version().encode("ascii")
+    lines = [b"%s %s HTTP/%s" % (parser.get_method(), url, version)]
+    for name, value in headers:
+        if name == b"connection":
+            tokens = [token.strip() for token in value.split(b",")]
+            value = b", ".join(token for token in tokens if token.lower() != b"upgrade")
+        if name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def bounded(
@@ -55,6 +71,8 @@ def bounded(
             # The body, as far as it is there, of a request that nobody has been asked about yet.
             self._held: list[bytes] | None = None
             self._was_at_once = False
+            # The header of a request that asks for another protocol, without that.
+            self._plain = b""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self._is_full = len(self.connections) >= limits.connections
@@ -76,7 +94,8 @@ def bounded(
                 return
             self._silent_bytes += len(data)
             self._was_at_once = False
-            super().data_received(data)
+            self._unset_keepalive_if_required()
+            self._parse(data)
             if self._held is not None:
                 # The rest of it is on its way.
                 self._ask(self.app)
@@ -85,6 +104,21 @@ def bounded(
             # The parser gathers what belongs together, however long that is, before it tells.
             if self._silent_bytes > HEADER_BYTES_MAX:
                 self._count(self._silent_bytes)
+
+        def _parse(self, data: bytes) -> None:
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                except httptools.HttpParserError:
+                    self._refuse(BAD, "AOTC-E761", "request", "another", "one of HTTP/1.1")
+                except httptools.HttpParserUpgrade as asked:
+                    # The parser stops behind the header, whatever follows.
+                    plain, self._plain = self._plain, b""
+                    if plain:
+                        data = plain + data[asked.args[0] :]
+                        self.parser = httptools.HttpRequestParser(self)
+                        continue
+                return
 
         def on_message_begin(self) -> None:
             self._header_bytes = 0
@@ -108,6 +142,9 @@ def bounded(
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
+            if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+                self._plain = without_upgrade(self.parser, self.url, self.headers)
+                return
             self._has_begun = False
             if self._deadline is not None:
                 self._deadline.cancel()
@@ -120,7 +157,7 @@ def bounded(
                 super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            if self._is_full:
+            if self._is_full or self._plain:
                 return
             if self._held is None:
                 super().on_message_complete()
@@ -224,9 +261,6 @@ def bounded(
             if self._header_bytes > HEADER_BYTES_MAX and not self._is_full:
                 expected = f"a header of at most {HEADER_BYTES_MAX} bytes"
                 self._refuse(LARGE, "AOTC-E763", "header", "a larger one", expected)
-
-        def send_400_response(self, msg: str) -> None:
-            self._refuse(b"400 Bad Request", "AOTC-E761", "request", msg, "a request of HTTP/1.1")
 
         def _refuse(self, status: bytes, code: str, where: str, found: str, expected: str) -> None:
             """Answer without asking the application, and close."""

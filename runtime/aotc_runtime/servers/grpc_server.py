@@ -29,6 +29,7 @@ from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import (
     fault,
     grpc_status,
+    let_go,
     not_allowed,
     not_listening,
     refuse_parameters,
@@ -136,6 +137,7 @@ def _guarded(handler: Handler) -> Handler:
         try:
             return await handler(request, context)
         except AotcError as error:
+            let_go(error)
             refused = error
         except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
             traceback.print_exc(file=sys.stderr)

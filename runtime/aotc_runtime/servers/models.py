@@ -70,7 +70,7 @@ class Model:
 
     @property
     def platform(self) -> str:
-        """Of the protocol's metadata: what runs it."""
+        """What runs the model, for the protocol's metadata."""
         return f"aotc_{engine_name(self.bundle.manifest.target)}"
 
     @property

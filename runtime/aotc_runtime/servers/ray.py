@@ -63,7 +63,7 @@ waits where any replica may take it.
 """
 
 SURGE_PERCENT = 25
-"""Of the replicas, at least one: so many may start beside the old ones that they replace, which
+"""How many of the replicas, at least one, may start beside the old ones that they replace; these
 serve until then, and go on if the new ones do not start.
 """
 

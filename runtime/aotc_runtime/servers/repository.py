@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
+from aotc_runtime.servers.inference import NAME_MAX
 from aotc_runtime.servers.loading import Settings, Trust, loaded
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.places import (
@@ -276,7 +277,7 @@ class Repository:
             bundle.close()
 
     def _places_of(self, name: str) -> list[Place]:
-        """Those that serve a bundle or model of that name, or did."""
+        """The places that serve a bundle or model of that name, or did."""
         found = [place for place in self._places.values() if name in place.names]
         if not found:
             raise self._unknown(name, "")
@@ -286,8 +287,9 @@ class Repository:
         if name not in self._named and any(
             place.standing is Standing.LOADING for place in list(self._places.values())
         ):
-            return refusal("AOTC-E766", name, "one that is still loading its bundles")
+            return refusal("AOTC-E766", name[:NAME_MAX], "one that is still loading its bundles")
         known = sorted(self._named)
+        name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
             versions = self.versions(name)
             return refusal(

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers.bodies import read_body
-from aotc_runtime.servers.inference import Prepared, prepared
+from aotc_runtime.servers.inference import Prepared
+from aotc_runtime.servers.json_inference import prepared
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.rest_messages import (
     answer_of,
@@ -33,6 +34,7 @@ from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import (
     BY_SERVER,
     fault,
+    let_go,
     not_allowed,
     refuse_parameters,
 )
@@ -103,7 +105,9 @@ class Rest:
             answer = service.answer_now("rest", *found, size, read, answer_of)
             answer.count(service.memory)
         except AotcError as error:
-            return refused(error)
+            response = refused(error)
+            let_go(error)
+            return response
         return answer
 
     def _routes(self) -> Starlette:
@@ -142,6 +146,7 @@ class Rest:
                 if not infer:
                     self._service.metrics.turned_away(error.code)
                 response = refused(error)
+                let_go(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception:  # noqa: BLE001 - never through ASGI, which would drop the connection

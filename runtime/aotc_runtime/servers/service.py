@@ -213,7 +213,7 @@ class Service:
         write: Callable[[Outcome], T],
         spans: Sequence[Span] = (),
     ) -> T:
-        """As `infer`, in the event loop itself: for requests that are quick."""
+        """Answer a request in the event loop itself, where it is quick; `infer` takes the rest."""
         started = perf_counter()
         try:
             self._enter(size)

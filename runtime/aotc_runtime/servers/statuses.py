@@ -41,7 +41,7 @@ BY_FAMILY: tuple[tuple[type[AotcError], tuple[int, str]], ...] = (
     (ResourceError, (503, "RESOURCE_EXHAUSTED")),
     (BackendError, (500, "INTERNAL")),
 )
-"""Those of the rest. Whatever else there is refused a bundle that was to be loaded."""
+"""Statuses of the other codes. What is in no family refused a bundle that was to be loaded."""
 
 REFUSED_BUNDLE = (409, "FAILED_PRECONDITION")
 
@@ -60,6 +60,14 @@ def http_status(error: AotcError) -> int:
 
 def grpc_status(error: AotcError) -> str:
     return statuses_of(error)[1]
+
+
+def let_go(error: AotcError) -> None:
+    """Forget which calls an error came through, once it has been answered. They hold the request,
+    and the error holds them: for as long as Python does not look for such cycles, which may be
+    hours, all of it would stay in memory that counts as free.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 def fault() -> ServerError:

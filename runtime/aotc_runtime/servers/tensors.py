@@ -29,6 +29,10 @@ RANK_MAX = 32
 """Lists are nested no deeper than numpy's axes of old."""
 
 
+EMPTY_LISTS_MAX = 2**12
+"""In the JSON of a tensor without elements."""
+
+
 def datatype_of(dtype: DType) -> str:
     """The protocol's name; for types that it has none for, the manifest's in capitals."""
     return _FLOATS.get(dtype, dtype.value.upper())
@@ -88,6 +92,9 @@ def from_json(port: Port, shape: Sequence[int], raw: bytes | Raw) -> Array:
     if depth not in (1, len(shape)) or depth > RANK_MAX:
         expected = f"a list that is flat or nested {len(shape)} deep"
         raise misfit(f"input {port.name}", f"one nested {depth} deep", expected)
+    # Values of Python take many times their text: none are made that the shape has no place for.
+    if memoryview(raw).tobytes().count(b",") > (prod(shape) or EMPTY_LISTS_MAX):
+        raise misfit(f"input {port.name}", "more", f"{prod(shape)} values for its shape")
     for _ in range(depth):
         element = list[element]
     try:

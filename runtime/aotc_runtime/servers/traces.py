@@ -28,7 +28,7 @@ NAMES = {
     "rest": "POST /v2/models/{name}/infer",
     "grpc": "inference.GRPCInferenceService/ModelInfer",
 }
-"""Of spans, by protocol: what clients ask for must not make names up."""
+"""Names of spans by protocol: what clients ask for must not make names up."""
 
 FAULT = 500
 """From this number of HTTP on, an error is the server's."""

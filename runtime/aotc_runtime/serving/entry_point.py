@@ -94,9 +94,8 @@ class Served:
     """An executable as calls use it, with its counter.
 
     masks: masks and lengths, which the loader passes, by leaf, for a call of exactly its sizes.
+    call, show: of numpy arrays; from what it gives to the result.
     """
-
-    __slots__ = ("counter", "device", "direct", "executable", "finish", "label", "masks", "outputs")
 
     def __init__(
         self,
@@ -104,13 +103,12 @@ class Served:
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
     ) -> None:
-        self.executable, self.device = executable, executable.device
-        self.label = executable.label
-        self.outputs = executable.outputs
-        self.direct = executable.direct
-        self.masks = masks
-        self.counter = CallCounter()
-        self.finish = _finisher(executable.device, result, executable.outputs)
+        self.executable, self.label, self.counter = executable, executable.label, CallCounter()
+        self.device, self.outputs, self.masks = executable.device, executable.outputs, masks
+        self.call = self.direct = executable.direct
+        self.show = self.finish = _finisher(self.device, result, self.outputs)
+        if self.direct is not None and (on_host := self.device.on_host(self.direct)) is not None:
+            self.call, self.show = on_host, trees.builder(result)
 
 
 def _finisher(
@@ -172,6 +170,7 @@ class LoadedEntryPoint:
         is_plain = is_plain and positional_count(self.parameters) == count
         self._plain_count = count if is_plain else -1
         self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
+        self._minds_jax = any(profile.device.minds_jax for profile in resident.profiles)
         self._threads = threads
         self._lock = threading.RLock()
         self._resident: ResidentEntryPoint | None = resident
@@ -183,9 +182,9 @@ class LoadedEntryPoint:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
         served = None if kwargs else self._at_once(args)
-        if served is not None and served.direct is not None and not served.device.was_forked:
+        if served is not None and served.call is not None and not served.device.was_forked:
             try:
-                result = served.finish(served.direct(*args))
+                result = served.show(served.call(*args))
             except served.device.error as error:
                 from aotc_runtime.serving.refusals import failed
 
@@ -203,7 +202,7 @@ class LoadedEntryPoint:
         if len(args) != self._plain_count:
             return None
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if "jax" in _MODULES:
+        if self._minds_jax and "jax" in _MODULES:
             return None
         # Identity of types: a dtype of another byte order is another object.
         if len(args) == 1:

@@ -40,7 +40,7 @@ class Execution:
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
         if (
             served.direct is None
-            or "jax" in _MODULES
+            or (device.minds_jax and "jax" in _MODULES)
             or device.was_forked
             or any(type(leaf) is DeviceArray and leaf.device is not device for leaf in leaves)
         ):

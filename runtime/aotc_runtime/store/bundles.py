@@ -188,7 +188,7 @@ class Store:
         self.files.write_record(self._record(root.digest).name, data)
 
     def size_bytes(self) -> int:
-        """Of all blobs."""
+        """The size of all blobs."""
         return sum(size for _, size in self._all(BLOBS))
 
     def prune(
@@ -254,7 +254,7 @@ def sizes_of(*references: Entry | oci.Descriptor) -> dict[str, int]:
 
 
 def _size(bundles: Collection[StoredBundle]) -> int:
-    """Of what they have together, bytes."""
+    """The bytes of all blobs that bundles refer to, each counted once."""
     blobs: dict[str, int] = {}
     for each in bundles:
         blobs |= each.blobs

@@ -85,7 +85,7 @@ class BlobFiles:
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
     def size(self, digest: str) -> int | None:
-        """Of the file; None if there is none."""
+        """The size of a blob's file, in bytes; None if there is none."""
         try:
             return self.path(digest).stat(follow_symlinks=False).st_size
         except OSError:

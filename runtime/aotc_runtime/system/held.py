@@ -40,7 +40,10 @@ class HeldFiles:
             os.close(descriptor)
 
     def map(self, descriptor: int, size: int, **options: int) -> mmap.mmap:
-        """As `mmap.mmap`. Raises OSError."""
+        """Map an open file, and keep a descriptor of its own for it. options: of `mmap.mmap`.
+
+        Raises OSError.
+        """
         held = _another(descriptor)
         self._files.append((held, _settled(held)))
         return mmap.mmap(held, size, **options)

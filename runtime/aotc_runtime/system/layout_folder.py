@@ -16,6 +16,10 @@ READS_MAX = 16
 """How often a folder is read that is replaced each time; what the last one gives is judged."""
 
 
+FOLDERS_MAX = 1000
+"""A bundle has two; those that hold nothing mean nothing, but each takes time to be looked into."""
+
+
 def _raise(error: OSError) -> None:
     """A folder that cannot be listed may hold anything."""
     raise error
@@ -59,7 +63,12 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
             hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
     members: dict[str, memoryview] = {}
+    inner = 0
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
+        inner += len(folders)
+        if inner > FOLDERS_MAX:
+            expected = f"at most {FOLDERS_MAX} folders in it"
+            raise refusal("AOTC-E109", shown, "more", expected=expected, hint="remove empty ones")
         for name in sorted(folders + files):
             path = Path(parent, name)
             inside = path.relative_to(folder).as_posix()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from mmap import ALLOCATIONGRANULARITY as PAGE
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
@@ -33,17 +34,32 @@ def nobody(number: int) -> None:
     """A `Told` that tells nobody."""
 
 
+DESCRIPTORS_MAX = 64
+"""Of the files of one bundle that stay open; a folder may have more of them than a process may have
+open.
+"""
+
+
 class PassedMap(mmap):
     """A map of which a piece at a time is in memory, for who reads it by `pieces`. told: of each
-    piece once it was read.
+    piece once it was read.  descriptor: of the file, for who has the system copy of it; -1 for
+    none.
     """
 
     told: Told = staticmethod(nobody)
+    descriptor = -1
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+    def place(self, view: memoryview) -> int:
+        """Where in the file a view over this map begins."""
+        return _address(view) - _address(memoryview(self)) if len(view) else 0
 
     def pieces(self, view: memoryview) -> Iterator[memoryview]:
         """The bytes of a view over this map; the memory of each piece is given back after it."""
-        size = len(view)
-        begin = _address(view) - _address(memoryview(self)) if size else 0
+        size, begin = len(view), self.place(view)
         for start in range(0, size, PIECE_BYTES):
             piece = view[start : start + PIECE_BYTES]
             yield piece
@@ -68,10 +84,16 @@ def look_into(path: str | os.PathLike[str], told: Told = nobody) -> MappedBundle
     """A bundle to be passed through; as `aotc_runtime.system.store.open_bundle`. told: of each
     piece that somebody has read.
     """
+    left = DESCRIPTORS_MAX
 
-    def make(*given: Any, **options: Any) -> PassedMap:
-        made = PassedMap(*given, **options)
+    def make(descriptor: int, *given: Any, **options: Any) -> PassedMap:
+        nonlocal left
+        made = PassedMap(descriptor, *given, **options)
         made.told = told
+        if left:
+            with suppress(OSError):  # too many are open: then without
+                made.descriptor = os.dup(descriptor)
+                left -= 1
         return made
 
     return open_bundle(path, make)

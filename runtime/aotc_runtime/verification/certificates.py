@@ -1,9 +1,10 @@
-"""May another jaxlib run this target? What the policy's certifiers say: docs/trust.md 8.
+"""May another release run this target? What the policy's certifiers say: docs/trust.md 8.
 
-Imported only where a jaxlib runs that a bundle does not accept by itself, under a policy that names
-certifiers. A certificate counts if its key does, if it is about exactly this root, target and
-jaxlib, if it passed, and if it ran exactly the fixtures and executables that the manifest names.
-Where several count, one that did not pass outweighs all that did.
+Imported only where a version of jaxlib, or of another engine's package, runs that a bundle does not
+accept by itself, under a policy that names certifiers. A certificate counts if its key does, if it
+is about exactly this root, target and release, if it passed, and if it ran exactly the fixtures and
+executables that the manifest names. Where several count, one that did not pass outweighs all that
+did.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from aotc_runtime.errors import BundleFormatError, Finding, finding
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate import PASSED, Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
-from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Release, Ruling
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.releases import built_with
 from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import certifier_keys
 
@@ -42,14 +44,14 @@ class Statements(Struct, frozen=True):
 
 def ruling(
     manifest: BundleManifest,
-    jaxlib: str,
+    release: Release,
     envelopes: Iterable[bytes],
     root_digest: str,
     policy: TrustPolicy,
     where: str,
     now: float,
 ) -> Ruling:
-    """What certificates say of a target under a jaxlib that it does not accept by itself.
+    """What certificates say of a target under a release that it does not accept by itself.
 
     now: seconds since the epoch. The ruling has a certificate, or one finding or more: AOTC-E411
     keys that do not count, E412 none is about this, E413 it did not pass, E414 it ran something
@@ -59,7 +61,7 @@ def ruling(
     keys = certifier_keys(policy)
     found = read_statements(envelopes, root_digest, keys, where, now)
     target = manifest.target.name
-    about = [s for s in found.by_key if (s[0].target, s[0].jaxlib) == (target, jaxlib)]
+    about = [s for s in found.by_key if (s[0].target, s[0].release) == (target, release)]
     against = [
         reason
         for certificate, _, _, place in about
@@ -73,7 +75,7 @@ def ruling(
     if about:
         certificate, signers, digest, _ = max(about, key=lambda s: (s[0].certifiedOn, s[2]))
         return Ruling(_certified(certificate, signers, digest, keys, manifest), ())
-    others = [f"jaxlib {s[0].jaxlib} for {s[0].target}" for s in found.by_key]
+    others = [f"{s[0].release} for {s[0].target}" for s in found.by_key]
     return Ruling(
         None,
         (
@@ -82,7 +84,7 @@ def ruling(
                 "AOTC-E412",
                 f"{where} {target}",
                 ", ".join(sorted({*others, *found.beside})) or "no certificate by them",
-                expected=f"a certificate for jaxlib {jaxlib} on {target}, by "
+                expected=f"a certificate for {release} on {target}, by "
                 + " or ".join(key.label for key in keys.values()),
             ),
         ),
@@ -145,7 +147,7 @@ def _check_passed(certificate: Certificate, where: str) -> Iterator[Finding]:
             "AOTC-E413",
             where,
             f"{certificate.outcome}: {detail}",
-            expected=f"a certificate that passed, for jaxlib {certificate.jaxlib} on "
+            expected=f"a certificate that passed, for {certificate.release} on "
             f"{certificate.target}",
         )
 
@@ -188,8 +190,8 @@ def _certified(
 ) -> Certified:
     ids = tuple(sorted(signers))
     return Certified(
-        jaxlib=certificate.jaxlib,
-        built_with=manifest.built_with.jaxlib,
+        release=certificate.release,
+        built_with=built_with(manifest),
         digest=digest,
         keys=ids,
         names=tuple(keys[id].name for id in ids),

@@ -26,11 +26,12 @@ def choice_report(choice: Choice) -> dict[str, Any]:
 
 
 def certified_report(certified: Certified | None) -> dict[str, Any] | None:
-    """JSON: the certificate by which a jaxlib is accepted; None without one."""
+    """JSON: the certificate by which a release is accepted; None without one."""
     if certified is None:
         return None
     return {
-        "jaxlib": certified.jaxlib,
+        "package": certified.release.package,
+        "version": certified.release.version,
         "built_with": certified.built_with,
         "certificate": certified.digest,
         "keys": list(certified.keys),

@@ -21,13 +21,13 @@ from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name, engine_of
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.certified import Certified, Ruling
+    from aotc_runtime.schema.certified import Certified, Release, Ruling
 
 
 class Candidate(Struct, frozen=True):
     """A target that was judged. features: how many processor features its executables use.
-    findings: why it may not run here; none if it may.  certified: by which certificate, if the
-    running jaxlib is accepted by one.
+    findings: why it may not run here; none if it may.  certified: by which certificate, if what
+    runs it here is accepted by one.
     """
 
     target: str
@@ -53,7 +53,7 @@ class Choice(Struct, frozen=True):
 
     @property
     def certified(self) -> Certified | None:
-        """The certificate by which the running jaxlib is accepted for this target, if it is."""
+        """The certificate by which what runs this target here is accepted, if it is."""
         found = (c.certified for c in self.candidates if c.target == self.target)
         return next(found, None)
 
@@ -307,10 +307,8 @@ def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
     return [finding for check in CHECKS for finding in check(manifest, host)]
 
 
-NOT_ACCEPTED = "AOTC-E401"
-
-type AskCertificates = Callable[[BundleManifest, str], Ruling]
-"""What certificates say of a target under a version of jaxlib."""
+type AskCertificates = Callable[[BundleManifest, Release], Ruling]
+"""What certificates say of a target under a release of the package that runs it."""
 
 
 def choose_target(
@@ -325,8 +323,8 @@ def choose_target(
     Best: no findings, then an accelerator, then the most processor features, then the name. If no
     target fits, the findings of every target are returned together.  absent: what this copy of the
     bundle lacks.
-    certificates: asked only of a target that does not accept the host's jaxlib by itself; None if
-    none may count.
+    certificates: asked only of a target that does not accept what runs it on the host by itself;
+    None if none may count.
     """
     if wanted is not None and wanted not in manifests:
         from aotc_runtime.verification.missing_targets import missing_target
@@ -352,15 +350,12 @@ def choose_target(
 def _judge(
     name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
 ) -> Candidate:
-    findings = tuple(check_host(manifest, host))
-    features = len(manifest.requires.isa)
-    if certificates is None or all(finding.code != NOT_ACCEPTED for finding in findings):
-        return Candidate(name, features, findings)
-    ruling = certificates(manifest, host.jaxlib)
-    if ruling.certified is None:
-        return Candidate(name, features, (*findings, *ruling.findings))
-    others = tuple(finding for finding in findings if finding.code != NOT_ACCEPTED)
-    return Candidate(name, features, others, ruling.certified)
+    found = Candidate(name, len(manifest.requires.isa), tuple(check_host(manifest, host)))
+    if certificates is None or not found.findings:
+        return found
+    from aotc_runtime.verification.releases import by_certificates
+
+    return by_certificates(found, manifest, host, certificates)
 
 
 def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:

@@ -94,8 +94,8 @@ def load_public_key(pem: str, name: str, where: str) -> PublicKey:
 
 
 def _der(text: str) -> bytes:
-    try:
-        return binascii.a2b_base64(text)
+    try:  # strictly: of two keys in a row, the first would be taken
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
     except binascii.Error:
         return b""
 

@@ -123,8 +123,8 @@ class Trials:
 def who_signed(
     signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
 ) -> Iterator[tuple[str, PublicKey | None]]:
-    """Of each signature of an envelope, the key id that it claims and which of these keys made it,
-    None for none of them.
+    """Each signature of an envelope: the key id that it claims, and which of these keys made it or
+    None.
 
     keys: by id.  trials: what is left to try. What is verified is DSSE's pre-authentication
     encoding of payload and type. A key id is a hint that nobody signs: the key that it names is

@@ -46,7 +46,7 @@ from aotc_runtime.verification.contents import (
 )
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.certified import Ruling
+    from aotc_runtime.schema.certified import Release, Ruling
 
 
 class Framed(Struct, frozen=True):
@@ -302,18 +302,18 @@ def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
 
 
 def certificates_of(signed: Signed) -> AskCertificates | None:
-    """docs/trust.md 8: a function that asks certificates about a jaxlib, if the policy names
+    """docs/trust.md 8: a function that asks certificates about a release, if the policy names
     certifiers. Nothing is read or imported before it is called.
     """
     policy, root, where = signed.framed.policy, signed.framed.root_digest, signed.framed.source.name
     if not policy.certifiers:
         return None
 
-    def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
+    def ask(manifest: BundleManifest, release: Release) -> Ruling:
         from aotc_runtime.verification import certificates
 
         return certificates.ruling(
-            manifest, jaxlib, signed.envelopes, root, policy, where, signed.now
+            manifest, release, signed.envelopes, root, policy, where, signed.now
         )
 
     return ask

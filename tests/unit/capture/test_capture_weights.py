@@ -29,6 +29,7 @@ def file(**tensors: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> dict[s
 
 
 ONES = np.ones(3, np.float32)
+NAMELESS = write_tensors({"": ONES}, where="test")
 
 
 def test_a_file_alone_becomes_nested_dicts_by_its_names(capture: Capture) -> None:
@@ -59,6 +60,23 @@ def test_an_init_with_a_file_gives_the_structure_only(capture: Capture) -> None:
     outcome = capture(source, BOUND + INIT + SOURCE, files=file(kernel=ONES))
     assert outcome.program.weights == {"params": "source"}
     assert read_arrays(outcome.scratch.weights("params")[0])["kernel"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_init_that_is_one_array_takes_the_one_of_a_file(capture: Capture) -> None:
+    source = "def init(): return jnp.zeros(3)\ndef f(params, x): return params + x[0]"
+    outcome = capture(source, BOUND + INIT + SOURCE, files=file(value=ONES))
+    assert read_arrays(outcome.scratch.weights("params")[0])["value"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_init_that_is_one_array_names_what_it_misses(capture: Capture) -> None:
+    source = "def init(): return jnp.zeros(3)\ndef f(params, x): return params + x[0]"
+    refusal = capture(source, BOUND + INIT + SOURCE, files=file(other=ONES)).refusal
+    assert refusal.code == "AOTC-E830" and "value: no such tensor" in refusal.found
+
+
+def test_a_tensor_without_a_name_is_refused(capture: Capture) -> None:
+    refusal = capture(F, BOUND + SOURCE, files={"params.safetensors": NAMELESS}).refusal
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
 
 
 @pytest.mark.parametrize(

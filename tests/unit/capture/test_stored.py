@@ -79,6 +79,25 @@ def test_a_tensor_that_is_cut_off_while_it_is_read_is_refused(path: Path) -> Non
     assert refused.value.code == "AOTC-E840"
 
 
+def test_what_its_header_says_is_what_the_file_says_that_was_opened(path: Path) -> None:
+    """Another model may have taken its name meanwhile, with tensors at other places."""
+    file = opened(path)
+    path.with_name("new").write_bytes(write_tensors({"other": np.zeros(7)}, where="test"))
+    path.with_name("new").rename(path)
+    tensors = file.tensors()
+    assert tensors.keys() == TENSORS.keys()
+    written = map(b"".join, shards(tensors, where="test"))
+    assert [*written] == [*map(b"".join, shards(TENSORS, where="test"))]
+
+
+def test_a_file_that_is_cut_before_its_header_is_read_has_changed(path: Path) -> None:
+    file = opened(path)
+    os.truncate(path, 10)
+    with pytest.raises(CaptureError) as refused:
+        file.tensors()
+    assert refused.value.code == "AOTC-E840"
+
+
 def test_a_file_that_is_replaced_is_read_to_its_end(path: Path) -> None:
     file, before = opened(path), path.read_bytes()
     path.with_name("new").write_bytes(b"other")

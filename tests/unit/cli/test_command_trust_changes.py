@@ -13,6 +13,7 @@ import pytest
 
 from aotc_runtime.schema.policy import Revoked
 from aotc_runtime.verification.trust import certifier_keys, policy_keys, read_policy
+from tests.hostile.authorities import authority
 
 Run = Callable[..., Any]
 
@@ -255,6 +256,35 @@ def test_check_fails_for_keys_that_are_all_revoked_or_past(
     aotc(*ADD, "--not-after", in_days(-1))
     found = refused(["trust", "check", "trust.toml"], 5, "AOTC-E321").stderr
     assert "expired" in found and "count now" in found
+
+
+def test_check_says_what_a_key_that_has_ended_still_counts_for(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    path = tmp_path / "trust.toml"
+    aotc(*ADD)
+    sound, root = path.read_text(), authority(tmp_path / "authority").root
+    stamped = f"\n[[timestamp_authorities]]\ncertificates = '''{root}'''\n"
+    expired = sound.replace('name = "ci"', f'name = "ci"\nnot_after = {in_days(-1)}')
+
+    def warning(text: str) -> str:
+        path.write_text(text)
+        (told,) = aotc("trust", "check", "trust.toml", "--json").document["warnings"]
+        return str(told)
+
+    still = ": what it signed before counts where a timestamp says so"
+    assert warning(expired).endswith(": it may be removed")
+    assert warning(expired + stamped).endswith(still)
+    path.write_text(sound)
+    aotc("trust", "revoke", "trust.toml", "--key", "ci.pub", "--since", in_days(-1))
+    dated = path.read_text()
+    assert warning(dated).endswith(": it does not count any more")
+    assert warning(dated + stamped).endswith(still)
+    path.write_text(sound + stamped)
+    aotc("trust", "revoke", "trust.toml", "--key", "ci.pub")
+    assert warning(path.read_text()).endswith("revoked.keys: it never counts")
+    left = aotc("trust", "revoke", "trust.toml", "--key", pems["new"])
+    assert "every bundle is refused that no timestamp dates back" in left.stderr
 
 
 def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(

@@ -137,6 +137,23 @@ def test_check_notes_keys_that_nobody_holds_where_a_threshold_counts_holders(
     assert warnings(aotc) == []
 
 
+@pytest.mark.parametrize("other", ["CI", "ci ", "c\u200bi", "ｃｉ"])
+def test_check_notes_holders_that_look_alike(other: str, aotc: Run, ids: dict[str, str]) -> None:
+    write(policy().replace('"release"', f'"{other}"'))
+    (warning,) = aotc("trust", "check", "trust.toml", "--json").document["warnings"]
+    assert warning == f"holders 'ci' and {other!r} look alike and count as two"
+
+
+@pytest.mark.parametrize("holder", ["Zoë", "🚀 crew", "a\x7fb", 'of "quotes" and \\'])
+def test_holders_have_the_names_that_people_have(
+    holder: str, aotc: Run, ids: dict[str, str]
+) -> None:
+    keys = ("--key", "ci.pub", "--holder", holder)
+    assert aotc("trust", "init", *keys, "--name", "digits", "-o", "new.toml").exit_code == 0
+    (key,) = read_policy(Path("new.toml")).keys
+    assert key.holder == holder
+
+
 @pytest.mark.parametrize(
     "rule", [f'accepts.builders = ["{BUILDER}"]', "minimum_build_time = 2026-01-01T00:00:00Z"]
 )

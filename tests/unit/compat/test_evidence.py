@@ -11,7 +11,7 @@ from unit.runtime.samples import PROFILE, host, manifest
 from aotc.compat.matrix import BuildParity, Claim, Level, Word, matrix
 from aotc.workshops.compat.text import compat_findings
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Release, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system import processor
@@ -19,7 +19,7 @@ from aotc_runtime.system import processor
 V3 = ["sse2", *sorted(processor.floor("0.12.0"))]
 ELSEWHERE = "0.12.7"
 CERTIFIED = Certified(
-    jaxlib=ELSEWHERE,
+    release=Release("jaxlib", ELSEWHERE),
     built_with="0.12.0",
     digest="sha256:" + "1" * 64,
     keys=("a" * 64,),
@@ -28,7 +28,9 @@ CERTIFIED = Certified(
     cpu="znver5",
     differences=(MeasuredDifference("predict[batch=2]", "1e-07", "1e-06", 3),),
 )
-CLAIM = Claim("cpu-x86-64-v3", ELSEWHERE, "passed", "2026-11-21T12:00:00Z", "znver5", ("a",), 3)
+CLAIM = Claim(
+    "cpu-x86-64-v3", "jaxlib", ELSEWHERE, "passed", "2026-11-21T12:00:00Z", "znver5", ("a",), 3
+)
 
 
 def bundle(**change: Any) -> dict[str, BundleManifest]:
@@ -43,7 +45,9 @@ def on(jaxlib: str) -> dict[str, HostFacts]:
 def word(*codes: str) -> Word:
     """A policy whose certifiers say yes, or no for these reasons."""
     found = tuple(Finding(code, "", "", "", "") for code in codes)
-    return Word(lambda manifest, jaxlib: Ruling(None if codes else CERTIFIED, found), lambda *_: ())
+    return Word(
+        lambda manifest, release: Ruling(None if codes else CERTIFIED, found), lambda *_: ()
+    )
 
 
 def test_a_certificate_that_counts_makes_a_target_usable_and_is_its_evidence() -> None:
@@ -53,8 +57,8 @@ def test_a_certificate_that_counts_makes_a_target_usable_and_is_its_evidence() -
 
 
 def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() -> None:
-    other = msgspec.structs.replace(CERTIFIED, jaxlib="0.12.0")
-    claims = [CLAIM, Claim(other.built_with, "0.11.2", "passed", "", "", (), 0)]
+    others = (("jaxlib", "0.11.2"), ("onnxruntime", ELSEWHERE))
+    claims = [CLAIM, *(Claim("cpu-x86-64-v3", *each, "passed", "", "", (), 0) for each in others)]
     (row,) = matrix(bundle(), on(ELSEWHERE), [], [], claims)
     assert (row.runs, row.level) == (None, Level.UNKNOWN)
     assert row.cells[0].evidence.claims == (CLAIM,) and row.cells[0].evidence.certified is None

@@ -165,6 +165,44 @@ def one(kind: str) -> bytes:
     return text.encode()
 
 
+TRUTH = """
+func.func @main() -> (tensor<4xi1>, tensor<i1>) {
+  %0 = stablehlo.constant dense<[false, false, true, true]> : tensor<4xi1>
+  %1 = stablehlo.constant dense<[false, true, false, true]> : tensor<4xi1>
+  %2 = stablehlo.add %0, %1 : tensor<4xi1>
+  %3 = stablehlo.constant dense<false> : tensor<i1>
+  %4 = stablehlo.reduce(%0 init: %3) applies stablehlo.add across dimensions = [0]
+    : (tensor<4xi1>, tensor<i1>) -> tensor<i1>
+  return %2, %4 : tensor<4xi1>, tensor<i1>
+}
+"""
+
+
+def test_the_sum_of_truth_values_is_whether_one_is_true_also_of_constants() -> None:
+    each, whole = run(StablehloFrontend().read(file(TRUTH.encode(), "truth.mlir")))
+    assert [*map(bool, each)] == [False, True, True, True] and bool(whole)
+
+
+@pytest.mark.parametrize(("name", "place"), [("maximum", -1), ("minimum", 0)])
+def test_complex_numbers_are_compared_by_both_parts(name: str, place: int) -> None:
+    kind = "tensor<4xcomplex<f32>>"
+    text = f"func.func @main(%a: {kind}, %b: {kind}) -> {kind} {{ %0 = stablehlo.{name} %a, %b : "
+    model = StablehloFrontend().read(file(f"{text}{kind} return %0 : {kind} }}".encode(), "c.mlir"))
+    a, b = [1 + 2j, 1 + 7j, 3 + 1j, 2 + 9j], [1 + 7j, 1 + 2j, 2 + 9j, 3 + 1j]
+    (found,) = run(model, *(np.array(each, np.complex64) for each in (a, b)))
+    pairs = zip(a, b, strict=True)
+    assert [*found] == [sorted(p, key=lambda n: (n.real, n.imag))[place] for p in pairs]
+
+
+@pytest.mark.parametrize("kind", ["f8E3M4", "f8E4M3B11FNUZ", "f8E8M0FNU", "i4"])
+def test_arrays_of_few_bits_are_taken(kind: str) -> None:
+    model = StablehloFrontend().read(file(one(f"tensor<2x{kind}>"), "few.mlir"))
+    (given,) = model.inputs
+    x = np.ones(2, given.dtype)
+    (found,) = run(model, x)
+    assert found.dtype == given.dtype and list(found.astype(np.float32)) == [1.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("data", "name", "signature", "code"),
     [
@@ -177,7 +215,7 @@ def one(kind: str) -> bytes:
         (b"ML\xefR", "x.mlirbc", None, "AOTC-E843"),
         (b"\xff\xfe\x00", "x.mlirbc", None, "AOTC-E843"),
         (one("tensor<?xf32>"), "x.mlir", None, "AOTC-E844"),
-        (one("tensor<2xf8E3M4>"), "x.mlir", None, "AOTC-E844"),
+        (one("tensor<2xf6E3M2FN>"), "x.mlir", None, "AOTC-E844"),
         (one("!stablehlo.token"), "x.mlir", None, "AOTC-E844"),
     ],
 )

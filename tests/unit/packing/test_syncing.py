@@ -43,5 +43,6 @@ def test_the_system_is_asked_for_all_of_a_large_file_and_for_no_small_one(
             file.write(bytes(size))
             file.flush()
             begin_to_sync(file.fileno())
+            begin_to_sync(file.fileno(), 17, size)
             descriptor = file.fileno()
-    assert asked == [(descriptor, 0, 0, 2)]
+    assert asked == [(descriptor, 0, 0, 2), (descriptor, 17, LARGE_BYTES, 2)]

@@ -13,6 +13,7 @@ from aotc.signing.attest import PAYLOAD_BYTES_MAX, attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
+from aotc_runtime.canonical import marks_in
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.formats import in_toto
@@ -79,3 +80,17 @@ def test_the_largest_statement_is_made_and_read() -> None:
     assert of(size) > limits.ENVELOPE_BYTES_MAX - 3000
     made = attest(ROOT, "digits-1.0.0", {"name": "x" * size}, SIGNER)
     assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+
+
+@pytest.mark.parametrize("bound", ["marks", "bytes"])
+def test_the_statement_at_its_limit_is_made_and_one_more_is_not(bound: str) -> None:
+    empty = base64.b64decode(json.loads(attest(ROOT, "b", {"x": ""}, SIGNER).envelope)["payload"])
+    most = {
+        "marks": limits.STATEMENT_MARKS_MAX - marks_in(empty),
+        "bytes": PAYLOAD_BYTES_MAX - len(empty),
+    }[bound]
+    text = {"marks": ",", "bytes": "x"}[bound]
+    made = attest(ROOT, "b", {"x": text * most}, SIGNER)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+    with pytest.raises(UsageError):
+        attest(ROOT, "b", {"x": text * (most + 1)}, SIGNER)

@@ -32,7 +32,7 @@ _FIRST: Repairs = {
     "stablehlo.tan": complexes.refuse,
     "stablehlo.tanh": complexes.refuse,
 }
-"""Those that are made of operations which are repaired in turn."""
+"""Repairs that are made of operations which are repaired in turn."""
 
 _SECOND: Repairs = {
     "stablehlo.atan2": floats.atan2,

@@ -121,7 +121,7 @@ def cbrt(operation: Any) -> None:
 
 
 def log_plus_one(operation: Any) -> None:
-    """Of float64, where IREE takes the logarithm of the rounded sum."""
+    """Repair `log1p` of float64, where IREE takes the logarithm of the rounded sum."""
     kind, element = kind_of(operation.results[0])
     if element != "f64":
         return
@@ -143,7 +143,7 @@ def log_plus_one(operation: Any) -> None:
 
 
 def exponential_minus_one(operation: Any) -> None:
-    """Of float64, where IREE subtracts one from the rounded power."""
+    """Repair `expm1` of float64, where IREE subtracts one from the rounded power."""
     kind, element = kind_of(operation.results[0])
     if element != "f64":
         return

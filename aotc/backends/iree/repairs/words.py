@@ -19,7 +19,7 @@ SCALAR_BODIES = frozenset(
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
-"""Of integers."""
+"""Widths of integers, in bits."""
 
 FLOAT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 

@@ -192,7 +192,7 @@ def label_encoder(call: Call, x: Value) -> Value:
 
 
 def _kernel(call: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
-    """Of each row of x and each support vector."""
+    """The kernel function of each row of x and each support vector."""
     kind = call.attribute("kernel_type")
     gamma, offset, degree = (*(call.attribute("kernel_params") or ()), 0.0, 0.0, 0.0)[:3]
     other = jnp.asarray(vectors, x.dtype)

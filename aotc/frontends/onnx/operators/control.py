@@ -85,7 +85,7 @@ def _finished(
 
 
 def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]:
-    """Of a loop without a step: as many results as there are, of the shapes that a first step would
+    """The stacked results of a loop without a step: no rows, of the shapes that a first step would
     give them.
     """
 

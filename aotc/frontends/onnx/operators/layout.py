@@ -45,7 +45,7 @@ def _plain(shape: Sequence[Any]) -> bool:
 
 
 def product(dimensions: Sequence[Any]) -> Any:
-    """Of sizes, symbolic ones among them."""
+    """The product of sizes, symbolic ones among them."""
     total: Any = 1
     for size in dimensions:
         total = total * size

@@ -66,7 +66,7 @@ def _limit(call: Call, name: str, dtype: Any) -> Any:
 
 
 def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """Of no elements: the least, or the largest, of the type."""
+    """The extreme along axes; that of no elements is the least, or the largest, of the type."""
     if x.dtype == np.bool_:
         return (jnp.any if name == "max" else jnp.all)(x, axis=axes, keepdims=keep)
     if jnp.issubdtype(x.dtype, jnp.integer):

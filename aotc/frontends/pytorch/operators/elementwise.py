@@ -36,7 +36,7 @@ def rounded(function: Callable[..., Array], *values: Array) -> Array:
 
 
 def floats(function: Callable[..., Array], *values: Any) -> Array:
-    """The same, of values that become floats where they are integers."""
+    """A function computed as `rounded` does it, of values that become floats first."""
     return rounded(function, *as_float(*values))
 
 

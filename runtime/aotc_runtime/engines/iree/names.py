@@ -9,7 +9,7 @@ FUNCTION = "run"
 """The one public function, of the inputs that a call passes, in order."""
 
 SCOPE = "weights"
-"""Of the module's parameters; each is named by its place among the executable's arguments."""
+"""The scope of the module's parameters; each is named by its place among the arguments."""
 
 DRIVER = "aotc.driver"
 """The function's reflection says which of IREE's drivers suits it."""
@@ -17,7 +17,7 @@ DRIVER = "aotc.driver"
 LOCAL_SYNC = "local-sync"
 LOCAL_TASK = "local-task"
 DRIVERS = (LOCAL_SYNC, LOCAL_TASK)
-"""Of processors: in the calling thread, or by a pool of threads."""
+"""IREE's drivers for processors: in the calling thread, or by a pool of threads."""
 
 RUNTIME = "iree-base-runtime"
 """The distribution that runs executables."""

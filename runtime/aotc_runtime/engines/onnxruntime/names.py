@@ -14,5 +14,10 @@ WEIGHTS = "weights"
 POOLED = "aotc.pooled"
 """The key of the model's properties that says that a call is worth several threads."""
 
+SPINNING = "spinning"
+"""Its value where the threads wait for each other within a call by spinning; with any other they
+sleep.
+"""
+
 RUNTIME = "onnxruntime"
 """The distribution that runs graphs."""

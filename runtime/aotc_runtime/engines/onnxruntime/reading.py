@@ -15,7 +15,7 @@ from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import names
 
 _DEPTH_MAX = 64
-"""Of bodies of loops and branches within each other."""
+"""How deep bodies of loops and branches may lie within each other."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1
@@ -26,12 +26,14 @@ type View = memoryview[int]
 
 class Graph(NamedTuple):
     """weights: places of those that the graph takes.  results: shape and type of each, in order, a
-    type by its number in ONNX.  pooled: whether a call is worth several threads.
+    type by its number in ONNX.  pooled: whether a call is worth several threads;
+    spinning: whether these spin while they wait for each other.
     """
 
     weights: tuple[int, ...]
     results: tuple[tuple[tuple[int, ...], int], ...]
     pooled: bool
+    spinning: bool
 
 
 class GraphError(ValueError):
@@ -42,12 +44,14 @@ def read(data: View) -> Graph:
     """Raises GraphError for what is no ONNX model, and for one that refers to more than its
     weights.
     """
-    graphs, pooled = [], False
+    graphs, pooled, spinning = [], False, False
     for number, value in _fields(data):
         if number == 7:
             graphs.append(_message(value))
         elif number == 14:
-            pooled |= any(_text(key) == names.POOLED for key in _within(_message(value), 1))
+            told = {at: _text(text) for at, text in _fields(_message(value))}
+            if told.get(1) == names.POOLED:
+                pooled, spinning = True, told.get(2) == names.SPINNING
         elif number in (20, 25):
             raise GraphError("a graph with functions of its own")
     if len(graphs) != 1:
@@ -61,7 +65,7 @@ def read(data: View) -> Graph:
             results.append(_result(_message(value)))
         else:
             _graph_field(number, value, 0)
-    return Graph(tuple(weights), tuple(results), pooled)
+    return Graph(tuple(weights), tuple(results), pooled, spinning)
 
 
 def _graph_field(number: int, value: View | int, depth: int) -> None:

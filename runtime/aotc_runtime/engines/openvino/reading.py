@@ -19,7 +19,7 @@ from aotc_runtime.engines.openvino.names import POOLED, SINGLE
 _LENGTH = 8
 
 VERSION = "11"
-"""Of the format."""
+"""The format's version."""
 
 _DOCTYPE = b"<!"
 """How declarations of XML begin, of which a graph has none: no entities."""

@@ -58,6 +58,7 @@ class XlaDevice(Device):
     """The devices of one platform as XLA sees them."""
 
     engine = "XLA"
+    minds_jax = True
     as_array: Callable[[Buffer], Array]
     """Reads a result in one piece, of one of numpy's types."""
 

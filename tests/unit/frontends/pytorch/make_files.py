@@ -170,6 +170,13 @@ class Sizes(nn.Module):
         return wide[: n * 2] * (n + m) + torch.arange(2 * n).float() / max(n, 3)
 
 
+class Related(nn.Module):
+    """Sizes that are a multiple, and one more than another."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
+        return x.view(-1, 4, 2).sum(0), y + z[1:]
+
+
 class Low(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -228,6 +235,10 @@ def main(folder: Path) -> None:
     write(
         "sizes", Sizes(), *sizes, dynamic=(axes, axes), other=(torch.randn(6, 5), torch.randn(6, 5))
     )
+    n, m = Dim("n", min=1, max=9), Dim("m", min=2, max=9)
+    given = torch.randn(8, 2), torch.randn(3, 2), torch.randn(4, 2)
+    other = torch.randn(12, 2), torch.randn(5, 2), torch.randn(6, 2)
+    write("related", Related(), *given, dynamic=({0: 4 * n}, {0: m}, {0: m + 1}), other=other)
     write("low", Low().bfloat16(), torch.randn(3, 4).bfloat16())
     torch.set_grad_enabled(True)
     write("no_grad", NoGrad(), torch.randn(2, 3), gradients=True)

@@ -115,6 +115,22 @@ def test_sizes_other_than_the_files_are_refused() -> None:
     assert caught.value.code == "AOTC-E846", "axes of one symbol are of one size"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [((6, 3, 4), "x [4*"), ((8, 3, 3), "z [s"), ((8, 3, 5), "z [s")],
+)
+def test_sizes_that_follow_from_others_are_checked_and_told(
+    sizes: tuple[int, ...], wanted: str
+) -> None:
+    model = read("related")
+    assert call(model, "related") < 1e-6
+    assert call(model, "related", "1") < 1e-6
+    with pytest.raises(CaptureError) as caught:
+        jax.eval_shape(model.function, {}, *(jnp.zeros((size, 2)) for size in sizes))
+    (found,) = caught.value.findings
+    assert found.code == "AOTC-E846" and found.expected.startswith(wanted)
+
+
 def test_tied_weights_are_stored_once_and_long_integers_narrowed() -> None:
     model = read("tied")
     assert set(model.weights) == {"head.weight", "positions"}

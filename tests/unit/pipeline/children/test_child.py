@@ -55,3 +55,23 @@ def test_lines_that_a_child_said_are_indented_only_for_people(tmp_path: Path) ->
     said = finding.to_json()["found"].splitlines()[1:]
     assert len(said) > 1 and all(line.startswith("| ") for line in said)
     assert "\n            | RuntimeError: boom\n" in str(caught.value)
+
+
+def test_a_file_that_was_cut_while_it_was_mapped_is_asked_for(tmp_path: Path) -> None:
+    """As an .npz file is, for its checksums."""
+    cut = """
+import mmap
+from pathlib import Path
+
+def work(scratch, program, progress):
+    path = Path(scratch.folder, "file")
+    path.write_bytes(bytes(2**16))
+    with path.open("r+b") as file:
+        data = mmap.mmap(file.fileno(), 0)
+        file.truncate(10)
+        data[2**15]
+"""
+    with pytest.raises(CaptureError) as caught:
+        run(cut, tmp_path)
+    (finding,) = caught.value.findings
+    assert "SIGBUS" in finding.found and "become shorter" in finding.hint

@@ -64,7 +64,11 @@ def test_weights_and_results_are_read() -> None:
 
 def test_a_graph_says_that_it_is_worth_several_threads() -> None:
     told = field(14, field(1, "aotc.pooled") + field(2, "1"))
-    assert read(model(field(12, result(())), told)).pooled
+    found = read(model(field(12, result(())), told))
+    assert found.pooled and not found.spinning
+    told = field(14, field(1, "aotc.pooled") + field(2, "spinning"))
+    found = read(model(field(12, result(())), told))
+    assert found.pooled and found.spinning
     assert not read(model(b"", field(14, field(1, "other") + field(2, "aotc.pooled")))).pooled
 
 

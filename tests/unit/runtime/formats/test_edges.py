@@ -13,7 +13,7 @@ from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tar import BLOCK, TRAILER_BYTES_MAX, read_members
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import read_tensors, tensor_views
 from aotc_runtime.schema.tree import has_integer_keys
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_envelopes, read_root
@@ -28,6 +28,32 @@ def test_tensors_may_be_empty_and_have_as_many_axes_as_the_limit(shape: tuple[in
     header = json.dumps({"a": {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}}).encode()
     data = struct.pack("<Q", len(header)) + header + bytes(size)
     assert read_tensors(memoryview(data), where="x")["a"].shape == shape
+
+
+MOST = 2**60 - 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_accepted"),
+    [
+        ((0, MOST), True),
+        ((MOST, 0, 1), True),
+        ((0, MOST, 2), False),
+        ((MOST, MOST, 0), False),
+        ((0, -1), False),
+    ],
+)
+def test_a_tensor_without_elements_has_axes_that_an_array_may_have(
+    shape: tuple[int, ...], is_accepted: bool
+) -> None:
+    header = json.dumps({"a": {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    data = memoryview(struct.pack("<Q", len(header)) + header)
+    if is_accepted:
+        assert tensor_views(data, where="x")["a"][0].shape == shape
+        return
+    with pytest.raises(BundleFormatError) as refused:
+        read_tensors(data, where="x")
+    assert refused.value.code == "AOTC-E132"
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:

@@ -15,7 +15,7 @@ from served import Served, binary_request, serving
 from waiting import SECONDS
 
 from aotc_runtime.errors import AotcError
-from aotc_runtime.servers.inference import FORMS_MOST, prepared
+from aotc_runtime.servers.json_inference import FORMS_MOST, prepared
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Limits

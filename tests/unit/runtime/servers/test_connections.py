@@ -91,10 +91,9 @@ def test_whole_requests_are_answered_at_once_one_after_another(port: int) -> Non
         request(version="1.0"),
         request("connection: keep-alive", version="1.0"),
         request("connection: close"),
-        request("connection: upgrade", "upgrade: other"),
         request(body=b"x" * (AT_ONCE_BYTES_MAX + 1)),
     ],
-    ids=["method", "version", "version-kept", "close", "upgrade", "large"],
+    ids=["method", "version", "version-kept", "close", "large"],
 )
 def test_what_needs_more_than_an_answer_is_the_applications(port: int, sent: bytes) -> None:
     assert answered(port, sent) == [BY_APPLICATION]

@@ -73,7 +73,8 @@ def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
 
     with monkeypatch.context() as patched:
         # Beside jax, calls do not go directly.
-        patched.setattr(predict._table[((8, 64),)], "direct", no_memory)
+        for name in ("call", "direct"):
+            patched.setattr(predict._table[((8, 64),)], name, no_memory)
         patched.setattr(XlaDevice, "execute", no_memory)
         for call in (predict, predict.on_device):
             with pytest.raises(BackendError) as caught:

@@ -173,9 +173,15 @@ def test_a_key_is_named_by_the_hash_of_its_public_key_info(curve: str) -> None:
         pem_of(ec.generate_private_key(ec.SECP384R1())),
         pem_of(x25519.X25519PrivateKey.generate()),
         PEM.replace("PUBLIC", "PRIVATE"),
+        PEM.replace("\n-----END", f"\n{PEM.splitlines()[1]}\n-----END"),
+        PEM.replace("=\n", "==\n"),
+        PEM.replace("MC", "=MC"),
     ],
-    ids=["empty", "text", "cut", "damaged", "rsa", "p384", "x25519", "private"],
-)
+    ids=[
+        "empty", "text", "cut", "damaged", "rsa", "p384", "x25519", "private",
+        "two in one block", "more padding", "padding before it",
+    ],
+)  # fmt: skip
 def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
     with pytest.raises(TrustError) as refused:
         load_public_key(pem, "ci", "here")

@@ -17,6 +17,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.certify import environments
 from aotc_runtime.engines.xla import engine
+from aotc_runtime.schema.certified import Release
 
 __all__ = ["aotc"]
 
@@ -63,7 +64,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path
     """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
     base = tmp_path_factory.mktemp("cache")
     folder = base / "aotc" / "certify"
-    place = folder / environments._name(running_jaxlib)
+    place = folder / environments._name(Release("jaxlib", running_jaxlib))
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     (packages,) = place.glob("lib/python*/site-packages")
     (packages / "these.pth").write_text("\n".join(path for path in sys.path if path))

@@ -7,6 +7,7 @@ from aotc.workshops.certify.isolated import Trial
 from aotc.workshops.certify.text import certify_document, certify_findings
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import BEYOND, CRASHED, PASSED, FixtureRun
+from aotc_runtime.schema.certified import Release
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 
 RUN = FixtureRun("f[n=1]", "sha256:1", "sha256:2", True, "0.0", "1e-07", 3, 8, "y", "0.1")
@@ -21,7 +22,9 @@ def certification(*trials: Trial, missing: tuple[Finding, ...] = ()) -> Certific
 
 
 def trial(outcome: str, target: str = "cpu", findings: tuple[Finding, ...] = ()) -> Trial:
-    return Trial(target, "0.12.1", outcome, "what happened", (RUN,), None, findings)
+    return Trial(
+        target, Release("jaxlib", "0.12.1"), outcome, "what happened", (RUN,), None, findings
+    )
 
 
 def test_what_passed_is_no_finding_and_everything_else_is_one() -> None:

@@ -75,7 +75,7 @@ def test_a_certified_jaxlib_loads_where_the_policy_names_the_certifier_and_nowhe
     assert (done.exit_code, done.document["certificates_added"]) == (0, 1)
     (trial,) = done.document["trials"]
     assert done.document["key_is_certifier"] is False
-    assert (trial["outcome"], trial["jaxlib"]) == ("passed", running_jaxlib)
+    assert (trial["outcome"], trial["version"]) == ("passed", running_jaxlib)
     assert {"label", "max_abs", "ulp_max", "seconds"} <= trial["fixtures"][0].keys()
     assert trial["packages"]["jaxlib"] == running_jaxlib
     after, _ = read_unverified(open_bundle(bundle))
@@ -86,7 +86,8 @@ def test_a_certified_jaxlib_loads_where_the_policy_names_the_certifier_and_nowhe
     assert [f.code for f in refused.value.findings] == ["AOTC-E401"]
     with aotc_runtime.load(bundle, trust=accepting) as loaded:
         found = loaded.report()["certified"]
-    assert (found["jaxlib"], found["built_with"]) == (running_jaxlib, ELSEWHERE)
+    assert (found["package"], found["version"]) == ("jaxlib", running_jaxlib)
+    assert found["built_with"] == ELSEWHERE
     assert (found["names"], found["keys"]) == (["fleet"], [done.document["key_id"]])
     assert [d["label"] for d in found["differences"]] == [
         fixture["label"] for fixture in trial["fixtures"]
@@ -182,6 +183,30 @@ def test_without_a_key_nothing_is_added(built_elsewhere: Made, certify: Any) -> 
     assert done.document["key_id"] is None and bundle.read_bytes() == before
 
 
+@pytest.mark.parametrize("text", ["onnxruntime", "==1", "../x==1", "x==../1", "x=1", "X y==1"])
+def test_what_is_no_package_with_a_version_reaches_no_installer(
+    text: str, aotc: Aotc, built_elsewhere: Made
+) -> None:
+    bundle, policy = built_elsewhere()
+    done = aotc("certify", bundle, "--trust", policy, "--with", text)
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E001"])
+
+
+def test_a_package_that_runs_none_of_the_targets_is_refused_before_it_is_installed(
+    aotc: Aotc, built_elsewhere: Made
+) -> None:
+    bundle, policy = built_elsewhere()
+    done = aotc("certify", bundle, "--trust", policy, "--with", "onnxruntime==1.32.0", "--json")
+    (found,) = done.document["findings"]
+    assert (found["code"], found["found"]) == ("AOTC-E505", "code for jaxlib")
+
+
+def test_nothing_to_run_it_under_is_a_usage_error(aotc: Aotc, built_elsewhere: Made) -> None:
+    bundle, policy = built_elsewhere()
+    done = aotc("certify", bundle, "--trust", policy)
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E001"])
+
+
 def test_neither_key_nor_policy_is_a_usage_error(built_elsewhere: Made, certify: Any) -> None:
     bundle, _ = built_elsewhere()
     assert [f["code"] for f in certify(bundle).document["findings"]] == ["AOTC-E001"]
@@ -247,7 +272,7 @@ def test_compat_lets_a_certificate_count_by_the_policys_word_alone(
         (row,) = done.document["hosts"]
         assert (done.exit_code, row["runs"], row["level"]) == (7, None, "unknown")
         (claim,) = row["targets"][0]["evidence"]["certificates"]
-        assert (claim["jaxlib"], claim["outcome"]) == (running_jaxlib, "passed")
+        assert (claim["version"], claim["outcome"]) == (running_jaxlib, "passed")
         # Nothing about certificates where none may count.
         assert [f["code"] for f in row["targets"][0]["findings"]] == ["AOTC-E401"]
         assert "add-key trust.toml --key KEY --certifier" in done.document["findings"][0]["hint"]

@@ -21,11 +21,14 @@ from aotc.workshops.certify.environments import (
     make_room,
 )
 from aotc_runtime.errors import ResourceError
+from aotc_runtime.schema.certified import Release
+
+JAXLIB = Release("jaxlib", "0.12.0")
 
 
 def sealed(folder: Path, name: str, size: int = 1000, used: float = 0.0) -> Path:
     """Something with the shape of an environment."""
-    place = folder / f"{environments.CACHED}{name}"
+    place = folder / name
     (place / "bin").mkdir(parents=True)
     (place / "bin" / "python").symlink_to("/bin/sh")
     (place / "lib").mkdir()
@@ -75,9 +78,12 @@ def test_an_environment_whose_interpreter_was_removed_is_not_whole(tmp_path: Pat
 
 def test_the_least_recently_used_go_until_the_rest_fits(tmp_path: Path) -> None:
     places = [sealed(tmp_path, str(n), size=10_000, used=1000.0 - n) for n in range(4)]
+    (tmp_path / ".being-made").mkdir()
+    (tmp_path / ".being-made" / "library").write_bytes(bytes(100_000))
     each = environments._size(places[0])
     make_room(tmp_path, 2 * each, keep=places[3])
     assert [place.exists() for place in places] == [True, False, False, True]
+    assert (tmp_path / ".being-made").is_dir()
 
 
 def test_what_is_in_use_stays(tmp_path: Path) -> None:
@@ -113,7 +119,7 @@ def test_who_has_no_home_is_told_to_set_one(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made = Environments(tmp_path / "file" / "cache", False, lambda line: None, Processes())
-    with pytest.raises(ResourceError) as refused, made.environment("0.12.0"):
+    with pytest.raises(ResourceError) as refused, made.environment(JAXLIB):
         pass
     (found,) = refused.value.findings
     assert (found.code, found.where) == ("AOTC-E559", str(tmp_path / "file"))
@@ -125,7 +131,7 @@ def test_no_code_is_run_from_where_others_may_write(tmp_path: Path, inner: str) 
     made.folder.mkdir(parents=True)
     folder = tmp_path / "aotc" / inner
     folder.chmod(0o777)
-    with pytest.raises(ResourceError) as refused, made.environment("no version"):
+    with pytest.raises(ResourceError) as refused, made.environment(JAXLIB):
         pass
     (found,) = refused.value.findings
     assert (found.code, found.where) == ("AOTC-E559", str(folder))
@@ -145,7 +151,7 @@ def test_what_was_cut_off_while_it_was_installed_leaves_nothing(
         monkeypatch.delenv(name, raising=False)
     lines: list[str] = []
     made = Environments(tmp_path / "aotc" / "certify", False, lines.append, Processes())
-    with pytest.raises(ResourceError) as refused, made.environment("0.12.0"):
+    with pytest.raises(ResourceError) as refused, made.environment(JAXLIB):
         pass
     (found,) = refused.value.findings
     assert (found.code, found.where) == ("AOTC-E557", "jaxlib 0.12.0")

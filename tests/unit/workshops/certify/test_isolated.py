@@ -13,6 +13,7 @@ from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.certify import worker
 from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
+from aotc_runtime.schema.certified import Release
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
@@ -31,17 +32,21 @@ def tried(
 ) -> tuple[Trial, list[int]]:
     contents, _ = read_unverified(open_bundle(bundle))
     (target,) = contents.manifests
-    job = Job(bundle, policy, target, ELSEWHERE, change.get("root", contents.root_digest), 3)
+    job = Job(
+        bundle, policy, target, ELSEWHERE, change.get("root", contents.root_digest), 3, {"xla": ()}
+    )
     counts: list[int] = []
     with runtime_copy() as runtime:
-        made = run(python, runtime, jaxlib, job, seconds, counts.append, Processes())
+        made = run(
+            python, runtime, Release("jaxlib", jaxlib), job, seconds, counts.append, Processes()
+        )
     return made, counts
 
 
 def test_every_fixture_runs_and_is_counted(built_elsewhere: Made, running_jaxlib: str) -> None:
     bundle, policy = built_elsewhere()
     trial, counts = tried(bundle, read_policy(policy), running_jaxlib)
-    assert (trial.outcome, trial.detail, trial.jaxlib) == ("passed", "", running_jaxlib)
+    assert (trial.outcome, trial.detail, trial.release.version) == ("passed", "", running_jaxlib)
     assert [run.label for run in trial.fixtures] == [
         "predict[batch=1]", "predict[batch=8]", "predict[batch=64]",
     ]  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc[channel]'")
 
+from aotc.workshops.channel import naming
 from aotc.workshops.channel.repository import Repository
 
 Run = Callable[..., Any]
@@ -126,11 +127,39 @@ def test_where_nothing_was_ever_named_there_is_nothing_to_renew(refused: Run, fo
     assert [path.name for path in (folder / "channel").iterdir()] == ["1.root.json"]
 
 
-def test_a_signature_of_something_else_is_no_second_signature(aotc: Run, folder: Path) -> None:
+def test_who_signs_for_one_bundle_signs_nothing_else_that_waits(
+    aotc: Run, refused: Run, folder: Path
+) -> None:
     aotc(*publish("ci"))
     where = ["--channel", "staging", "--key", "release.key", "--online-key", "online.key"]
-    made = aotc("channel", "publish", "channel", "digits.aotb", *where, "--json").document
-    assert (made["published"], made["missing"]) == ({}, 1)
+    told = refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E028")
+    assert "production/digits, which waits for signatures, too" in told.stderr
+    status = aotc("channel", "status", "channel", "--json").document
+    assert status["waiting"] == {"production/digits": 1}
+    made = aotc(*publish("release", "--online-key", "online.key"), "--json").document
+    assert made["published"] == {"targets": 1, "snapshot": 1, "timestamp": 1}
+
+
+def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Path) -> None:
+    with (folder / "trust.toml").open("a") as file:
+        file.write(
+            '[channel]\nname = "production"\nsource = "channel"\n'
+            'root_file = "first.root.json"\nstate = "seen"\n'
+        )
+    shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
+    assert aotc(*publish("ci", "--trust", "trust.toml")).exit_code == 0
+    aotc(*init("another", "--days", "9"))
+    shutil.copyfile(folder / "another" / "1.root.json", folder / "first.root.json")
+    told = refused(publish("release", "--trust", "trust.toml"), 2, "AOTC-E027")
+    assert "another root than first.root.json" in told.stderr
+    rotate = ["channel", "rotate", "channel", "--key", "root.key", "--trust", "trust.toml"]
+    assert "another root than first.root.json" in refused(rotate, 2, "AOTC-E027").stderr
+    shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
+    told = aotc(*rotate)
+    lines = [line.split(maxsplit=1) for line in told.stdout.splitlines()]
+    assert lines[0] == ["wrote", "channel/2.root.json"]
+    assert [name for name, _ in lines[1:]] == ["root", "snapshot", "targets", "timestamp"]
+    assert [said[:5] for _, said in lines[1:]] == ["1 of ", "1 of ", "2 of ", "1 of "]
 
 
 def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, folder: Path) -> None:
@@ -152,9 +181,14 @@ def test_after_other_people_have_the_role_a_bundle_is_published_again(
     aotc("channel", "rotate", "channel", "--targets", "other.pub", "--key", "root.key")
     refused(RENEW, 2, "AOTC-E028")
     refused(publish("ci"), 2, "AOTC-E028")
+    where = ["--channel", "staging", "--key", "other.key", "--online-key", "online.key"]
+    told = aotc("channel", "publish", "channel", "digits.aotb", *where)
+    assert told.stderr.startswith("note: production/digits is not named any more")
     made = aotc(*publish("other", "--online-key", "online.key"), "--json").document
-    assert made["published"] == {"targets": 2, "snapshot": 2, "timestamp": 2}
-    assert aotc("channel", "status", "channel").exit_code == 0
+    assert made["published"] == {"targets": 3, "snapshot": 3, "timestamp": 3}
+    assert made["gone"] == []
+    status = aotc("channel", "status", "channel", "--json").document
+    assert list(status["names"]) == ["production/digits", "staging/digits"]
 
 
 def test_a_root_that_too_few_keys_sign_is_not_written(
@@ -217,6 +251,23 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
     assert aotc(*publish("ci", "--trust", "trust.toml")).exit_code == 0
     where = ["--channel", "a/b", "--key", "ci.key"]
     refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E001")
+
+
+def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
+    refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = naming.opened
+
+    def opened(source: Any, *more: Any) -> Any:
+        read = real(source, *more)
+        index = bytes(source.blob(read.root_digest))
+        with (folder / "digits.aotb").open("r+b") as file:
+            file.seek(file.read().index(index))
+            file.write(index[:-1] + b" ")
+        return read
+
+    monkeypatch.setattr(naming, "opened", opened)
+    refused(publish("ci"), 5, "AOTC-E201")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 
+from aotc.evidence import ExpectedWithin, ModelOrigin
 from aotc.report.trust import policy_document
 from aotc.review.reading import Review, ReviewedTarget, review
 from aotc.signing.trust_state import state_of
@@ -159,6 +162,34 @@ def test_the_same_bundle_gives_the_same_bytes_wherever_it_lies(
     shutil.copy(digits_bundle[1], policy)
     assert bytes_of(*digits_bundle) == bytes_of(other, policy)
     assert bytes_of(digits_bundle[0]) == bytes_of(other) != bytes_of(*digits_bundle)
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"),
+    [
+        (UNSET, "compared with none of its framework's"),
+        (ExpectedWithin("e.npz", "0.001", "0.01"), "gives what e.npz has, within 0.01 + 0.001"),
+    ],
+)
+def test_the_page_says_whether_the_reading_of_a_model_file_was_checked(
+    lm_review: Review, expected: ExpectedWithin | UnsetType, said: str
+) -> None:
+    origin = ModelOrigin("m.pt2", {"torch": "2.13"}, expected=expected)
+
+    def of_model(target: ReviewedTarget) -> ReviewedTarget:
+        assert target.evidence is not None
+        entry_points = {
+            name: msgspec.structs.replace(each, model=origin)
+            for name, each in target.evidence.entry_points.items()
+        }
+        evidence = msgspec.structs.replace(target.evidence, entry_points=entry_points)
+        return replace(target, evidence=evidence)
+
+    targets = {name: of_model(target) for name, target in lm_review.targets.items()}
+    text = paragraphs(
+        read_page(render(page_of(replace(lm_review, targets=targets), asked(), None)))
+    )
+    assert "made of m.pt2 (torch 2.13)" in text and said in text
 
 
 def test_a_bundle_without_evidence_says_that_it_has_none(lm_review: Review) -> None:

@@ -10,7 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from aotc.workshops.tune.candidates import CANDIDATES, CAPTURED_BYTES_MAX, candidates_for
+from aotc.workshops.tune.candidates import (
+    CANDIDATES,
+    CAPTURED_BYTES_MAX,
+    PACKED_BYTES_MAX,
+    candidates_for,
+)
 from tests.unit.workshops.tune.test_hosts import HOST
 
 OF_XLA = CANDIDATES["xla"]
@@ -45,7 +50,12 @@ def test_what_the_target_file_says_is_not_varied() -> None:
 
 @pytest.mark.parametrize(
     ("platform", "expected"),
-    [("iree", ["default", "local-sync", "local-task"]), ("slate", ["default"])],
+    [
+        ("iree", ["default", "local-sync", "local-task"]),
+        ("onnxruntime", ["default", "calling", "pool", "spinning"]),
+        ("openvino", ["default", "calling", "pool"]),
+        ("slate", ["default"]),
+    ],
 )
 def test_each_engine_has_candidates_of_its_own(platform: str, expected: list[str]) -> None:
     assert names({}, 1, platform) == expected
@@ -53,6 +63,13 @@ def test_each_engine_has_candidates_of_its_own(platform: str, expected: list[str
 
 def test_a_driver_that_the_target_file_states_is_not_varied() -> None:
     assert names({"iree-driver": "local-sync"}, 1, "iree") == ["default"]
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_engines_that_pack_large_weights_for_each_candidate_are_measured_once(engine: str) -> None:
+    assert len(names({}, PACKED_BYTES_MAX, engine)) > 1
+    assert names({}, PACKED_BYTES_MAX + 1, engine) == ["default"]
+    assert names({f"{engine}-threads": "pool"}, 1, engine) == ["default"]
 
 
 def product_of_all(weights: list[jax.Array], x: jax.Array) -> jax.Array:

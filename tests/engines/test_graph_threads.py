@@ -1,0 +1,72 @@
+"""Who computes a call of a graph: the thread that calls, or a pool of threads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotc.backends.onnx.compile import OnnxBackend
+from aotc.backends.onnx_graphs.compile import GraphBackend
+from aotc.backends.openvino.compile import OpenvinoBackend
+from aotc.backends.targets import builtin_folder
+from aotc.errors import CompileError
+from aotc.stages import CompileJob, Module
+from tests.engines.conftest import ENGINES, Other
+from tests.engines.sums import SCORES, make, run, write
+from tests.unit.workshops.tune.test_hosts import HOST
+
+SERVER = """
+import json, os, sys
+import numpy as np
+import aotc_runtime
+
+bundle, policy = sys.argv[1:]
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load(bundle, trust=policy, threads=3) as loaded:
+    scores = loaded["predict"](image)["scores"].tolist()
+    print(json.dumps([scores, len(os.listdir("/proc/self/task"))]))
+"""
+
+GRAPHS = [each for each in ENGINES if each.name in ("onnxruntime", "openvino")]
+
+
+def bundle(other: Other, threads: str, folder: Path) -> Path:
+    """A folder with a bundle whose target states who computes a call."""
+    manifest = write(folder, other.listed, targets='"stated"')
+    (folder / "targets").mkdir()
+    text = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+    text = text.replace('name = "cpu-x86-64-v3"', 'name = "stated"')
+    option = f'\n[options]\n{other.name}-threads = "{threads}"\n'
+    (folder / "targets" / "stated.toml").write_text(text + option)
+    make(folder, manifest)
+    return folder
+
+
+@pytest.mark.parametrize("other", [each.as_param() for each in GRAPHS])
+def test_a_target_states_who_computes_a_call(other: Other, tmp_path: Path) -> None:
+    counts = {}
+    backend = OnnxBackend if other.name == "onnxruntime" else OpenvinoBackend
+    for threads in backend.threads:
+        folder = bundle(other, threads, tmp_path / threads)
+        done = run("-c", SERVER, folder / "sums.aotb", folder / "trust.toml")
+        assert done.returncode == 0, done.stderr
+        scores, counts[threads] = json.loads(done.stdout)
+        np.testing.assert_allclose(scores, SCORES, atol=1e-5)
+    if other.name == "onnxruntime":  # each executable has a pool of its own
+        assert counts["calling"] + 2 * 3 <= counts["pool"] == counts["spinning"]
+
+
+@pytest.mark.parametrize("backend", [OnnxBackend(["false"]), OpenvinoBackend(["false"])])
+def test_a_word_that_an_engine_has_not_is_refused_before_anything_is_compiled(
+    backend: GraphBackend,
+) -> None:
+    option = f"{backend.platform}-threads"
+    job = CompileJob("f", Module(b"", "", "", ()), HOST, options={option: "many"})
+    with pytest.raises(CompileError) as caught:
+        backend.compile(job)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E908", f"{option} = many")
+    assert "calling or pool" in finding.expected

@@ -1,0 +1,158 @@
+"""Who can write into the folder of a channel, or signs beside others, has nobody sign unseen."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
+
+from tuf.api.metadata import DelegatedRole, Delegations, Metadata, TargetFile, Targets
+
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.channel.repository import WAITING, Named, Repository
+from aotc_runtime.errors import AotcError
+
+from .channels import INDEX, NEVER, Deployed, now
+
+FRAUD = "production/fraud"
+OLDER = TargetFile.from_data(FRAUD, b"an older bundle, genuine, with a known hole")
+
+Change = Callable[[Any], None]
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployed:
+    """Two people say what is deployed: two bundles."""
+    two = [LocalSigner.ephemeral(), LocalSigner.ephemeral()]
+    made = Deployed(tmp_path / "deployed", release=two)
+    made.publish()
+    made.publish(FRAUD, "2.0.0", b"fraud 2.0.0")
+    return made
+
+
+def sign(deployed: Deployed, *signers: LocalSigner, first: Path | None = None) -> Any:
+    """What comes of it when they sign that digits 1.1.0 is deployed; or the code of a refusal."""
+    named = Named("production/digits", "1.1.0", b"digits 1.1.0")
+    try:
+        repository = Repository(deployed.served, first)
+        return repository.publish(named, signers, None, now(), 7)
+    except AotcError as error:
+        return error.code
+
+
+def signed_for(deployed: Deployed) -> Targets:
+    found: Metadata[Targets] = Metadata.from_file(str(deployed.served / WAITING))
+    return found.signed
+
+
+def names_an_older_bundle(signed: Any) -> None:
+    signed.targets[FRAUD] = OLDER
+
+
+def names_one_less(signed: Any) -> None:
+    del signed.targets[FRAUD]
+
+
+def lets_another_speak(signed: Any) -> None:
+    thief = DelegatedRole("thief", [], 1, True, paths=["production/*"])
+    signed.delegations = Delegations({}, {"thief": thief})
+
+
+def lasts(signed: Any) -> None:
+    signed.expires += timedelta(days=3650)
+
+
+def test_what_waits_gets_a_second_signature_as_it_is(deployed: Deployed) -> None:
+    one, two = deployed.release
+    assert sign(deployed, one).missing == 1
+    assert {*signed_for(deployed).targets} == {"production/digits", FRAUD}
+    done = sign(deployed, two)
+    assert (done.missing, done.gone) == (0, ())
+
+
+@pytest.mark.parametrize("change", [names_an_older_bundle, lets_another_speak])
+def test_what_was_slipped_into_the_published_metadata_is_not_signed(
+    change: Change, deployed: Deployed
+) -> None:
+    thief = LocalSigner.ephemeral()
+    deployed.change("2.targets.json", change, thief, deployed.release[0])
+    done = sign(deployed, *deployed.release)
+    assert {*signed_for(deployed).targets} == {"production/digits"}
+    assert signed_for(deployed).delegations is None
+    assert (done.missing, done.gone) == (0, (FRAUD,))
+
+
+@pytest.mark.parametrize("change", [names_an_older_bundle, names_one_less])
+def test_who_signs_for_one_bundle_is_told_what_else_waits(
+    change: Change, deployed: Deployed
+) -> None:
+    """Slipped in, or proposed by the other signer."""
+    one, two = deployed.release
+    sign(deployed, one)
+    deployed.change(WAITING, change, one)
+    before = (deployed.served / WAITING).read_bytes()
+    assert sign(deployed, two) == "AOTC-E028"
+    assert (deployed.served / WAITING).read_bytes() == before
+
+
+@pytest.mark.parametrize("change", [lets_another_speak, lasts])
+def test_what_else_was_changed_in_what_waits_is_made_anew(
+    change: Change, deployed: Deployed
+) -> None:
+    one, two = deployed.release
+    sign(deployed, one)
+    before = signed_for(deployed)
+    deployed.change(WAITING, change, one)
+    assert sign(deployed, two).missing == 1
+    after = signed_for(deployed)
+    assert (after.targets, after.delegations) == (before.targets, None)
+    assert after.expires - before.expires < timedelta(days=1)
+
+
+def test_another_proposal_for_the_same_bundle_takes_the_place_of_the_first(
+    deployed: Deployed,
+) -> None:
+    one, two = deployed.release
+    another = Named("production/digits", "1.0.1", b"digits 1.0.1")
+    Repository(deployed.served).publish(another, [one], None, now(), 7)
+    assert sign(deployed, two).missing == 1
+    named = TargetFile.from_data("production/digits", b"digits 1.1.0")
+    assert signed_for(deployed).targets["production/digits"].hashes == named.hashes
+
+
+def test_the_keys_of_a_channel_are_those_that_its_roots_say(deployed: Deployed) -> None:
+    """Each root is signed by the keys of the one before; the first is the policy's."""
+    first = shutil.copyfile(deployed.served / "1.root.json", deployed.folder / "first.root.json")
+    thief = LocalSigner.ephemeral()
+    theirs = Deployed(deployed.folder / "theirs", [thief], deployed.release)
+    for number in (1, 2):
+        shutil.copyfile(theirs.served / "1.root.json", deployed.served / f"{number}.root.json")
+        assert sign(deployed, *deployed.release, first=first) == "AOTC-E027"
+        shutil.copyfile(first, deployed.served / "1.root.json")
+    theirs.rotate()
+    shutil.copyfile(theirs.served / "2.root.json", deployed.served / "2.root.json")
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
+    shutil.copyfile(deployed.served / "timestamp.json", deployed.served / "2.root.json")
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
+    (deployed.served / "2.root.json").unlink()
+    deployed.change("1.root.json", lambda signed: None, thief)
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
+    shutil.copyfile(first, deployed.served / "1.root.json")
+    deployed.rotate()
+    assert sign(deployed, *deployed.release, first=first).missing == 0
+    assert sign(deployed, *deployed.release, first=deployed.served / "2.root.json").missing == 0
+
+
+def test_what_is_signed_is_what_hosts_find(deployed: Deployed) -> None:
+    sign(deployed, *deployed.release)
+    deployed.renew()
+    assert deployed.answer() == NEVER
+    named = {each.path: each.described for each in deployed.ask().listed}
+    assert named[FRAUD].hashes == TargetFile.from_data(FRAUD, b"fraud 2.0.0").hashes
+    assert named["production/digits"].hashes != TargetFile.from_data("x", INDEX).hashes

@@ -1,0 +1,65 @@
+"""Commands that copy a bundle hash its weights as they are written, or not at all where a file gets
+another name: what of them was signed is looked at all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from aotc.bundles.endorse import endorse
+from aotc.packing.bundle import Form
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merge import merge_bundles
+from aotc_runtime.errors import IntegrityError
+from aotc_runtime.system.passing import look_into
+
+from .archives import on_disk
+from .tampering import MemoryBundle, roles, signed, take_apart
+
+
+def extracted(path: Path, form: Form) -> None:
+    source = look_into(path)
+    extract(source, ["cpu-x86-64-v3"], path.with_name("new"), form)
+
+
+def merged(path: Path, form: Form) -> None:
+    merge_bundles([path], path.with_name("new"), form, None, None, datetime.now(UTC))
+
+
+def endorsed(path: Path, form: Form) -> None:
+    endorse(path, LocalSigner.ephemeral())
+
+
+COPIES: dict[str, Callable[[Path, Form], None]] = {
+    "extract": extracted,
+    "merge": merged,
+    "sign": endorsed,
+}
+
+
+@pytest.mark.parametrize("command", COPIES)
+@pytest.mark.parametrize("place", ["archive", "folder"])
+@pytest.mark.parametrize("form", Form)
+def test_weights_of_another_size_than_was_signed_are_not_copied(
+    genuine: MemoryBundle, tmp_path: Path, command: str, place: str, form: Form
+) -> None:
+    """Their bytes have the digest that was signed."""
+    documents, digest = take_apart(genuine), roles(genuine)["weights"]
+    of_weights = [
+        *documents.image["layers"],
+        *documents.manifest["weights"]["params"]["blobs"],
+    ]
+    for reference in of_weights:
+        reference["size"] += reference["digest"] == digest
+    path = on_disk(signed(documents, LocalSigner.ephemeral()), place, tmp_path)
+    before = sorted(each.name for each in tmp_path.iterdir())
+    with pytest.raises(IntegrityError) as refused:
+        COPIES[command](path, form)
+    (found,) = refused.value.findings
+    assert (found.code, found.where.split()[0]) == ("AOTC-E203", str(path))
+    assert sorted(each.name for each in tmp_path.iterdir()) == before
