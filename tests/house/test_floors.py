@@ -29,7 +29,7 @@ CHANNEL, IDENTITIES = {"tuf"}, {"sigstore", "sigstore_models"}
 """Extras: imported where a channel is asked, and where a policy names identities."""
 EXPORTERS = {"prometheus_client", "opentelemetry"}
 """Extras: their modules are imported by nobody but the user."""
-SERVERS = EXPORTERS | {"google", "grpc", "starlette", "uvicorn", "uvloop"}
+SERVERS = EXPORTERS | {"google", "grpc", "httptools", "starlette", "uvicorn", "uvloop"}
 """An extra: imported by the command `serve` alone."""
 RAY = {"ray"}
 """An extra: imported by what deploys on a cluster alone."""

@@ -119,7 +119,7 @@ def prepare(model: Model, request: Request, data: memoryview, tensor_bytes_max: 
 
 
 PARAMETERS_BYTES_MAX = 2**16
-"""The most bytes of one JSON object of parameters: as values of Python, each of its bytes may take twenty."""
+"""The most that one JSON object of parameters may have: in Python each byte takes up to twenty."""
 
 
 def _parameters(raw: Raw | UnsetType, where: str) -> Parameters:
