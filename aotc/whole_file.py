@@ -32,7 +32,7 @@ class WholeFile:
         return sum(self.appended_to(file))
 
     def appended_to(self, file: BinaryIO) -> Iterator[int]:
-        """As `append_to`, how many bytes each time there are some more of them."""
+        """Copy them as `append_to` does, and yield how many more there are each time."""
         with self.path.open("rb", buffering=0) as source:
             yield from appended(source.fileno(), 0, self.size, file, str(self.path))
 

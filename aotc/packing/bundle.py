@@ -195,7 +195,7 @@ def _member(digest: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Of a bundle that is being written. told: of bytes that were copied of a file."""
+    """Weights of a bundle that is being written. told: of bytes that were copied of a file."""
 
     blob: Blob
     read_back: ReadBack

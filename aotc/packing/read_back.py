@@ -37,7 +37,7 @@ class _Part:
 
 
 class ReadBack:
-    """Of one file that is being written. told: of bytes that were hashed."""
+    """Reads one file back while it is being written. told: of bytes that were hashed."""
 
     def __init__(self, told: Told = nobody) -> None:
         self._told = told

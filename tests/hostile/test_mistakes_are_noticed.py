@@ -100,7 +100,7 @@ ALWAYS = {
     ),
     "weights have each other's names": Mistake(
         f"{CAPTURE}/weights.py",
-        'made = {path or "value": np.asarray(leaf) for path, leaf in named}',
+        "made = {path or ALONE: np.asarray(leaf) for path, leaf in named}",
         "made = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
         "AOTC-E959",
     ),

@@ -158,7 +158,7 @@ def targets_run_by(
     target: str | None,
     absent: Sequence[str],
 ) -> list[BundleManifest]:
-    """Those of the targets asked for all of whose executables a package runs.
+    """The targets, of those asked for, all of whose executables a package runs.
 
     Raises IncompatibleHostError (AOTC-E505).
     """

@@ -35,7 +35,7 @@ def nobody(number: int) -> None:
 
 
 DESCRIPTORS_MAX = 64
-"""Of the files of one bundle that stay open; a folder may have more of them than a process may have
+"""How many files of one bundle stay open; a folder may have more of them than a process may have
 open.
 """
 
