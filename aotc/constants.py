@@ -10,9 +10,13 @@ REFERENCE_WORKER = "aotc.pipeline.children.reference_worker"
 """The module that runs it in plain JAX."""
 
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
-"""Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
-over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of
-literals, and keeps their values beside the lowered module. Seen in jax 0.11.2 to 0.12.0.1."""
+"""Environment variable, read when jax is imported (`private.take_options` does it later): with "1",
+jax lowers arrays a function closed over (above 32 bytes, at any depth of nested jit, scan or cond)
+as leading arguments instead of literals, and keeps their values beside the lowered module. Seen in
+jax 0.11.2 to 0.12.0.1."""
+
+CPU_DEVICES = "JAX_NUM_CPU_DEVICES"
+"""Environment variable, read when jax is imported: over how many devices it spreads this host."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that is full, of a used-up quota, or of a file that may not be so large."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ import jax
 import jax.export
 import numpy as np
 
+from aotc.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.errors import refusal
 from aotc_runtime.errors import AotcError
 
@@ -81,12 +82,51 @@ def read_xla_flags() -> None:
         raise _missing("jaxlib._jax.CompileOptions", error) from error
 
 
+_CONSTANTS = (
+    "config.jax_use_simplified_jaxpr_constants, core.literalable_types, "
+    "mlir.LoweringParameters.hoist_constants_as_args"
+)
+
+
 def constants_are_arguments() -> bool:
-    """Whether this process' jax was imported with closed-over arrays as arguments."""
+    """Whether jax takes closed-over arrays for arguments in this process."""
     try:
-        return bool(jax.config.jax_use_simplified_jaxpr_constants)
-    except AttributeError as error:
-        raise _missing("config.jax_use_simplified_jaxpr_constants", error) from error
+        from jax._src import core
+        from jax._src.array import ArrayImpl
+        from jax._src.interpreters import mlir
+
+        is_so = bool(jax.config.jax_use_simplified_jaxpr_constants)
+        is_so &= ArrayImpl in core.literalable_types
+        return is_so and mlir.LoweringParameters().hoist_constants_as_args
+    except (ImportError, AttributeError) as error:
+        raise _missing(_CONSTANTS, error) from error
+
+
+def take_options(variables: Mapping[str, str]) -> None:
+    """Have jax, which was imported and has started nothing, take variables as its import does."""
+    for name, value in variables.items():
+        if name == CONSTANTS_AS_ARGUMENTS:
+            _take_constants_for_arguments()
+        else:
+            assert name == CPU_DEVICES, name
+            jax.config.update("jax_num_cpu_devices", int(value))
+
+
+def _take_constants_for_arguments() -> None:
+    try:
+        from jax._src import core
+        from jax._src.array import ArrayImpl
+        from jax._src.interpreters import mlir
+
+        jax.config.update("jax_use_simplified_jaxpr_constants", True)
+        core.literalable_types.add(ArrayImpl)
+        # A default that the import has read from the option.
+        made: Any = mlir.LoweringParameters.__init__
+        names = [field.name for field in dataclasses.fields(mlir.LoweringParameters)]
+        defaults = dict(zip(names, made.__defaults__, strict=True))
+        made.__defaults__ = (*{**defaults, "hoist_constants_as_args": True}.values(),)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _missing(_CONSTANTS, error) from error
 
 
 _anew = itertools.count(1)

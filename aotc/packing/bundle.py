@@ -195,7 +195,7 @@ def _member(digest: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """One blob of a bundle that is being written. told: called with bytes that were copied."""
+    """Weights of a bundle that is being written. told: called with bytes that were copied."""
 
     blob: Blob
     read_back: ReadBack

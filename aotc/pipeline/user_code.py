@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 
 from aotc import constants
 from aotc.cache.keys import Kind
@@ -102,12 +101,14 @@ class Source:
         the build manifest is then another file than the one that was read.
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
+        shared = _variables({})
+        options = {k: v for k, v in worker.environment.items() if shared.get(k) != v}
         child.run(
             kept(RECORDED),
-            Job(worker.module, manifest, folder, self.job.encode()),
+            Job(worker.module, manifest, folder, self.job.encode(), options),
             type(None),
             within=worker.folder,
-            variables=worker.environment,
+            variables=shared,
             failure_code=failure_code,
             doing=doing,
             processes=workers.processes,
@@ -144,7 +145,7 @@ def capture(
 
     variables = {
         constants.CONSTANTS_AS_ARGUMENTS: "1",
-        "JAX_NUM_CPU_DEVICES": str(prod(source.job.manifest.mesh.values())),
+        constants.CPU_DEVICES: str(prod(source.job.manifest.mesh.values())),
     }
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
@@ -153,9 +154,7 @@ def capture(
 
     def trace() -> None:
         if workers.jobs > 1:
-            # What comes after the capture has imported its libraries by then.
-            kept(RECORDED).begin(_variables({}), Path.cwd())
-            isolated.begin()
+            isolated.begin()  # which has imported its libraries by then
         weights.lay_out(source.scratch)
         source.execute(
             worker,

@@ -1,7 +1,7 @@
 """Traces a program into a scratch folder, in a process that `aotc.pipeline.children.recorded` is.
 
-It is a process of its own because it imports jax and the user's code, and because jax must be
-imported with closed-over constants as arguments.
+It is a process of its own because it imports jax and the user's code, and because its jax has
+to take closed-over constants for arguments.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     program: an encoded `ProgramJob`. If it keeps going, what is written lacks the entry points that
     were refused; their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
-    assert private.constants_are_arguments(), "the parent sets the environment variable"
+    assert private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     job, known = ProgramJob.decode(program), scratch.read_known()

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -31,13 +31,15 @@ WORKERS = (CAPTURE_WORKER, REFERENCE_WORKER)
 
 class Job(Struct, frozen=True):
     """worker: the module whose `work` is run.  manifest: path of the build manifest.  folder: the
-    scratch folder.  program: an encoded `ProgramJob`.
+    scratch folder.  program: an encoded `ProgramJob`.  options: variables for jax that this worker
+    has beside those of the process.
     """
 
     worker: str
     manifest: str
     folder: str
     program: bytes
+    options: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,12 @@ def prepare() -> None:
     _prepared.append(watched)
 
 
-def _forked(watched: Watched) -> Watched:
+def _forked(watched: Watched, options: Mapping[str, str]) -> Watched:
     """For a program in a process that was forked after all that was imported."""
+    from aotc import private
+
+    os.environ.update(options)
+    private.take_options(options)
     # Nobody may find what another process would not: the same numbers by chance, and a folder
     # without what has been put there since.
     if "numpy" in sys.modules:
@@ -74,14 +80,20 @@ def _forked(watched: Watched) -> Watched:
 
         np.random.seed()
     importlib.invalidate_caches()
-    return watched
+    return replace(watched, variables={**watched.variables, **options})
+
+
+def _alone(options: Mapping[str, str]) -> Watched:
+    """For a program in a process of its own, which imports jax with these options."""
+    os.environ.update(options)
+    return Watched.now()
 
 
 def record(job: Job, progress: Progress) -> None:
     """Run the worker, and record what it reads. Raises what the worker raises."""
     manifest, scratch = Path(job.manifest), Scratch(Path(job.folder))
     root = manifest.resolve().parent
-    watched = _forked(_prepared[0]) if _prepared else Watched.now()
+    watched = _forked(_prepared[0], job.options) if _prepared else _alone(job.options)
     recorder, variables = watched.recorder, watched.variables
     recorder.begin(root, scratch.folder)
     importlib.import_module(job.worker).work(scratch, job.program, progress)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from aotc import private
 from aotc.pipeline.children import capture_worker
 from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.scratch import Scratch
@@ -19,6 +20,7 @@ from aotc.workers.child import Progress, answer
 
 
 def capture(job: Job, progress: Progress) -> None:
+    private.take_options(job.options)
     capture_worker.work(Scratch(Path(job.folder)), job.program, progress)
 
 

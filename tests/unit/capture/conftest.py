@@ -26,13 +26,12 @@ from aotc_runtime.errors import AotcError, Finding
 @pytest.fixture(scope="session")
 def capture_server() -> Iterator[subprocess.Popen[str]]:
     script = Path(__file__).with_name("capture_server.py")
-    environment = {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
     with subprocess.Popen(
         # jax warns of every fork; here it happens before jax has started a thread.
         [sys.executable, "-W", "ignore::RuntimeWarning", str(script)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=clean(environment),
+        env=clean({"JAX_PLATFORMS": "cpu"}),
         text=True,
     ) as process:
         yield process
@@ -65,7 +64,8 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
             return Outcome(error.exit_code, error.findings, Scratch(folder), "")
         wanted = {name: parsed.executables(name) for name in parsed.targets}
         program = ProgramJob(parsed, parsed.targets, every_executable(wanted), keep_going)
-        job = Job("capture_worker", str(parsed.path), str(folder), program.encode())
+        options = {constants.CONSTANTS_AS_ARGUMENTS: "1"}
+        job = Job("capture_worker", str(parsed.path), str(folder), program.encode(), options)
         (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
         assert capture_server.stdin is not None and capture_server.stdout is not None
         capture_server.stdin.write(json.dumps(str(folder)) + "\n")

@@ -33,13 +33,19 @@ import jax.numpy as jnp
 import numpy as np
 
 TABLE = np.arange(30, dtype="float32")
+DEEP = jnp.arange(40.0)
 os.environ.get("SMALL")
 
 def init():
     return {"w": np.arange(3.0, dtype="float32")}
 
+@jax.jit
+def within(x):
+    return jax.lax.scan(lambda carry, _: (carry + DEEP[:3], None), x, length=2)[0]
+
 def f(params, x):
-    return jnp.tanh(x @ x * params["w"]) + TABLE[:3] + jax.random.normal(jax.random.key(0), (3,))
+    noise = jax.random.normal(jax.random.key(0), (3,))
+    return jnp.tanh(x @ x * params["w"]) + TABLE[:3] + within(x) + noise
 """
 
 BY_CHANCE = PROGRAM.replace("np.arange(3.0, dtype=", "np.random.normal(size=3).astype(")
