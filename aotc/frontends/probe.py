@@ -20,10 +20,8 @@ from aotc.frontends.protocol import ModelFile
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
 from aotc.workers import environment, parent
-from aotc.workers.forked import kept
 from aotc_runtime.errors import AotcError
 
-WORKER = "aotc.frontends.probe_worker"
 MIB = 2**20
 SECONDS, MIB_PER_SECOND = 10, 2
 """Processor time that any file may take, and how much more a larger one. Reading 100 MiB takes one
@@ -70,7 +68,7 @@ def rewritten(
         job = Job(file.text, kind, str(folder), len(parts), seconds, memory_mib, expected)
         try:
             parent.run(
-                kept(WORKER),  # a fork for each file, which knows nothing of other files
+                parent.module("aotc.frontends.probe_worker"),
                 job,
                 type(None),
                 within=folder,

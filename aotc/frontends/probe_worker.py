@@ -1,7 +1,4 @@
-"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew.
-
-A zygote forks one for each model file (`aotc.workers.zygote`).
-"""
+"""`python -m aotc.frontends.probe_worker FOLDER`: reads modules, and writes them anew."""
 
 from __future__ import annotations
 
@@ -65,14 +62,5 @@ def _data_bytes() -> int:
     return 0
 
 
-def prepare() -> None:
-    """This module has imported all that is needed."""
-
-
-def main() -> None:
-    """Do the job."""
-    answer(Job, write_anew)
-
-
 if __name__ == "__main__":
-    main()
+    answer(Job, write_anew)
