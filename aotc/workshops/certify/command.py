@@ -43,7 +43,7 @@ def _releases(
     )
 
 
-@click.command(short_help="Run a bundle's fixtures under other versions of what runs them.")
+@click.command(short_help="Run a bundle's fixtures under other versions of its engine.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--jaxlib",
