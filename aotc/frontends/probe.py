@@ -68,6 +68,8 @@ def rewritten(
         job = Job(file.text, kind, str(folder), len(parts), seconds, memory_mib, expected)
         try:
             parent.run(
+                # No fork of a kept zygote: a build takes that for a process that the program has
+                # started, and keeps no result of it.
                 parent.module("aotc.frontends.probe_worker"),
                 job,
                 type(None),
