@@ -66,3 +66,19 @@ def no_backend(platform: str, hint: str) -> AotcError:
         expected="a backend for one of: " + ", ".join(found),
         hint=hint,
     )
+
+
+def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:
+    """What an option says, which is one of these words, or "" where nobody states it.
+
+    Raises CompileError (AOTC-E908) for another one.
+    """
+    if stated in ("", *words):
+        return stated
+    raise refusal(
+        "AOTC-E908",
+        place_of(job),
+        f"{option} = {stated}"[:200],
+        expected=f"{option} = {' or '.join(words)}",
+        hint="correct the option of the target, or leave it out",
+    )

@@ -9,7 +9,7 @@ from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, executabl
 from aotc.backends.iree.job import DRIVER, LEVEL, LEVELS, Job
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
-from aotc.backends.refusals import place_of, refused_calls
+from aotc.backends.refusals import place_of, refused_calls, require_word
 from aotc.backends.results import Problem, Result
 from aotc.backends.xla.compile import built_with
 from aotc.errors import CompileError, refusal
@@ -70,7 +70,8 @@ class IreeBackend:
             found = f"a program over {len(job.mesh.devices)} devices"
             raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
         options = _options(job)
-        stated, driver = options.pop(LEVEL, None), _driver(job, options.pop(DRIVER, ""))
+        stated = options.pop(LEVEL, None)
+        driver = require_word(job, DRIVER, options.pop(DRIVER, ""), DRIVERS)
         above: list[str] = []
         failed: AotcError | None = None
         for level in LEVELS if stated is None else (stated,):
@@ -108,19 +109,6 @@ class IreeBackend:
 def _options(job: CompileJob) -> dict[str, str]:
     every = {**job.target.options, **job.options}
     return {name: value for name, value in every.items() if name.startswith(OPTION)}
-
-
-def _driver(job: CompileJob, stated: str) -> str:
-    """Raises CompileError (AOTC-E908) for a driver that no processor has."""
-    if stated in ("", *DRIVERS):
-        return stated
-    raise refusal(
-        "AOTC-E908",
-        place_of(job),
-        f"{DRIVER} = {stated}"[:200],
-        expected=f"{DRIVER} = {' or '.join(DRIVERS)}",
-        hint="correct the option of the target, or leave it out",
-    )
 
 
 def _flags(options: dict[str, str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
 from aotc.backends.onnx_graphs.job import Job
 from aotc.backends.onnx_graphs.packages import versions
-from aotc.backends.refusals import place_of, refused_calls
+from aotc.backends.refusals import place_of, refused_calls, require_word
 from aotc.backends.xla.compile import built_with
 from aotc.errors import refusal
 from aotc.stages import CompileJob, Executable
@@ -64,15 +64,7 @@ class GraphBackend:
     def _threads(self, job: CompileJob) -> str:
         option = threads_option(self.platform)
         stated = {**job.target.options, **job.options}.get(option, "")
-        if stated in ("", *self.threads):
-            return stated
-        raise refusal(
-            "AOTC-E908",
-            place_of(job),
-            f"{option} = {stated}"[:200],
-            expected=f"{option} = {' or '.join(self.threads)}",
-            hint="correct the option of the target, or leave it out",
-        )
+        return require_word(job, option, stated, self.threads)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
