@@ -57,14 +57,13 @@ def placed(
                 name[:NAME_MAX], model.place_of, "GET /v2/models/NAME lists the inputs"
             ),
         )
-    where = f"input {name}"
     if arrays[place] is not None:
-        raise misfit(where, "it twice", "each input once")
+        raise misfit(f"input {name}", "it twice", "each input once")
     port = model.inputs[place]
     if datatype != port.datatype:
         raise refusal(
             "AOTC-E606",
-            where,
+            f"input {name}",
             datatype[:NAME_MAX],
             expected=port.datatype,
             hint=f"send {port.datatype}; nothing is cast silently",

@@ -20,7 +20,7 @@ from aotc_runtime.servers.bodies import read_body
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.rest_messages import document, refused
 from aotc_runtime.servers.service import Memory, too_slow
-from aotc_runtime.servers.statuses import fault, let_go
+from aotc_runtime.servers.statuses import fault
 
 TRIES = 3
 """How many replicas a request may meet: one that ends every process must not end all of them."""
@@ -112,9 +112,7 @@ class Relay:
             finally:
                 self._requests -= 1
         except AotcError as error:
-            response = refused(error)
-            let_go(error)
-            return response
+            return refused(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:  # noqa: BLE001 - told in the log, and to the client without its text

@@ -34,7 +34,6 @@ from aotc_runtime.servers.service import Service
 from aotc_runtime.servers.statuses import (
     BY_SERVER,
     fault,
-    let_go,
     not_allowed,
     refuse_parameters,
 )
@@ -105,9 +104,7 @@ class Rest:
             answer = service.answer_now("rest", *found, size, read, answer_of)
             answer.count(service.memory)
         except AotcError as error:
-            response = refused(error)
-            let_go(error)
-            return response
+            return refused(error)
         return answer
 
     def _routes(self) -> Starlette:
@@ -146,7 +143,6 @@ class Rest:
                 if not infer:
                     self._service.metrics.turned_away(error.code)
                 response = refused(error)
-                let_go(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception:  # noqa: BLE001 - never through ASGI, which would drop the connection

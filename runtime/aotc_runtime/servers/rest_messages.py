@@ -15,7 +15,7 @@ from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome
 from aotc_runtime.servers.json_inference import json_answer
 from aotc_runtime.servers.service import Memory
-from aotc_runtime.servers.statuses import error_document, http_status
+from aotc_runtime.servers.statuses import error_document, http_status, let_go
 from aotc_runtime.servers.tensors import Port, misfit
 
 HEADER_LENGTH = b"inference-header-content-length"
@@ -71,7 +71,8 @@ def document(content: Any, status: int = 200) -> Response:
 
 
 def refused(error: AotcError) -> Response:
-    """The answer to a request that was refused."""
+    """The answer to a request that was refused; the error is let go of."""
+    let_go(error)
     status = http_status(error)
     response = document(error_document(error), status)
     if status == 503:
