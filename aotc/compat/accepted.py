@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from aotc_runtime.formats.certificate import JAXLIB
+from aotc_runtime.schema.certified import JAXLIB
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_of
 
 

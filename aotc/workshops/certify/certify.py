@@ -23,9 +23,9 @@ from aotc.signing.signer import Signer
 from aotc.workshops.certify.environments import Environments
 from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
 from aotc_runtime.errors import Finding, IncompatibleHostError, ResourceError
-from aotc_runtime.formats.certificate import JAXLIB, SCHEMA, Surroundings
+from aotc_runtime.formats.certificate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
-from aotc_runtime.schema.certified import Release
+from aotc_runtime.schema.certified import JAXLIB, Release
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy

@@ -13,13 +13,12 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
-from aotc_runtime.schema.certified import Release
+from aotc_runtime.schema.certified import JAXLIB, Release
 
 if TYPE_CHECKING:
     from aotc.signing.signer import Signer
     from aotc_runtime.schema.policy import TrustPolicy
 
-JAXLIB = "jaxlib"
 PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
 """A distribution by its normalized name (PEP 503)."""
 

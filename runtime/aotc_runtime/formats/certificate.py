@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from aotc_runtime.schema.certified import Release
+from aotc_runtime.schema.certified import JAXLIB, Release
 
 SCHEMA = 1
 """Counts up when a field changes its meaning or goes away."""
@@ -56,9 +56,6 @@ class Surroundings(Struct, frozen=True):
     python: str
     runtime: str
     packages: dict[str, str]
-
-
-JAXLIB = "jaxlib"
 
 
 class Certificate(Struct, frozen=True):

@@ -6,6 +6,9 @@ from msgspec import Struct
 
 from aotc_runtime.errors import Finding
 
+JAXLIB = "jaxlib"
+"""The package that runs the executables of XLA."""
+
 
 class Release(Struct, frozen=True):
     """A version of a package that runs executables, both as its distribution spells them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, structs
 
-from aotc_runtime.schema.certified import Release
+from aotc_runtime.schema.certified import JAXLIB, Release
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
 from aotc_runtime.verification.accelerators import accelerator
@@ -42,7 +42,7 @@ def running(manifest: BundleManifest, host: HostFacts) -> Release | None:
     engines without XLA, none of whose packages runs all of them.
     """
     if engine_name(manifest.target) == XLA:
-        return None if host.jaxlib == NOT_INSTALLED else Release("jaxlib", host.jaxlib)
+        return None if host.jaxlib == NOT_INSTALLED else Release(JAXLIB, host.jaxlib)
     requires = manifest.requires
     if requires.device is UNSET or requires.engines is not UNSET:
         return None
