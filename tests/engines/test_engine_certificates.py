@@ -10,13 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import aotc_runtime
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
-from aotc.workshops.certify import environments
 from aotc_runtime.errors import IncompatibleRuntimeError
 from aotc_runtime.schema.certified import Release
 from tests.conftest import Once
@@ -24,6 +22,7 @@ from tests.engines.conftest import Other
 from tests.engines.sums import make, write
 from tests.hostile.archives import on_disk
 from tests.hostile.tampering import in_memory, signed, take_apart
+from tests.unit.workshops.certify.sealed import seal_packages_of_this
 
 ELSEWHERE = "0.0.98"
 """A version that nobody runs."""
@@ -38,16 +37,7 @@ def release(other: Other) -> Release:
 @pytest.fixture(scope="session")
 def cache(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
-    base = tmp_path_factory.mktemp("cache")
-    place = base / "aotc" / "certify" / environments._name(release)
-    for folder in (place.parent.parent, place.parent):
-        folder.mkdir(mode=0o700)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    (packages,) = place.glob("lib/python*/site-packages")
-    (packages / "these.pth").write_text("\n".join(path for path in sys.path if path))
-    sealed = msgspec.json.encode(environments._digests(place), order="sorted")
-    (place / environments.SEAL).write_bytes(sealed)
-    return base
+    return seal_packages_of_this(tmp_path_factory.mktemp("cache"), release)
 
 
 @pytest.fixture

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from hostile.archives import on_disk
 from hostile.tampering import Documents, in_memory, signed, take_apart
 from unit.cli.conftest import aotc
+from unit.workshops.certify.sealed import seal_packages_of_this
 
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
-from aotc.workshops.certify import environments
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.schema.certified import Release
 
@@ -62,12 +59,5 @@ def running_jaxlib() -> str:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path:
     """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
-    base = tmp_path_factory.mktemp("cache")
-    folder = base / "aotc" / "certify"
-    place = folder / environments._name(Release("jaxlib", running_jaxlib))
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    (packages,) = place.glob("lib/python*/site-packages")
-    (packages / "these.pth").write_text("\n".join(path for path in sys.path if path))
-    sealed = msgspec.json.encode(environments._digests(place), order="sorted")
-    (place / environments.SEAL).write_bytes(sealed)
-    return base
+    release = Release("jaxlib", running_jaxlib)
+    return seal_packages_of_this(tmp_path_factory.mktemp("cache"), release)
