@@ -257,6 +257,26 @@ def test_graphs_lie_within_each_other_as_deep_as_allowed() -> None:
         plan.plan(nested(plan.DEPTH_MAX + 1))
 
 
+def test_an_operator_with_effects_is_refused_by_its_name() -> None:
+    def ordered(document: Any) -> None:
+        node = graph(document)["nodes"][-1]
+        node["target"] = "torch.ops.higher_order.with_effects"
+        argument = {"as_operator": "torch.ops.mine.told.default"}
+        node["inputs"].insert(0, {"name": "", "arg": argument, "kind": 1})
+
+    with pytest.raises(CaptureError) as caught:
+        read(changed(PROGRAM, ordered))
+    assert caught.value.code == "AOTC-E844"
+    assert "the effects of 'mine.told.default'" in caught.value.findings[0].found
+
+
+@pytest.mark.parametrize("kind", ["operator", "custom_obj", "strings", "nested_tensors"])
+def test_an_argument_of_a_kind_that_no_operator_takes_is_refused(kind: str) -> None:
+    argument = {"name": "self", "arg": {f"as_{kind}": "x"}, "kind": 1}
+    data = changed(PROGRAM, lambda d: graph(d)["nodes"][-1]["inputs"].append(argument))
+    assert code(data) == "AOTC-E844"
+
+
 @pytest.mark.parametrize(("more", "refused"), [(0, "AOTC-E844"), (1, "AOTC-E843")])
 def test_names_of_operators_are_as_long_as_allowed(more: int, refused: str) -> None:
     target = "x" * (plan.NAMES_MAX + more)
