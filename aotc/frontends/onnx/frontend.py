@@ -110,6 +110,7 @@ class OnnxFrontend:
             ranges=dict.fromkeys(sorted(names), (None, None)),
             producer={**parsed.producer, **cut},
             narrowed=() if x64 else tuple(narrowed),
+            layers={node.name: () for node in _reached(parsed)},
         )
 
 
