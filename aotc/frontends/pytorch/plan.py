@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ from aotc.frontends.pytorch.operators import OPERATORS
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Operator
 from aotc.frontends.pytorch.schema import Argument, Graph, NameOr, Node, TensorMeta
+from aotc.frontends.source_lines import own_line
 
 DEPTH_MAX = 16
 """Graphs within graphs: branches within branches."""
@@ -197,18 +197,6 @@ def _value(argument: Argument, depth: int) -> Any:
     return plan(value.graph, depth + 1)
 
 
-def _line(node: Node) -> str:
-    """The innermost line of a node's trace that is not torch's own."""
-    frames = re.findall(
-        r'File "([^"]*)", line (\d+), in [^\n]*\n?([^\n]*)', node.metadata.get("stack_trace", "")
-    )
-    own = [frame for frame in frames if "/torch/" not in f"/{frame[0]}"] or frames
-    if not own:
-        return ""
-    path, number, code = own[-1]
-    return f"{'/'.join(path.replace(chr(92), '/').split('/')[-2:])}:{number}: {code.strip()}"[:200]
-
-
 def _layer(node: Node) -> str:
     """The path of the innermost module that a node's call belongs to, such as "layers.0.dense"."""
     _, path, *_ = (node.metadata.get("nn_module_stack", "").split(";")[-1] + ",").split(",")
@@ -229,7 +217,7 @@ def _read(graph: Graph, depth: int) -> Plan:
                 target=node.target.removeprefix(PREFIX),
                 inputs=inputs,
                 outputs=outputs,
-                line=_line(node),
+                line=own_line(node.metadata.get("stack_trace", "")),
                 single=bool(node.is_hop_single_tensor_return),
                 layer=_layer(node),
             )

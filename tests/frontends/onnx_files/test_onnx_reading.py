@@ -73,8 +73,15 @@ def test_equations_belong_to_nodes_by_their_names() -> None:
         N("Shape", ["h"], ["shape"]),
         N("LayerNormalization", ["h", "scale"], ["y"]),
     ]
+    told = nodes[0].metadata_props.add()
+    told.key = "pkg.torch.onnx.stack_trace"
+    told.value = 'File "/home/me/net.py", line 7, in forward\n    return self.dense(x)'
     got = read(simple(nodes, w=np.ones((3, 4), np.float32), scale=np.ones(4, np.float32)))
-    assert got.layers.keys() == {"/encoder/dense", "shape", "y"}
+    assert got.layers == {
+        "/encoder/dense": ("me/net.py:7: return self.dense(x)",),
+        "shape": (),
+        "y": (),
+    }
     jaxpr = jax.make_jaxpr(got.function)(dict(got.weights), X).jaxpr
     found = layers(jaxpr, got.layers)
     assert found["/encoder/dense"] >= 1 and found["y"] > 3

@@ -18,6 +18,7 @@ from aotc.frontends import archive
 from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch import plan, results, schema, weights
 from aotc.frontends.pytorch.plan import DTypeNumber, Ref, Step
+from aotc.frontends.source_lines import own_line
 from tests.unit.frontends.pytorch.test_hostile_files import (
     CONFIG,
     PROGRAM,
@@ -203,11 +204,11 @@ def test_what_a_step_views_or_writes_is_its_first_tensor() -> None:
         ),
         ('File "/lib/torch/nn.py", line 9, in g\n  y\n', "torch/nn.py:9: y"),
         ("", ""),
+        ('File "c.py", line 3, in f\n  x \x1b[31m', ""),
     ],
 )
 def test_the_line_of_a_node_is_the_innermost_that_is_not_torchs_own(trace: str, line: str) -> None:
-    node = schema.Node("t", (), (), {"stack_trace": trace})
-    assert plan._line(node) == line
+    assert own_line(trace) == line
 
 
 def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> plan.Plan:
