@@ -205,7 +205,7 @@ def _inputs(
 ) -> Iterator[tuple[ModelInput, TensorMeta]]:
     """What callers pass."""
     for spec in specs:
-        if spec.custom_obj is not UNSET or spec.token is not UNSET:
+        if spec.custom_obj is not UNSET:
             into.refuse(
                 file.text,
                 "an input that is neither tensor nor number",
