@@ -50,7 +50,7 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
         payloadType=written.dsseEnvelope.payloadType,
         signatures=(Signature(sig=signature.sig, sigstore=material),),
     )
-    with_attestation(bundle, canonical.encode(envelope))
+    with_attestation(bundle, root, canonical.encode(envelope))
     return root
 
 

@@ -94,6 +94,7 @@ AREAS = (
         TOOLCHAIN,
         (
             "workshops/channel/repository.py",
+            "workshops/channel/host.py",
             "workshops/channel/naming.py",
             "workshops/channel/keys.py",
             "workshops/channel/telling.py",
