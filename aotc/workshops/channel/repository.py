@@ -38,8 +38,6 @@ SIGNED_FOR = timedelta(days=365)
 early is the timestamp.
 """
 
-_PUT_BACK = "put back what was published last, and find out who wrote into the folder"
-
 RENEWED_BEFORE = timedelta(days=90)
 """How long before its end a snapshot is signed anew."""
 
@@ -106,12 +104,8 @@ class Repository:
         found = self.root if role == ROOT else self._current(role)
         is_same = found is not None and found.signed == seen.signed
         if not is_same and _version(found) <= seen.signed.version:
-            raise _no_channel(
-                self._folder,
-                f"{role} metadata of version {_version(found)}",
-                expected=f"those of version {seen.signed.version}, which were seen last, or later",
-                hint=_PUT_BACK,
-            )
+            expected = f"those of version {seen.signed.version}, which were seen last, or later"
+            raise _changed(self._folder, f"{role} metadata of version {_version(found)}", expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
         """How many signatures targets metadata still need."""
@@ -286,12 +280,8 @@ class Repository:
                 role, metadata.signed_bytes, metadata.signatures
             ):
                 return metadata
-        raise _no_channel(
-            self._folder,
-            f"{role} metadata that no key of this role has signed",
-            expected="those that were published last",
-            hint=_PUT_BACK,
-        )
+        found = f"{role} metadata that no key of this role has signed"
+        raise _changed(self._folder, found, "those that were published last")
 
     def _current_targets(self) -> Metadata[Targets] | None:
         return self._current(TARGETS)
@@ -409,5 +399,10 @@ def _read(path: Path, described: MetaFile | None = None) -> Metadata[Any]:
         raise _no_channel(path, str(error).splitlines()[0]) from error
 
 
-def _no_channel(path: Path, found: str, **more: str) -> AotcError:
-    return refusal("AOTC-E027", str(path), found, **more)
+def _no_channel(path: Path, found: str) -> AotcError:
+    return refusal("AOTC-E027", str(path), found)
+
+
+def _changed(folder: Path, found: str, expected: str) -> AotcError:
+    hint = "put back what was published last, and find out who wrote into the folder"
+    return refusal("AOTC-E027", str(folder), found, expected=expected, hint=hint)

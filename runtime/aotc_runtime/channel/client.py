@@ -159,8 +159,7 @@ def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
         hint = "name a folder of its own as state of each channel"
         raise refusal("AOTC-E332", str(where), found, hint=hint)
     if version > last + 1:  # the policy skips roots, so that nobody can tell: its word counts
-        for path in kept.values():
-            path.unlink()
+        state.forget(kept.values())
 
 
 def _require_sound_keys(root: Root, where: str) -> None:

@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -115,6 +115,12 @@ def collected(work: Path) -> Files:
         for path in sorted(work.rglob("*.json"))
         if not path.is_symlink()
     }
+
+
+def forget(files: Iterable[Path]) -> None:
+    """Keep these no longer. files: of what `kept` laid out."""
+    for path in files:
+        path.unlink()
 
 
 def _write(folder: Path, before: Files, files: Files) -> None:
