@@ -22,6 +22,8 @@ from tuf.api.metadata import (
     Timestamp,
 )
 
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.channel.host import Host
 from aotc.workshops.channel.repository import WAITING, Named, Repository
@@ -262,6 +264,19 @@ def test_who_has_seen_what_was_published_signs_on_top_of_nothing_older(
     with pytest.raises(AotcError) as refused:
         host.require_newest(Repository(deployed.served))
     assert refused.value.code == "AOTC-E027"
+
+
+def test_names_that_others_wrote_neither_control_the_terminal_nor_look_like_lines_of_ours(
+    deployed: Deployed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sign(deployed, deployed.release[0])
+    path = "production/\x1b[2K\nproduction/fraud  9.0.0"
+    deployed.change(WAITING, lambda signed: signed.targets.update({path: OLDER}))
+    assert run_command(["channel", "status", str(deployed.served)], Stops()) == 0
+    told = capfd.readouterr().out
+    assert "\x1b" not in told
+    assert "production/fraud  9.0.0" not in [line[:23] for line in told.splitlines()]
+    assert "[2K" in told
 
 
 def test_what_is_signed_is_what_hosts_find(deployed: Deployed) -> None:

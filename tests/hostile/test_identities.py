@@ -443,6 +443,14 @@ def test_what_is_attached_is_believed_by_a_policy_that_names_who_signed(
         lambda written: written["dsseEnvelope"].update(signatures=[]),
         lambda written: written["dsseEnvelope"].update(payload="AAAA"),
         lambda written: written["dsseEnvelope"].update(payloadType="text/plain"),
+        # With what follows a policy would refuse the bundle, whoever else has signed it.
+        lambda written: written["dsseEnvelope"].update(
+            payload=written["dsseEnvelope"]["payload"][:4]
+            + "\n"
+            + written["dsseEnvelope"]["payload"][4:]
+        ),
+        lambda written: written["dsseEnvelope"]["signatures"][0].update(sig="A"),
+        lambda written: written["verificationMaterial"].update(more="x" * 2**16),
     ],
 )
 def test_what_is_no_sigstore_bundle_is_not_attached(

@@ -210,8 +210,10 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
 
     told = telling.of_policy(trust) if trust else telling.of_folder(folder or Path())
 
+    from aotc.report.text import printable
+
     def text() -> None:
-        print(*told.lines, sep="\n")
+        print(*map(printable, told.lines), sep="\n")  # names that somebody else may have written
         print_notes(told.notes)
 
     out.result({**told.document, "notes": [*told.notes]}, text)
