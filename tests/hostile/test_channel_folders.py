@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -112,6 +113,11 @@ def test_who_signs_for_one_bundle_is_told_what_else_waits(
     before = (deployed.served / WAITING).read_bytes()
     assert sign(deployed, two) == "AOTC-E028"
     assert (deployed.served / WAITING).read_bytes() == before
+
+
+def test_a_folder_with_a_pipe_in_it_keeps_nobody_waiting(deployed: Deployed) -> None:
+    os.mkfifo(deployed.served / WAITING)
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
 
 
 @pytest.mark.parametrize("change", [lets_another_speak, lasts])

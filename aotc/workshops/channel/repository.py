@@ -24,7 +24,9 @@ from aotc.errors import refusal
 from aotc.packing.files import write_atomically, write_folder_atomically
 from aotc.signing.signer import Signer
 from aotc.temporaries import locked
+from aotc_runtime.channel.sources import MOST_BYTES
 from aotc_runtime.errors import AotcError
+from aotc_runtime.system.store import read_file
 
 ROOT, TARGETS, SNAPSHOT, TIMESTAMP = "root", "targets", "snapshot", "timestamp"
 
@@ -391,7 +393,7 @@ def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
 def _read(path: Path, described: MetaFile | None = None) -> Metadata[Any]:
     """Metadata from a file. described: what other metadata say of it."""
     try:
-        data = path.read_bytes()
+        data = read_file(path, MOST_BYTES)
         if described is not None:
             described.verify_length_and_hashes(data)
         return Metadata.from_bytes(data)
