@@ -93,6 +93,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
+            "workshops/channel/command.py",
             "workshops/channel/repository.py",
             "workshops/channel/host.py",
             "workshops/channel/naming.py",
@@ -154,6 +155,29 @@ AREAS = (
         ("tests/unit/packing/test_layouts_beside.py", "tests/unit/test_whole_file.py"),
         decisions=True,
     ),
+    Area(
+        TOOLCHAIN,
+        ("packing/attestations.py", "packing/bundle.py", "packing/read_back.py"),
+        (
+            "tests/unit/packing",
+            "tests/unit/bundles/test_endorse.py",
+            "tests/unit/cli/test_command_sign.py",
+            "tests/hostile/test_copied_weights.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("cli/key_option.py", "cli/keygen.py", "cli/passphrase.py", "cli/trust"),
+        (
+            "tests/unit/cli/test_command_keygen.py",
+            "tests/unit/cli/test_command_sign.py",
+            "tests/unit/cli/test_command_trust.py",
+            "tests/unit/cli/test_command_trust_changes.py",
+            "tests/unit/cli/test_command_trust_dates.py",
+            "tests/unit/cli/test_command_trust_roles.py",
+        ),
+    ),
+    Area(TOOLCHAIN, ("workshops/pkcs11/uri.py",), ("tests/unit/workshops/pkcs11",)),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(
         TOOLCHAIN,
@@ -339,6 +363,8 @@ AREAS = (
         ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
     ),
+    Area(RUNTIME, ("digest.py",), ("tests/unit/runtime/test_digest.py",)),
+    Area(RUNTIME, ("system/passing.py",), ("tests/unit/runtime/system/test_passing.py",)),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(
@@ -390,6 +416,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
+            "workshops/merge/fixtures_match.py",
             "workshops/merge/merge.py",
             "workshops/merge/merging.py",
             "workshops/merge/same_source.py",
