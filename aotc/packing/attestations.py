@@ -34,7 +34,7 @@ def with_attestations(
     replaced: Callable[[bytes], bool],
     told: Told = nobody,
 ) -> None:
-    """Add DSSE envelopes to a bundle, also through a link.
+    """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
 
     Weights are hashed as they were written, before that is put in place.
 
@@ -43,6 +43,7 @@ def with_attestations(
     remove it.  told: of bytes that were copied and hashed. Raises BundleFormatError,
     IntegrityError, UsageError.
     """
+    path = path.resolve()
     with ExitStack() as stack:
         try:
             # Of two that sign at once, the second adds to what the first has written.
@@ -74,7 +75,7 @@ def with_attestations(
         references = [d for d in others if d.digest not in new] + added
         index = layout_index(subject, references, contents.manifests)
         check = reading_back(root, contents.manifests, [source], told)
-        write(path.resolve(), form_of(path), index, blobs, check, told=told)
+        write(path, form_of(path), index, blobs, check, told=told)
 
 
 def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:

@@ -65,6 +65,25 @@ def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelo
     assert attestations(bundle) == count + 1
 
 
+def test_a_link_that_leads_elsewhere_meanwhile_has_nothing_else_replaced(
+    bundle: Path, tmp_path: Path
+) -> None:
+    """As a deployment does that goes over to the next version."""
+    link, following = tmp_path / "current", tmp_path / "next.aotb"
+    link.symlink_to(bundle)
+    following.write_bytes(b"the next version")
+
+    def go_over(envelope: bytes) -> bool:
+        link.unlink()
+        link.symlink_to(following)
+        return False
+
+    count = attestations(bundle)
+    with_attestations(link, root_of(bundle), [b"{}"], go_over)
+    assert following.read_bytes() == b"the next version"
+    assert attestations(bundle) == count + 1
+
+
 @pytest.mark.parametrize("form", ["many", "large"])
 def test_more_than_readers_take_is_not_added(bundle: Path, form: str) -> None:
     """And nothing of it is written."""
