@@ -87,6 +87,8 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
         if host:
             host.require_newest(found)
         signed = found.rotate(change, signers, datetime.now(UTC), given.days)
+        if host:
+            host.keep(folder)
     root = folder / f"{signed.version}.root.json"
     roles = {
         name: {"threshold": role.threshold, "keys": sorted(role.keyids)}

@@ -190,6 +190,9 @@ def test_who_signs_by_a_policy_remembers_what_was_published(
         assert aotc(*command).exit_code == 0
     for command in (RENEW, publish("ci"), rotate):
         assert aotc(*command, *trust).exit_code == 0
+    (folder / "channel" / "3.root.json").unlink()
+    told = refused([*RENEW, *trust], 2, "AOTC-E027")
+    assert "root metadata of version 2" in told.stderr
 
 
 def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, folder: Path) -> None:
