@@ -360,15 +360,6 @@ AREAS = (
         ("digest.py",),
         ("tests/unit/runtime/test_digest.py", "tests/unit/runtime/system/test_passing.py"),
     ),
-    Area(
-        RUNTIME,
-        ("system/held.py", "verified.py"),
-        (
-            "tests/unit/runtime/test_verified.py",
-            "tests/unit/packing/test_limits_at_their_edge.py",
-            "tests/hostile/test_between_verify_and_load.py",
-        ),
-    ),
     Area(RUNTIME, ("system/passing.py",), ("tests/unit/runtime/system/test_passing.py",)),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
