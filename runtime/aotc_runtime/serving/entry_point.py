@@ -103,10 +103,16 @@ class Served:
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
     ) -> None:
-        self.executable, self.label, self.counter = executable, executable.label, CallCounter()
-        self.device, self.outputs, self.masks = executable.device, executable.outputs, masks
-        self.call = self.direct = executable.direct
-        self.show = self.finish = _finisher(self.device, result, self.outputs)
+        self.executable = executable
+        self.label = executable.label
+        self.device = executable.device
+        self.outputs = executable.outputs
+        self.masks = masks
+        self.counter = CallCounter()
+        self.direct = executable.direct
+        self.finish = _finisher(self.device, result, self.outputs)
+        self.call = self.direct
+        self.show = self.finish
         if self.direct is not None and (on_host := self.device.on_host(self.direct)) is not None:
             self.call, self.show = on_host, trees.builder(result)
 
