@@ -2,8 +2,6 @@
 
 `python -m benchmarks.engine rebuild [--rounds N]`: every example into an empty cache, then again.
 `python -m benchmarks.engine jobs [--rounds N]`: vision and lm, 3 targets, 4 profiles, no cache.
-`python -m benchmarks.engine many [--rounds N] [--functions N]`: generated functions, 4 profiles and
-2 targets each; the compilations beside a loop over them in one process, and one job beside two.
 `python -m benchmarks.engine many [--rounds N] [--functions N]`: generated functions, 4 profiles, 2
 targets; their compilations in the build beside the same ones in a loop in one process, and both
 numbers of jobs.
@@ -187,14 +185,11 @@ def use() -> bool:
                 f"| {count} | {each.loading * 1e3:.0f} | {each.call * 1e6:.1f} | "
                 f"{each.reporting:.2f} | {each.inspecting:.2f} |"
             )
-    growth = {
-        what: (getattr(found[1000], what) - getattr(found[100], what))
-        / max(1e-9, (getattr(found[100], what) - getattr(found[4], what)))
-        for what in ("loading", "reporting", "inspecting")
-    }
-    for what, ratio in growth.items():
+    for what in ("loading", "reporting", "inspecting"):
+        few, some, many = (getattr(found[count], what) for count in (4, 100, 1000))
         print(
-            f"{what}: the next 900 cost {ratio:.1f} times what the first 96 more did (linear: 9.4)"
+            f"{what}: another executable adds {(some - few) / 96 * 1e3:.2f} ms up to 100, "
+            f"{(many - some) / 900 * 1e3:.2f} ms up to 1000"
         )
     print(f"a call costs {found[1000].call / found[4].call:.2f} times what it does among 4")
     return True

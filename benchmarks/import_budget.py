@@ -48,9 +48,9 @@ import jaxlib.xla_client
 """
 CODE = f"""
 import sys
-import aotc_runtime
+from aotc_runtime import load
 sys.stderr.write({READY!r} + "\\n")
-aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+load(sys.argv[1], trust=sys.argv[2])
 """
 
 _LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|( +)(\S+)\Z")

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from aotc.backends.xla.compile import XlaBackend, request_of
+from aotc.backends.xla.compile import WORKER, XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
 from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
 from aotc.packing.weights import write_tensors
@@ -29,6 +29,7 @@ from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.stages import CompileJob
+from aotc.workers.forked import kept
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import references
 from aotc_runtime.verification.examine import read_unverified
@@ -185,10 +186,12 @@ def in_a_loop(jobs: Sequence[CompileJob], folder: Path) -> Spent:
 
 def as_a_build(jobs: Sequence[CompileJob], at_a_time: int) -> Spent:
     """The compilations as a build has them."""
+    zygotes = kept(WORKER)
+    zygotes.end()  # what those of an earlier build used counts when they are over
     backend, meter = XlaBackend(), Meter()
     with ThreadPoolExecutor(at_a_time) as pool:
         list(pool.map(backend.compile, jobs))
-    backend.stop()
+    zygotes.end()
     return meter.read()
 
 

@@ -24,7 +24,7 @@ from aotc.capture import weights_match
 from aotc.capture.stored import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoints import files_below
-from aotc.errors import CaptureError, quoted, refusal
+from aotc.errors import CaptureError, refusal
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
 from aotc.workers import environment, parent
@@ -166,20 +166,12 @@ class Checkpoint:
         """AOTC-E830 for bytes that crash their reader; E835 for one that somebody else has ended,
         such as the system for want of memory, or that has failed by itself.
         """
-        ended = describe_status(crash.status)
         if -crash.status in CRASHES:
+            ended = describe_status(crash.status)
             found = f"{self.source.text}: one that ends its reader: {ended}"
             return refusal("AOTC-E830", self.where, found, expected=EXPECTED, hint=AGAIN)
-        doing = f" while {crash.doing}" if crash.doing else ""
-        return refusal(
-            "AOTC-E835",
-            self.where,
-            quoted(f"{ended}{doing}", crash.last_lines(LINES_SHOWN)),
-            expected=f"the process that reads {self.source.text} to finish",
-            hint="is there enough memory? the system kills processes that need too much"
-            if crash.status == -signal.SIGKILL
-            else "the lines above are what it said last",
-        )
+        expected = f"the process that reads {self.source.text} to finish"
+        return crash.refusal("AOTC-E835", self.where, expected, LINES_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from click.core import ParameterSource
 
 from aotc.cli.signals import Stops
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.rendering import render
-from aotc_runtime.report import document_text, refusal
+from aotc_runtime.rendering import document_text, refusal, render
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; an option that it does not know ends the process."""

@@ -7,12 +7,14 @@ import io
 import os
 import sys
 import traceback
+from collections import UserDict
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from aotc.cli.common import Output, fail, requested_output
-from aotc.cli.registry import SECTIONS, load
+from aotc.cli.registry import SECTIONS, load, name_of
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 
@@ -23,36 +25,39 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-COMMANDS: dict[str, tuple[click.Command, ...]] = {
-    section: tuple(map(load, places)) for section, places in SECTIONS.items()
-}
-"""The commands of the registry, by section."""
-
-
 WHOLE = 1000
 """More than any first sentence has; click would cut it, and wraps it all the same."""
+
+
+class Commands(UserDict[str, Any]):
+    """The registry's commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command = load(self.data[name])
+        return command
 
 
 class SectionedGroup(click.Group):
     """Its help lists the commands by section, in the registry's order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # as they were added, and not by the alphabet
+        return list(self.commands)  # in the registry's order, and not by the alphabet
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.list_commands(ctx)))
-        for title, commands in COMMANDS.items():
+        for title, places in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        ((command.name or "").ljust(indent), command.get_short_help_str(WHOLE))
-                        for command in commands
+                        (name.ljust(indent), self.commands[name].get_short_help_str(WHOLE))
+                        for name in map(name_of, places)
                     ]
                 )
 
 
 @click.group(
     cls=SectionedGroup,
+    commands=Commands({name_of(place): place for places in SECTIONS.values() for place in places}),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="aotc", message="aotc %(version)s")
@@ -63,11 +68,6 @@ def cli() -> None:
     5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
     9 budget exceeded, 10 not reproduced. Codes of single errors are in docs/errors.md.
     """
-
-
-for _commands in COMMANDS.values():
-    for _command in _commands:
-        cli.add_command(_command)
 
 
 def run_command(arguments: Sequence[str], stops: Stops) -> int:

@@ -78,3 +78,8 @@ def load(place: str) -> Any:
     """Import what stands at a place, `package.module:name`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def name_of(place: str) -> str:
+    """What the command at a place is called: as its function, which is what click calls it."""
+    return place.partition(":")[2].replace("_", "-")

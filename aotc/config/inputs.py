@@ -29,7 +29,7 @@ from aotc.config.fields import (
     refusal,
 )
 from aotc.config.problem import Problem, show, spell, unknown_reference
-from aotc.config.validation import Section
+from aotc.config.validation import DEFERRED, Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
@@ -50,7 +50,7 @@ def _axis(raw: object) -> int | str:
     raise refusal(expected, "write the size of the axis")
 
 
-_AXES = TypeAdapter(tuple[Annotated[int | str, PlainValidator(_axis)], ...])
+_AXES = TypeAdapter(tuple[Annotated[int | str, PlainValidator(_axis)], ...], config=DEFERRED)
 
 
 def _shape(raw: object) -> tuple[int | str, ...]:
@@ -95,7 +95,7 @@ class InputLeaf(Section):
 _Argument = Annotated[
     str, accepting(is_identifier, IDENTIFIER_EXPECTED, "give the function's keyword arguments")
 ]
-_ARGUMENTS = TypeAdapter(dict[_Argument, PlainValue])
+_ARGUMENTS = TypeAdapter(dict[_Argument, PlainValue], config=DEFERRED)
 
 
 def _arguments(raw: object) -> Mapping[str, Plain]:
@@ -177,8 +177,8 @@ _Step = Annotated[
     ),
 ]
 _Tree = Annotated[InputTree, PlainValidator(_tree)]
-_TREES = TypeAdapter(tuple[_Tree, ...])
-_ITEMS = TypeAdapter(dict[_Step, _Tree])
+_TREES = TypeAdapter(tuple[_Tree, ...], config=DEFERRED)
+_ITEMS = TypeAdapter(dict[_Step, _Tree], config=DEFERRED)
 _LIKE, _LEAF = TypeAdapter(InputLike), TypeAdapter(InputLeaf)
 
 Input = Annotated[InputTree, PlainValidator(_input)]

@@ -49,6 +49,11 @@ _PHRASES = {
 }
 type Keys = Mapping[str, FieldInfo]
 
+DEFERRED = ConfigDict(defer_build=True)
+"""What reads a value is made when one is read: children of a build import these types with a
+manifest's values, and read none.
+"""
+
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _MENDED_MAX = 1000
 """Rounds of leaving out what cannot be read: each leaves out at least one value."""
@@ -68,7 +73,7 @@ class Section:
     """A table with keys of its own."""
 
     __slots__ = ()
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, **DEFERRED)
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:

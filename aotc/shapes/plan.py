@@ -1,5 +1,5 @@
-"""Which calls are tried: several sizes below each profile, with every kind of fill; and the sums of
-profiles that a larger call is split into.
+"""Which calls are tried: several sizes below each profile, with every kind of fill; the sums of
+profiles that a larger call is split into; and calls of different sizes side by side.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from aotc.shapes.trials import (
 from aotc.stages import CapturedEntryPoint
 from aotc_runtime.schema.expressions import parse_expression, parse_relation
 from aotc_runtime.schema.manifest import DType, Pad, Split
+from aotc_runtime.serving.routing.rows import mixable
 
 MANY_PROFILES = 6
 """With more of them, each is tried with its smallest and its largest padding only."""
@@ -90,7 +91,10 @@ def plan_trials(
             trial
             for name, policy in policies.items()
             if isinstance(policy, Split)
-            for trial in _split(known, name, sorted(pads))
+            for trial in (
+                *_split(known, name, sorted(pads)),
+                *_beside(captured, entry, known, name, sorted(pads)),
+            )
         ),
     ]
     return replace(entry, trials=tuple(planned))
@@ -189,3 +193,28 @@ def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTria
                     fill="",
                     inputs=inputs,
                 )
+
+
+def _beside(
+    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, name: str, pads: Sequence[str]
+) -> Iterator[PlannedTrial]:
+    """One row beside those of calls that have other sizes where it is padded: the smallest call and
+    the largest, in the profile with the fewest rows of those that are alike in the rest.
+    """
+    inputs, outputs = captured.inputs, captured.outputs
+    mixed = mixable(inputs, outputs, name, pads, entry.masks, entry.lengths)
+    accepted = known.accepted[name]
+    least = -(-accepted.smallest // accepted.multiple_of) * accepted.multiple_of
+    tried: set[tuple[tuple[str, int], ...]] = set()
+    for profile in sorted(known.profiles, key=lambda sizes: sizes[name]):
+        others = tuple((key, size) for key, size in profile.items() if key != name)
+        if not mixed or profile[name] <= least or others in tried:
+            continue
+        tried.add(others)
+        allowed = known.at_most({**profile, name: least}, mixed)
+        smallest = {key: allowed[0][key] for key in mixed} if allowed else {}
+        if smallest == {key: profile[key] for key in mixed}:
+            continue
+        for sizes in (allowed[0], allowed[-1]) if allowed else ():
+            for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
+                yield PlannedTrial((name,), sizes, (profile,), DECLARED, sample, {}, smallest)

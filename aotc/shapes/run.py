@@ -17,7 +17,9 @@ from aotc.shapes.trials import DECLARED, EntryTrials, PlannedTrial, Sizes
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.serving.readiness import Difference, compare, over_all
+from aotc_runtime.serving.routing.masks import Mask
 from aotc_runtime.serving.routing.padding import cut, mask, pad
+from aotc_runtime.serving.routing.rows import row_part, stacked, stacked_mask
 from aotc_runtime.serving.routing.splitting import axis_of, join, piece
 
 type Array = np.ndarray[Any, Any]
@@ -47,11 +49,12 @@ def run(
     execute: Execute,
 ) -> Difference:
     """Try it and compare."""
-    results = (
-        [_padded(trial, entry, inputs, outputs, call.inputs, execute)]
-        if trial.fill
-        else _split(trial, entry, inputs, outputs, call.inputs, execute)
-    )
+    if trial.beside:
+        results = _beside(trial, entry, inputs, outputs, call.inputs, execute)
+    elif trial.fill:
+        results = [_padded(trial, entry, inputs, outputs, call.inputs, execute)]
+    else:
+        results = _split(trial, entry, inputs, outputs, call.inputs, execute)
     found = [
         (spec.path, compare(np.asarray(actual), expected, entry.rtol, entry.atol))
         for arrays in results
@@ -115,6 +118,59 @@ def _split(
         for part in parts
         for pairs in [list(enumerate(zip(axes, joined, strict=True)))]
     ]
+
+
+def _beside(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    leaves: Sequence[Array],
+    execute: Execute,
+) -> list[list[Array]]:
+    """What the call gets before and behind rows of other calls that are as long as the profile, and
+    as short as they may be.
+    """
+    (dimension,), (profile,) = trial.dimensions, trial.profiles
+    rest = {dimension: profile[dimension] - trial.sizes[dimension]}
+    found: list[list[Array]] = []
+    for other in ({**profile, **rest}, {**profile, **trial.beside, **rest}):
+        if all(other[name] == trial.sizes[name] for name in trial.beside):
+            continue  # one more call of the same sizes
+        others = [
+            _resized(leaf, shape_at(spec, other)) for spec, leaf in zip(inputs, leaves, strict=True)
+        ]
+        calls = [(trial.sizes, leaves), (other, others)]
+        for start, ordered in ((0, calls), (rest[dimension], calls[::-1])):
+            given: list[Array] = []
+            for index, spec in enumerate(inputs):
+                shape = shape_at(spec, profile)
+                if index in entry.lengths:
+                    given.append(leaves[index])  # of a dimension in which all are alike
+                elif index in entry.masks:
+                    mask = Mask(index, spec.shape, frozenset(entry.masks[index]))
+                    given.append(stacked_mask(mask, [s for s, _ in ordered], dimension, shape))
+                else:
+                    axis = spec.shape.index(dimension)
+                    fill = fill_of(entry, index, spec.dtype, trial.fill)
+                    given.append(stacked([each[index] for _, each in ordered], axis, shape, fill))
+            results = execute(profile, given)
+            found.append(
+                [
+                    row_part(np.asarray(result), spec.shape.index(dimension), start, shape)
+                    for spec, result in zip(outputs, results, strict=True)
+                    for shape in [shape_at(spec, trial.sizes)]
+                ]
+            )
+    return found
+
+
+def _resized(leaf: Array, shape: Sequence[int]) -> Array:
+    """An array of this shape with the same numbers, in another order where its size is another."""
+    for axis, size in enumerate(shape):
+        if size != leaf.shape[axis]:
+            leaf = np.take(leaf, -1 - np.arange(size) % leaf.shape[axis], axis)
+    return leaf
 
 
 def _supply(

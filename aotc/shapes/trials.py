@@ -26,6 +26,8 @@ class PlannedTrial(Struct, frozen=True):
     or those it is split into, in order.  fill: a name of this module; empty for a split,
     whose parts hold what is declared where another dimension is padded.  inputs: a name of this
     module.  filled: paths of the padded inputs to the number that fills them, for messages.
+    beside: where the call's rows are tried beside those of others in a call of the profile, the
+    smallest sizes that those have in the dimensions in which they may differ.
     """
 
     dimensions: tuple[str, ...]
@@ -34,6 +36,7 @@ class PlannedTrial(Struct, frozen=True):
     fill: str
     inputs: str = FIXTURE
     filled: dict[str, str] = {}
+    beside: Sizes = {}
 
 
 class EntryTrials(Struct, frozen=True):

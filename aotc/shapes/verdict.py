@@ -35,9 +35,16 @@ def tried(entry: EntryTrials, outcomes: Sequence[Difference]) -> Tried:
 
 
 def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
-    """By dimension, for the bundle manifest. ran: what was tried, an executable or the function."""
+    """By dimension, for the bundle manifest. ran: what was tried, an executable or the function.
+
+    No call is refused because others change it that are beside it, since the loader makes none
+    such unless all trials of that are among the evidence.
+    """
     proof: dict[str, tuple[Trial, ...]] = {}
+    minds = {trial.dimensions for trial, outcome in found if trial.beside and not outcome.within}
     for trial, outcome in found:
+        if trial.beside and trial.dimensions in minds:
+            continue
         record = Trial(
             sizes=trial.sizes,
             profile=trial.profiles[0],
@@ -59,7 +66,7 @@ def refusals(entry: EntryTrials, found: Tried, what: str, at: At) -> Iterator[Fi
     """
     failed: dict[tuple[str, ...], list[tuple[PlannedTrial, Difference]]] = {}
     for trial, outcome in found:
-        if not outcome.within:
+        if not outcome.within and not trial.beside:
             failed.setdefault(trial.dimensions, []).append((trial, outcome))
     alone = {dimensions[0] for dimensions in failed if len(dimensions) == 1}
     for dimensions, each in failed.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,12 +17,12 @@ from typing import IO, Any, Self
 import msgspec
 
 import aotc
-from aotc.errors import is_code, quoted, raise_if
+from aotc.errors import is_code, quoted, raise_if, refusal
 from aotc.processes import Ending, Processes, describe_status
 from aotc.temporaries import require_room, temporary_folder
 from aotc.workers.child import ANSWER, FINDINGS, FINISHED, JOB, STARTED
 from aotc.workers.forked import Zygotes
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 
 SAID = "said"
 
@@ -50,6 +51,22 @@ class CrashedError(Exception):
     def found(self, lines_max: int) -> str:
         """How it ended, and what it said last."""
         return quoted(describe_status(self.status), self.last_lines(lines_max))
+
+    def refusal(self, code: str, where: str, expected: str, lines_max: int) -> AotcError:
+        """The error for it where nobody knows better why: with what it was doing, and what to look
+        for.
+        """
+        ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
+        lines = self.last_lines(lines_max)
+        if self.status == -signal.SIGBUS:
+            hint = "did a file that it reads become shorter meanwhile? repeat when nobody writes it"
+        elif self.status == -signal.SIGKILL:
+            hint = "is there enough memory? the system kills processes that need too much"
+        elif lines:
+            hint = "the lines above are what it said last"
+        else:
+            hint = "it said nothing; look for code that ends a process, such as os._exit"
+        return refusal(code, where, quoted(ended, lines), expected=expected, hint=hint)
 
     def last_lines(self, lines_max: int) -> list[str]:
         """What it said last. After a crash: Python's report of it, without our own frames, and the

@@ -18,26 +18,30 @@ from aotc_runtime.errors import (
 )
 from aotc_runtime.system import processor as _processor
 
-if _typing.TYPE_CHECKING or _processor.refusal() is None:
-    from aotc_runtime.load import load
-    from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.serving.entry_point import LoadedEntryPoint
-    from aotc_runtime.serving.loaded import LoadedBundle, State
-    from aotc_runtime.verification.trust import read_policy
-
 if _typing.TYPE_CHECKING:
+    from aotc_runtime.loader import load
+    from aotc_runtime.schema.policy import TrustPolicy
     from aotc_runtime.serving.arrays import DeviceArray
     from aotc_runtime.serving.containers import Record
+    from aotc_runtime.serving.entry_point import LoadedEntryPoint
+    from aotc_runtime.serving.loaded import LoadedBundle, State
     from aotc_runtime.serving.loading import Loading
     from aotc_runtime.serving.slot import BundleSlot
+    from aotc_runtime.verification.trust import read_policy
     from aotc_runtime.verified import Verified, verify
 else:
     _IMPORTED_WHEN_USED = {
         "BundleSlot": "aotc_runtime.serving.slot",
         "DeviceArray": "aotc_runtime.serving.arrays",
+        "LoadedBundle": "aotc_runtime.serving.loaded",
+        "LoadedEntryPoint": "aotc_runtime.serving.entry_point",
         "Loading": "aotc_runtime.serving.loading",
         "Record": "aotc_runtime.serving.containers",
+        "State": "aotc_runtime.serving.loaded",
+        "TrustPolicy": "aotc_runtime.schema.policy",
         "Verified": "aotc_runtime.verified",
+        "load": "aotc_runtime.loader",
+        "read_policy": "aotc_runtime.verification.trust",
         "verify": "aotc_runtime.verified",
     }
 

@@ -16,15 +16,8 @@ from typing import NoReturn
 import msgspec
 
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.rendering import render
-from aotc_runtime.report import (
-    HOST,
-    Report,
-    document_text,
-    host_report,
-    refusal,
-    verify_report,
-)
+from aotc_runtime.rendering import document_text, refusal, render
+from aotc_runtime.report import HOST, Report, host_report, verify_report
 from aotc_runtime.servers.options import add_arguments, options_of
 from aotc_runtime.system.progress import line_of_progress
 

@@ -1,8 +1,11 @@
-"""Findings as text and as JSON, and what an engine's error says in one line."""
+"""Findings as text and as JSON, documents of commands, and an engine's error in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from aotc_runtime.errors import Finding
 
@@ -37,6 +40,32 @@ def to_json(finding: Finding) -> dict[str, str]:
         "found": _encodable(finding.found),
         "hint": _encodable(finding.hint),
     }
+
+
+def refusal(
+    findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of a command that refuses."""
+    listed = [to_json(finding) for finding in findings]
+    return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """A document as JSON for stdout, indented, with its newline."""
+    return msgspec.json.format(msgspec.json.encode(_all_encodable(document))).decode() + "\n"
+
+
+def _all_encodable(value: Any) -> Any:
+    """A document whose texts are encodable."""
+    match value:
+        case dict():
+            return {_all_encodable(key): _all_encodable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_all_encodable(item) for item in value]
+        case str():
+            return _encodable(value)
+        case _:
+            return value
 
 
 def first_line(error: BaseException) -> str:

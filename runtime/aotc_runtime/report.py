@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
@@ -24,6 +22,7 @@ from aotc_runtime.errors import (
 )
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.rendering import document_text
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.policy import Channel
@@ -44,8 +43,6 @@ REFUSALS = (
     IncompatibleHostError,
 )
 """What a bundle is refused with, whoever asks; other errors are about asking."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Report(Struct, frozen=True):
@@ -243,29 +240,3 @@ def host_report() -> Report:
     """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
     document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))
-
-
-def refusal(
-    findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The document of a command that refuses."""
-    listed = [finding.to_json() for finding in findings]
-    return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
-
-
-def document_text(document: Mapping[str, Any]) -> str:
-    """A document as JSON for stdout, indented, with its newline."""
-    return msgspec.json.format(msgspec.json.encode(_encodable(document))).decode() + "\n"
-
-
-def _encodable(value: Any) -> Any:
-    """A document without surrogates, which paths that are no UTF-8 hold and JSON cannot."""
-    match value:
-        case dict():
-            return {_encodable(key): _encodable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_encodable(item) for item in value]
-        case str() if _SURROGATE.search(value):
-            return value.encode(errors="backslashreplace").decode()
-        case _:
-            return value

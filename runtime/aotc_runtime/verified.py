@@ -6,7 +6,7 @@ import os
 import time
 
 from aotc_runtime.errors import IntegrityError, finding
-from aotc_runtime.load import Folder, Laps, Trust, load_vouched, policy_of, require_numbers
+from aotc_runtime.loader import Folder, Laps, Trust, load_vouched, policy_of, require_numbers
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.system.held import Change, HeldFiles, map_sealed
 from aotc_runtime.system.store import open_bundle

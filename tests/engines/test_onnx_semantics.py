@@ -20,12 +20,11 @@ from jax import lax
 from aotc.backends.onnx.worker import compile_job
 from aotc.backends.onnx_graphs.job import Job
 from aotc.lowering.stablehlo import portable
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval, Stored
+from aotc_runtime.engines.device import Aval
 from aotc_runtime.engines.onnxruntime import engine
-from aotc_runtime.verification.verify import VerifiedBlob
 
 from . import semantics_program as program
+from .search import run_here
 
 DENORMAL = ("denormal_sums", "logarithms", "roots", "rounded", "signs")
 """Functions that give other results for denormal numbers, which XLA takes for zero."""
@@ -60,13 +59,8 @@ def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any
     """What a function gives on ONNX Runtime, and in plain JAX."""
     made, expected = compiled(function, *inputs)
     assert not made.problem, made.words
-    device = engine.start("onnxruntime", None, None)
     avals = [Aval(array.shape, array.dtype) for array in expected]
-    blob = VerifiedBlob(sha256(made.serialized), memoryview(made.serialized))
-    (executable,) = device.deserialize([Stored(blob, avals, "here")], (0,), ())
-    buffers = [device.put(array, Aval(array.shape, array.dtype)) for array in inputs]
-    given = device.execute(executable, buffers)
-    return [device.to_numpy(b, a) for b, a in zip(given, avals, strict=True)], expected
+    return run_here(engine, "onnxruntime", made.serialized, inputs, avals), expected
 
 
 def same(actual: Any, expected: Any) -> bool:
@@ -251,6 +245,34 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
 def test_an_operation_gives_what_plain_jax_gives(name: str) -> None:
     function, *inputs = OPERATIONS[name]
     assert not differences(function, *inputs)
+
+
+def _rows_of_equals() -> Any:
+    """Numbers of which many are equal, with zeros of both signs, infinities and the largest."""
+    rows = np.random.default_rng(0).integers(-3, 4, (24, 37)).astype(np.float32)
+    rows[::3] *= -0.0
+    rows[1::4, 20:30], rows[1::4, :20] = np.inf, 65504  # float16 has none that is larger
+    rows[2::4] = -np.inf
+    return rows
+
+
+def _where_most_is(x: Any) -> list[Any]:
+    return [
+        most(part, axis)
+        for most in (jnp.argmax, jnp.argmin)
+        for part, axis in ((x, 0), (x, 1), (x[:, 1:8], 1))
+    ]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("none", [None, np.nan, -np.nan])
+def test_the_first_of_equals_is_the_largest_and_before_it_what_is_no_number(
+    none: float | None, dtype: Any
+) -> None:
+    rows = _rows_of_equals()
+    if none is not None:
+        rows[4, 30:], rows[5, 36], rows[12, 0], rows[13:20, 33] = none, none, none, none
+    assert not differences(_where_most_is, rows.astype(dtype))
 
 
 def test_the_same_module_gives_the_same_bytes() -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from aotc.packing.bundle import Form
 from aotc.workshops.registries import pull, push
+from aotc_runtime import codes
+from aotc_runtime.formats import tensors
 from aotc_runtime.registries.client import Repository, Tries
 from aotc_runtime.registries.credentials import NOBODY
 from aotc_runtime.registries.references import parse
@@ -30,6 +32,9 @@ from aotc_runtime.verification.examine import read_unverified
 from .tracer import Fault, run
 
 NEVER = -1
+
+FORKED_WITH = (codes, tensors)
+"""Imported when they are needed: here once, and not by each fork anew."""
 
 STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 20
 ENDS = 4

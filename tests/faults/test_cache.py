@@ -14,6 +14,8 @@ import pytest
 
 from tests.waiting import SECONDS, until
 
+from .mounted import run
+
 PROGRAM = """
 import pathlib
 def f(x):
@@ -61,15 +63,14 @@ def test_an_entry_is_the_old_one_or_the_new_one_whatever_happens(
         assert any(record["litter"] for record in records)
 
 
-def command(folder: Path, output: str) -> list[str]:
-    return [
-        *(sys.executable, "-P", "-m", "aotc.cli.main", "build", str(folder / "tiny.toml")),
-        *("-o", str(folder / output), "--cache", str(folder / "cache"), "--json"),
-    ]
+def arguments(folder: Path, output: str) -> list[str]:
+    paths = [str(folder / name) for name in ("tiny.toml", output, "cache")]
+    return ["build", paths[0], "-o", paths[1], "--cache", paths[2]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "argv", sys.argv)
     (tmp_path / "tiny.py").write_text(PROGRAM)
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     return tmp_path
@@ -87,15 +88,21 @@ def ran(document: dict[str, Any]) -> set[str]:
 
 
 def start(folder: Path, output: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(folder, output), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    command = [sys.executable, "-P", "-m", "aotc.cli.main", *arguments(folder, output), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def built(folder: Path, output: str) -> dict[str, Any]:
+    """What a build says that nobody disturbs."""
+    code, document = run(arguments(folder, output))
+    assert code == 0, document
+    return document
 
 
 def test_builds_that_share_a_cache_at_once_give_the_same_and_leave_it_whole(folder: Path) -> None:
     both = [start(folder, f"{number}.aotb") for number in range(2)]
     documents = [report(process) for process in both]
-    last = report(start(folder, "last.aotb"))
+    last = built(folder, "last.aotb")
     assert len({document["root_digest"] for document in (*documents, last)}) == 1
     assert ran(last) == {"pack"}
     assert not [note for note in last["notes"] if "cache" in note]
@@ -107,8 +114,7 @@ def test_a_killed_build_leaves_a_cache_from_which_the_next_one_goes_on(folder: P
     os.killpg(build.pid, signal.SIGKILL)
     build.communicate()
     assert not (folder / "killed.aotb").exists()
-    again = report(start(folder, "again.aotb"))
-    last = report(start(folder, "last.aotb"))
+    again, last = built(folder, "again.aotb"), built(folder, "last.aotb")
     assert again["root_digest"] == last["root_digest"] and ran(last) == {"pack"}
 
 

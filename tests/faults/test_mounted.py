@@ -37,14 +37,14 @@ needs_mounts = pytest.mark.skipif(
 
 def mounted(
     work: Path,
-    size: str,
+    sizes: str,
     mode: str,
     commands: Sequence[Sequence[str]],
     **environment: str,
-) -> dict[str, Any]:
-    """The commands in a file system with the contents of `work/contents`."""
+) -> list[dict[str, Any]]:
+    """The commands in a file system with the contents of `work/contents`, for each of the sizes."""
     done = subprocess.run(
-        [*UNSHARE, sys.executable, "-m", "tests.faults.mounted", size, mode],
+        [*UNSHARE, sys.executable, "-m", "tests.faults.mounted", sizes, mode],
         input=json.dumps([str(work), commands]),
         capture_output=True,
         text=True,
@@ -52,8 +52,8 @@ def mounted(
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
 
 
 WRITING = (
@@ -90,7 +90,7 @@ def test_every_writing_command_says_that_the_place_is_read_only(
     generate_key_pair(contents / "ci", None)
     generate_key_pair(contents / "p256", None, KeyType.ECDSA_P256)
     write_policy(contents / "trust.toml", "digits", [contents / "ci.pub"], 1)
-    answer = mounted(work, "10m", "ro", WRITING)
+    (answer,) = mounted(work, "10m", "ro", WRITING)
     for command, ended in zip(WRITING, answer["ended"], strict=True):
         (finding,) = ended["document"]["findings"]
         assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), (command, finding)
@@ -101,7 +101,7 @@ def test_every_writing_command_says_that_the_place_is_read_only(
 @needs_mounts
 def test_without_room_for_a_second_result_there_is_no_first_one(work: Path) -> None:
     build = ["build", "tiny.toml", "-o", str(work / "tiny.aotb"), "--sbom", "bill.json"]
-    answer = mounted(work, "12k", "rw", [build], PYTHONDONTWRITEBYTECODE="1")
+    (answer,) = mounted(work, "12k", "rw", [build], PYTHONDONTWRITEBYTECODE="1")
     (ended,) = answer["ended"]
     (finding,) = ended["document"]["findings"]
     assert (finding["code"], finding["where"], ended["code"]) == ("AOTC-E003", "bill.json", 2)
@@ -128,7 +128,7 @@ def test_without_room_for_the_manifest_nothing_is_drawn(work: Path) -> None:
     (contents / "log.jsonl").write_text('{"batch": 9}\n' * 9, encoding="utf-8")
     command = ["profiles", "suggest", "tiny.toml", "--traffic", "log.jsonl", "--cost", "elements"]
     both = [*command, "--entry", "g", "--write", "--plot", str(work / "p.svg")]
-    answer = mounted(work, "12k", "rw", [both], PYTHONDONTWRITEBYTECODE="1")
+    (answer,) = mounted(work, "12k", "rw", [both], PYTHONDONTWRITEBYTECODE="1")
     (ended,) = answer["ended"]
     (finding,) = ended["document"]["findings"]
     assert (finding["code"], Path(finding["where"]).name) == ("AOTC-E003", "tiny.toml")
@@ -136,16 +136,18 @@ def test_without_room_for_the_manifest_nothing_is_drawn(work: Path) -> None:
 
 
 @needs_mounts
-@pytest.mark.parametrize("size", ["100k", "140k", "180k", "600k"])
 def test_a_build_without_room_for_its_temporary_files_says_so_and_leaves_nothing(
-    size: str, work: Path
+    work: Path,
 ) -> None:
     """In the capture, in the compiler, and when it is put together."""
-    place = work / "mounted"
+    sizes, place = ("100k", "140k", "180k", "600k"), work / "mounted"
     build = ["build", "tiny.toml", "-o", str(work / "tiny.aotb")]
-    answer = mounted(work, size, "rw", [build], TMPDIR=str(place), PYTHONDONTWRITEBYTECODE="1")
-    (ended,) = answer["ended"]
-    (finding,) = ended["document"]["findings"]
-    assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), finding
-    assert finding["found"] == "No space left on device", finding
-    assert answer["litter"] == [] and not (work / "tiny.aotb").exists()
+    variables = {"TMPDIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
+    answers = mounted(work, ",".join(sizes), "rw", [build], **variables)
+    for size, answer in zip(sizes, answers, strict=True):
+        (ended,) = answer["ended"]
+        (finding,) = ended["document"]["findings"]
+        assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), (size, finding)
+        assert finding["found"] == "No space left on device", (size, finding)
+        assert answer["litter"] == [], size
+    assert not (work / "tiny.aotb").exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from .mounted import run
 from .tiny import MANIFEST, PROGRAM
 
 LIMITED = """
@@ -34,31 +35,30 @@ TEMPORARY = "the folder for temporary files"
     ],
 )
 def test_a_build_that_may_write_no_large_file_says_so_and_leaves_nothing(
-    limit: int, where: str, tmp_path: Path
+    limit: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM)
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     temporary, output = tmp_path / "temporary", tmp_path / "tiny.aotb"
     temporary.mkdir()
     cache = tmp_path / "cache"
-    arguments = ["build", "tiny.toml", "-o", str(output), "--cache", str(cache), "--json"]
+    arguments = ["build", "tiny.toml", "-o", str(output), "--cache", str(cache)]
 
-    def build(bytes_max: int) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-c", LIMITED, str(bytes_max), *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            check=False,
-        )
-
-    done = build(limit)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(limit), *arguments, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        check=False,
+    )
     (finding,) = json.loads(done.stdout)["findings"]
     assert (finding["code"], done.returncode) == ("AOTC-E003", 2), finding
     assert finding["where"] == (where if where == TEMPORARY else str(output))
     assert done.stderr == b""
     assert list(temporary.iterdir()) == [] and not output.exists()
     assert not list(cache.rglob(".*"))
-    again = build(-1)
-    assert again.returncode == 0, again.stdout
-    assert not [note for note in json.loads(again.stdout)["notes"] if "cache" in note]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    code, document = run(arguments)
+    assert code == 0, document
+    assert not [note for note in document["notes"] if "cache" in note]

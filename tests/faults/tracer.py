@@ -1,7 +1,8 @@
 """A function run in a child process, with a fault at its n-th system call that changes files, or
 from there on; calls of all its threads count.
 
-By ptrace(2), as debuggers do, so that neither Python nor the code under test knows of it.
+By ptrace(2), as debuggers do, so that neither Python nor the code under test knows of it; it stops
+at the calls that could change files alone (seccomp(2)).
 Linux on x86-64, where aotc runs.
 """
 
@@ -12,6 +13,7 @@ import errno
 import mmap
 import os
 import signal
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -19,8 +21,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-TRACEME, PEEKUSER, POKEUSER, SYSCALL, SETOPTIONS = 0, 3, 6, 24, 0x4200
-SYSGOOD, TRACECLONE, EXITKILL, WALL = 1, 8, 0x00100000, 0x40000000
+TRACEME, PEEKUSER, POKEUSER, CONT, SETOPTIONS = 0, 3, 6, 7, 0x4200
+TRACECLONE, TRACESECCOMP, EXITKILL, WALL = 8, 0x80, 0x00100000, 0x40000000
+EVENT_SECCOMP = 7
 ORIG_RAX, RAX, RSI, RDX, RDI = 15 * 8, 10 * 8, 13 * 8, 12 * 8, 14 * 8
 """Offsets in struct user (sys/user.h)."""
 
@@ -38,6 +41,11 @@ CALLS = {
     90: "chmod", 91: "fchmod", 268: "fchmodat", 93: "fchown", 73: "flock",
 }  # fmt: skip
 """Of x86-64 (asm/unistd_64.h)."""
+
+NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
+LOAD_NUMBER, IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+"""Instructions of a filter (bpf(4)): the call's number is the first word of what it is given."""
+TRACE, ALLOW = 0x7FF00000, 0x7FFF0000
 
 GROWING = {
     "write",
@@ -85,13 +93,11 @@ class Ended(NamedTuple):
     calls: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Thread:
-    """One of the child's. errno: that its call under way is to end with; 0 for its own."""
+    """One of the child's, that stands still."""
 
     number: int
-    in_call: bool = False
-    errno: int = 0
 
     def peek(self, register: int) -> int:
         ctypes.set_errno(0)
@@ -102,7 +108,7 @@ class _Thread:
 
     def go_on(self, number: int = 0) -> None:
         """Until its next stop, with a signal."""
-        _libc.ptrace(SYSCALL, self.number, None, number)
+        _libc.ptrace(CONT, self.number, None, number)
 
 
 def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
@@ -116,30 +122,20 @@ def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
         _be_traced(operation, said)
     status = os.waitpid(pid, 0)[1]
     assert os.WIFSTOPPED(status), "this system lets no process trace its children"
-    _libc.ptrace(SETOPTIONS, pid, None, SYSGOOD | EXITKILL | TRACECLONE)
-    threads = {pid: _Thread(pid)}
+    _libc.ptrace(SETOPTIONS, pid, None, EXITKILL | TRACECLONE | TRACESECCOMP)
     hit = ""
     seen: list[str] = []
-    threads[pid].go_on()
+    _Thread(pid).go_on()
     while True:
         number, status = os.waitpid(-1, WALL)
         if not os.WIFSTOPPED(status):
             if number == pid:
                 break
-            threads.pop(number, None)
             continue
-        thread = threads.setdefault(number, _Thread(number))
-        stop = os.WSTOPSIG(status)
-        if stop != signal.SIGTRAP | 0x80:
+        thread, stop = _Thread(number), os.WSTOPSIG(status)
+        if status >> 16 != EVENT_SECCOMP:
             # A new thread begins with a stop of its own; what the system tells of it is no signal.
             thread.go_on(0 if status >> 16 or stop == signal.SIGSTOP else stop)
-            continue
-        thread.in_call = not thread.in_call
-        if not thread.in_call:
-            if thread.errno:
-                thread.poke(RAX, -thread.errno)
-                thread.errno = 0
-            thread.go_on()
             continue
         call = _changes_files(thread)
         if (fault is Fault.FULL and call not in GROWING) or (
@@ -162,9 +158,24 @@ def _be_traced(operation: Callable[[], object], said: mmap.mmap) -> None:
     try:
         _libc.ptrace(TRACEME, 0, None, None)
         os.kill(os.getpid(), signal.SIGSTOP)
+        _stop_at_calls()
         code = _outcome(operation, said)
     finally:
         os._exit(code)
+
+
+def _stop_at_calls() -> None:
+    """Have this process stop before each call that could change files, and at no other."""
+    each = [
+        instruction
+        for number in CALLS
+        for instruction in ((IF_EQUAL, 0, 1, number), (RETURN, 0, 0, TRACE))
+    ]
+    code = [(LOAD_NUMBER, 0, 0, 0), *each, (RETURN, 0, 0, ALLOW)]
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *i) for i in code))
+    program = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(instructions))
+    assert _libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert _libc.prctl(SET_SECCOMP, FILTER, program, 0, 0) == 0, "seccomp(2)"
 
 
 def _outcome(operation: Callable[[], object], said: mmap.mmap) -> int:
@@ -202,6 +213,7 @@ def _hit(pid: int, thread: _Thread, fault: Fault) -> None:
     if fault is Fault.INTERRUPT:
         os.kill(pid, signal.SIGINT)
     else:
+        # No call is made; what it would have returned stands here already.
         thread.poke(ORIG_RAX, -1)
-        thread.errno = errno.EROFS if fault is Fault.READ_ONLY else errno.ENOSPC
+        thread.poke(RAX, -(errno.EROFS if fault is Fault.READ_ONLY else errno.ENOSPC))
     thread.go_on()

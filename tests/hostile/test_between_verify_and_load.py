@@ -17,7 +17,7 @@ import aotc_runtime
 from aotc_runtime.errors import AotcError
 from aotc_runtime.verification.verify import Fitting
 
-loading = importlib.import_module("aotc_runtime.load")
+loading = importlib.import_module("aotc_runtime.loader")
 """The module; the package's `load` is its function."""
 
 Bundle = tuple[Path, Path]
@@ -128,7 +128,7 @@ TRUNCATED = """
 import importlib, os, sys
 import aotc_runtime
 from aotc_runtime.verification.verify import Fitting
-load = importlib.import_module("aotc_runtime.load")
+load = importlib.import_module("aotc_runtime.loader")
 owner = Fitting if sys.argv[3] == "finish" else load
 step = getattr(owner, sys.argv[3])
 def and_then(*arguments, **named):

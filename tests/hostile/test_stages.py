@@ -203,8 +203,8 @@ def test_a_load_does_what_the_page_says_in_its_order() -> None:
     assert "".join(letter for letter, _ in stated) == "abcdefgh"
     calls = [name for _, name in stated]
     assert calls[1:4:2] == ["vouch", "fit"] and calls.index("finish") < calls.index("make_ready")
-    module = importlib.import_module("aotc_runtime.load")
-    made = called_by(module, "_load")
+    module = importlib.import_module("aotc_runtime.loader")
+    made = called_by(module, "load")
     assert [name for name in made if name in calls] == calls
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aotc.cli.registry import OPTIONS
+from aotc.cli.registry import OPTIONS, SECTIONS, load, name_of
 
 TOOLCHAIN = Path(__file__).parents[2] / "aotc"
 
@@ -39,3 +39,27 @@ def test_no_command_imports_jax_or_what_is_optional() -> None:
         [sys.executable, "-c", code, *names], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+HELP = """
+import sys
+from aotc.cli.main import main
+sys.argv = ["aotc", "keygen", "--help"]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def test_a_command_imports_its_own_code_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    commands = {place.partition(":")[0] for places in SECTIONS.values() for place in places}
+    assert commands & imported == {"aotc.cli.keygen"}
+    assert not imported & {"numpy", "aotc.workshops", "aotc_runtime.loader"}
+
+
+def test_a_command_is_called_as_its_function_in_the_registry() -> None:
+    for place in (place for places in SECTIONS.values() for place in places):
+        assert load(place).name == name_of(place)

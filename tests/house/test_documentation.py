@@ -45,3 +45,20 @@ def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> 
     printed = section.partition("```toml\n")[2].partition("```\n")[0]
     built = (ROOT / "manifests" / "parallel.toml").read_text()
     assert tomllib.loads(printed) == tomllib.loads(built)
+
+
+@pytest.mark.parametrize("package", ["aotc", "runtime/aotc_runtime"])
+def test_the_page_on_architecture_names_every_room(package: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    tables = "\n".join(line for line in page.splitlines() if line.startswith("|"))
+    found = {path.stem for path in (ROOT / package).iterdir() if not path.name.startswith("_")}
+    rooms = found - {"py", "targets"}  # py.typed, and the built-in targets of an installation
+    assert rooms >= {"codes", "errors"}
+    assert not [room for room in sorted(rooms) if f"`{room}`" not in tables]
+
+
+def test_the_page_on_architecture_names_every_workshop_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (row,) = (line for line in page.splitlines() if "| `workshops` |" in line)
+    named = row.split("|")[3].strip().split(", ")
+    assert named == sorted(path.parent.name for path in ROOT.glob("aotc/workshops/*/__init__.py"))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 ADDRESS, WHAT, *MORE = sys.argv[1:]
 ROWS = np.ones((3, 2), np.float32)
+FOURS = np.arange(4, dtype=np.float32).reshape(1, 4)
 
 
 def tensor() -> Any:
@@ -41,6 +44,56 @@ def cancel() -> dict[str, int]:
     for _ in range(100):
         ended.acquire()
     return dict(found)
+
+
+def beside() -> dict[str, int]:
+    """What calls came to while others on the same connection were cancelled, before they began,
+    while they waited and while they ran.
+    """
+    client = tc.InferenceServerClient(ADDRESS)
+    found: Counter[str] = Counter()
+    is_over = threading.Event()
+
+    under_way = threading.Semaphore(8)
+
+    def ended(result: Any, error: Any) -> None:
+        under_way.release()
+
+    def storm() -> None:
+        pauses = cycle((0.0, 0.0005, 0.001, 0.003))
+        while not is_over.is_set():
+            under_way.acquire()
+            call = client.async_infer("types.rows", pair(), ended)
+            time.sleep(next(pauses))
+            call.cancel()
+
+    def run() -> None:
+        for _ in range(100):
+            try:
+                answer = client.infer("types.rows", pair())
+            except InferenceServerException as error:
+                found[f"{error.status()}: {error.message()}"] += 1
+            else:
+                is_right = np.array_equal(answer.as_numpy("result"), FOURS * 3)
+                found["answer" if is_right else "another answer"] += 1
+
+    stormy = threading.Thread(target=storm)
+    stormy.start()
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    is_over.set()
+    stormy.join()
+    return dict(found)
+
+
+def pair() -> list[Any]:
+    given = [tc.InferInput(name, FOURS.shape, "FP32") for name in ("x", "y")]
+    for each in given:
+        each.set_data_from_numpy(FOURS)
+    return given
 
 
 def ask() -> dict[str, int]:
@@ -77,4 +130,4 @@ def trace() -> dict[str, int]:
     return {"answer": 1}
 
 
-print(json.dumps({"cancel": cancel, "ask": ask, "trace": trace}[WHAT]()))
+print(json.dumps({"cancel": cancel, "beside": beside, "ask": ask, "trace": trace}[WHAT]()))

@@ -138,17 +138,24 @@ def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor
     """
     operator = "ArgMax" if largest else "ArgMin"
     shape = [size for at, size in enumerate(value.shape) if at != axis]
-    if value.element in FLOATS:
-        if value.element == "f64":
-            raise UnsupportedError("an argmax of f64")
-        wide = graph.cast(value, "f64")
-        beyond = graph.like(inf if largest else -inf, wide)
-        most = graph.like(1e300 if largest else -1e300, wide)
-        wide = graph.each("Min" if largest else "Max", wide, most)
-        value = graph.where(graph.is_nan(value), beyond, wide)
-    else:
-        value = _key(graph, value)
-    return graph.node(operator, [value], shape, "i64", axis=axis, keepdims=0)
+    if value.element not in FLOATS:
+        key = _key(graph, value)
+        return graph.node(operator, [key], shape, "i64", axis=axis, keepdims=0)
+    if value.element == "f64":
+        raise UnsupportedError("an argmax of f64")
+    value = graph.cast(value, "f32")
+    # A sum of absolute values is no number where one of these is none, and nowhere else.
+    total = graph.node("ReduceL1", [value], (), "f32", keepdims=0)
+    usual, odd = Graph(graph), Graph(graph)
+    usual.output(usual.node(operator, [value], shape, "i64", axis=axis, keepdims=0), shape)
+    wide = odd.cast(value, "f64")
+    beyond = odd.like(inf if largest else -inf, wide)
+    most = odd.like(1e300 if largest else -1e300, wide)
+    wide = odd.each("Min" if largest else "Max", wide, most)
+    wide = odd.where(odd.is_nan(value), beyond, wide)
+    odd.output(odd.node(operator, [wide], shape, "i64", axis=axis, keepdims=0), shape)
+    found = graph.is_nan(total)
+    return graph.node("If", [found], shape, "i64", then_branch=odd, else_branch=usual)
 
 
 RULES: Rules = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import faulthandler
 import io
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -17,9 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc.errors import quoted, refusal
 from aotc.pipeline.scratch import scratch_folder
-from aotc.processes import GRACE_SECONDS, Processes, describe_status
+from aotc.processes import GRACE_SECONDS, Processes
 from aotc.workers import environment, parent
 from aotc.workers.forked import Zygotes
 from aotc_runtime.errors import AotcError
@@ -61,7 +59,8 @@ def run[A](
             on_said=on_output,
         )
     except parent.CrashedError as crash:
-        raise _crash(failure_code, doing, crash) from crash
+        expected = "the process to finish"
+        raise crash.refusal(failure_code, doing, expected, LINES_SHOWN) from crash
 
 
 def ask[A](
@@ -90,22 +89,6 @@ def ask[A](
             processes=Processes(),
             on_output=on_output,
         )
-
-
-def _crash(code: str, doing: str, crash: parent.CrashedError) -> AotcError:
-    found = describe_status(crash.status) + (f" while {crash.doing}" if crash.doing else "")
-    lines = crash.last_lines(LINES_SHOWN)
-    if crash.status == -signal.SIGBUS:
-        hint = (
-            "did a file that it reads become shorter meanwhile? build again when nobody writes it"
-        )
-    elif lines:
-        hint = "the lines above are what it said last"
-    elif crash.status == -signal.SIGKILL:
-        hint = "is there enough memory? the system kills processes that need too much"
-    else:
-        hint = "it said nothing; look for code that ends a process, such as os._exit"
-    return refusal(code, doing, quoted(found, lines), expected="the process to finish", hint=hint)
 
 
 def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:

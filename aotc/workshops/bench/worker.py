@@ -42,14 +42,14 @@ only calls after the same pause can be compared."""
 def main(reached: float, spawned: str) -> None:
     """reached, spawned: when this process ran its first line, and when its parent started it."""
     started = time.monotonic()
-    import aotc_runtime
+    from aotc_runtime import load
 
     stages = {"interpreter": reached - float(spawned), "import": time.monotonic() - started}
     from aotc.workers.child import answer
     from aotc.workshops.bench.figures import Answer, Job
 
     def measure(job: Job, progress: Progress) -> Answer:
-        loaded = aotc_runtime.load(job.bundle, trust=job.trust, target=job.target)
+        loaded = load(job.bundle, trust=job.trust, target=job.target)
         timings = loaded.report()["timings"]
         stages.update((stage, taken) for stage, taken in timings.items() if stage != "total")
         if job.threads:

@@ -7,13 +7,15 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.schema.manifest import Mesh, Sharding
-from aotc_runtime.verification.verify import VerifiedBlob
+if TYPE_CHECKING:
+    import numpy as np
+
+    from aotc_runtime.schema.manifest import Mesh, Sharding
+    from aotc_runtime.verification.verify import VerifiedBlob
 
 DEVICES_MAX = 4096
 """The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more

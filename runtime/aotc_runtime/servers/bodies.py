@@ -10,8 +10,8 @@ from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.options import Limits
-from aotc_runtime.servers.service import Memory
 
 ALIGNMENT = 64
 """XLA uses host memory in place only at this alignment (bytes)."""

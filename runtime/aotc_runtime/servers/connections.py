@@ -7,6 +7,9 @@ protocol is never changed to: who asks for it is answered in this one, as RFC 91
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import struct
+import termios
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +57,15 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
     return b"\r\n".join([*lines, b"", b""])
 
 
+def is_unread(transport: asyncio.Transport) -> bool:
+    """Whether bytes have arrived that nobody has read yet."""
+    number = transport.get_extra_info("socket").fileno()
+    if transport.is_closing() or number < 0:
+        return False
+    (count,) = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))
+    return bool(count)
+
+
 def bounded(
     limits: Limits, metrics: Metrics, at_once: AtOnce | None = None
 ) -> type[asyncio.Protocol]:
@@ -67,7 +79,9 @@ def bounded(
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = 0
-            self._is_full = self._has_begun = False
+            self._is_full = self._has_begun = self._is_ending = False
+            # Whether a request has been answered here, or is being.
+            self.was_asked = False
             # The body, as far as it is there, of a request that nobody has been asked about yet.
             self._held: list[bytes] | None = None
             self._was_at_once = False
@@ -104,6 +118,8 @@ def bounded(
             # The parser gathers what belongs together, however long that is, before it tells.
             if self._silent_bytes > HEADER_BYTES_MAX:
                 self._count(self._silent_bytes)
+            if self._is_ending:
+                self.shutdown()
 
         def _parse(self, data: bytes) -> None:
             while data:
@@ -142,6 +158,7 @@ def bounded(
 
         def on_headers_complete(self) -> None:
             self._silent_bytes = 0
+            self.was_asked = True
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
                 self._plain = without_upgrade(self.parser, self.url, self.headers)
                 return
@@ -235,9 +252,16 @@ def bounded(
                 self._writing = None
             super().resume_writing()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._is_ending:
+                self.shutdown()
+
         def shutdown(self) -> None:
-            # A request whose header is on the way is answered, as one whose body is.
-            if not self._has_begun:
+            # A request of which any byte is here is answered: its header may be on the way, or
+            # nobody has read it yet.
+            self._is_ending = True
+            if not self._has_begun and not is_unread(self.transport):
                 super().shutdown()
 
         def timeout_keep_alive_handler(self) -> None:

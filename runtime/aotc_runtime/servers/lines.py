@@ -1,4 +1,4 @@
-"""Lines of requests that wait to be joined: one for each model and each shape of the rest.
+"""Lines of requests that wait to be joined: one for each model and the sizes they have to share.
 
 A line runs one call at a time; what arrives meanwhile is joined for the next. A call waits for as
 many as there were last time, and no longer than it may. Used from the event loop alone; calls run
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from aotc_runtime.errors import AotcError
@@ -20,13 +20,13 @@ from aotc_runtime.servers.joining import (
     Chooser,
     Others,
     Plan,
+    Sized,
     joined,
     plan_of,
-    size_of,
     taken_apart,
 )
 from aotc_runtime.servers.metrics import Metrics
-from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.models import Masks, Model
 from aotc_runtime.servers.tensors import Array
 from aotc_runtime.serving.tallies import Answer
 
@@ -50,13 +50,23 @@ async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: objec
         raise
 
 
-type Call = Callable[[Model, list[Array], Sequence[Span]], Answer]
-"""Calls a model with arrays. Spans: of the requests that are served, if they are traced."""
+class Call(Protocol):
+    """Calls a model. spans: of the requests that are served, if they are traced."""
+
+    def __call__(
+        self, model: Model, arrays: list[Array], spans: Sequence[Span], masks: Masks = None, /
+    ) -> Answer: ...
 
 
 def caller(traces: Traces | None) -> Call:
     """How models are called."""
-    return traces.call if traces is not None else lambda model, arrays, _: model.call(arrays)
+    return traces.call if traces is not None else _untraced
+
+
+def _untraced(
+    model: Model, arrays: list[Array], _: Sequence[Span], masks: Masks = None, /
+) -> Answer:
+    return model.call(arrays, masks)
 
 
 Finish = Callable[[Answer, int], Any]
@@ -68,17 +78,17 @@ Took = Callable[[float], None]
 
 
 class Waiting:
-    """A request in a line. size: in the dimension that is joined along.  is_called: whether a call
-    for it has begun, which uses its arrays until the future is done.
+    """A request in a line. sized: once it is known where it waits.  is_called: whether a call for
+    it has begun, which uses its arrays until the future is done.
     """
 
-    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "size", "spans", "took")
+    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "sized", "spans", "took")
 
     def __init__(
         self, arrays: list[Array], finish: Finish, took: Took, spans: Sequence[Span]
     ) -> None:
         self.arrays, self.finish, self.took, self.spans = arrays, finish, took, spans
-        self.size, self.arrived = 1, monotonic()
+        self.sized, self.arrived = Sized(1, (), ()), monotonic()
         self.is_called = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -98,10 +108,12 @@ class Lines:
         self._lines: dict[tuple[Model, Others], _Line] = {}
 
     def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
-        """How the model's requests are joined, if they are."""
+        """How the model's requests are joined, if they are: where it is proven and saves enough."""
         if model not in self._plans:
             plan = plan_of(model)
-            self._plans[model] = (plan, Chooser(model, plan)) if plan is not None else None
+            chooser = Chooser(model, plan) if plan is not None else None
+            is_joined = plan is not None and chooser is not None and chooser.is_worth_it
+            self._plans[model] = (plan, chooser) if is_joined else None  # type: ignore[assignment]
         return self._plans[model]
 
     async def answer(self, model: Model, waiting: Waiting) -> Any:
@@ -111,10 +123,10 @@ class Lines:
         Raises what the call raises.
         """
         found = self.plan(model)
-        sized = size_of(found[0], waiting.arrays) if found is not None else None
+        sized = found[1].sized(waiting.arrays) if found is not None else None
         if found is None or sized is None:
             return await in_thread(self._pool, self.alone, model, waiting)
-        waiting.size, others = sized
+        waiting.sized, others = sized, sized.others
         key = model, others
         line = self._lines.get(key)
         if line is None:
@@ -198,7 +210,7 @@ class _Line:
         if (
             left <= 0
             or 0 < expected <= len(self._waiting)
-            or sum(w.size for w in self._waiting) >= self._plan.largest
+            or sum(w.sized.rows for w in self._waiting) >= self._plan.largest
         ):
             self._start()
         else:
@@ -206,12 +218,13 @@ class _Line:
             self._timer = loop.call_later(left, self._look)
 
     def _start(self) -> None:
-        live = deque(waiting for waiting in self._waiting if not waiting.future.done())
-        count = self._chooser.count([waiting.size for waiting in live], self._others)
-        chosen = [live.popleft() for _ in range(count)]
+        live = [waiting for waiting in self._waiting if not waiting.future.done()]
+        places = self._chooser.choose([waiting.sized for waiting in live])
+        chosen = [live[place] for place in places]
         for waiting in chosen:
             waiting.is_called = True
-        self._waiting, self._is_running = live, True
+        self._waiting = deque(waiting for waiting in live if not waiting.is_called)
+        self._is_running = True
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._lines.pool, self._together, chosen)
         work.add_done_callback(lambda done: self._ended(chosen, done))
@@ -241,13 +254,14 @@ class _Line:
         if len(chosen) == 1:
             return [self._each(chosen[0])]
         try:
-            arrays = joined(plan, [waiting.arrays for waiting in chosen])
+            requests = [(waiting.sized, waiting.arrays) for waiting in chosen]
+            arrays, masks = joined(model, plan, requests)
             spans = [span for waiting in chosen for span in waiting.spans]
-            answer = self._lines.call(model, arrays, spans)
+            answer = self._lines.call(model, arrays, spans, masks)
         except AotcError:
             # Whatever it is, each gets its own answer or its own error.
             return [self._each(waiting) for waiting in chosen]
-        parts = taken_apart(plan, answer.result, [waiting.size for waiting in chosen])
+        parts = taken_apart(model, plan, answer.result, [waiting.sized for waiting in chosen])
         found = [
             _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
             for waiting, part in zip(chosen, parts, strict=True)

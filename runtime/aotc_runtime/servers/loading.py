@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc_runtime.errors import refusal
-from aotc_runtime.load import load
+from aotc_runtime.loader import load
 from aotc_runtime.registries.references import is_reference
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle

@@ -4,7 +4,7 @@ tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aotc_runtime.formats.tensors import numpy_dtype
@@ -13,13 +13,16 @@ from aotc_runtime.schema.manifest import TensorSpec, engine_name
 from aotc_runtime.schema.tree import Leaf, leaves
 from aotc_runtime.servers.tensors import BYTES_WITHIN, Array, Port, datatype_of
 from aotc_runtime.serving import trees
-from aotc_runtime.serving.answering import answer
+from aotc_runtime.serving.answering import answer, answer_with_masks
 from aotc_runtime.serving.flattening import flattener
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.tallies import Answer
 
 RESULT = "result"
 """The name of an output that has none: the result of a function that returns one array."""
+
+
+Masks = Mapping[int, Array] | None
 
 
 class Model:
@@ -49,12 +52,15 @@ class Model:
         self._is_leaf = isinstance(spec.result, Leaf)
         self._flatten = flattener(spec.result, f"{entry_name} result")
 
-    def call(self, arrays: list[Array]) -> Answer:
+    def call(self, arrays: list[Array], masks: Masks = None) -> Answer:
         """Call the entry point; the answer's result is the list of its output arrays.
 
-        Raises what the call of an entry point raises.
+        masks: in place of those that the loader passes, by leaf. Raises what the call of an entry
+        point raises.
         """
-        if self._is_plain:
+        if masks is not None:
+            found = answer_with_masks(self.entry_point, arrays, masks)
+        elif self._is_plain:
             found = answer(self.entry_point, tuple(arrays), {})
         else:
             placed: list[Any] = [None] * self._leaves

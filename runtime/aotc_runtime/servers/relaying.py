@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Scope
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.bodies import read_body
+from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.rest_messages import document, refused
-from aotc_runtime.servers.service import Memory, too_slow
-from aotc_runtime.servers.statuses import fault
+from aotc_runtime.servers.statuses import fault, too_slow
 
 TRIES = 3
 """How many replicas a request may meet: one that ends every process must not end all of them."""

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome
 from aotc_runtime.servers.json_inference import json_answer
-from aotc_runtime.servers.service import Memory
+from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.statuses import error_document, http_status, let_go
 from aotc_runtime.servers.tensors import Port, misfit
 

@@ -1,15 +1,14 @@
-"""The process of `python -m aotc_runtime serve`: sockets, signals, an end without losses."""
+"""The process of `python -m aotc_runtime serve`: its parts, signals, an end without losses."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,27 +16,28 @@ import uvicorn
 
 from aotc_runtime.errors import refusal
 from aotc_runtime.servers.connections import bounded
+from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
-from aotc_runtime.servers.statuses import not_listening, not_passed
 
 if TYPE_CHECKING:
     from aotc_runtime.servers.grpc_server import GrpcServer
     from aotc_runtime.servers.traces import Traces
 
-SYSTEMD_SOCKETS = 3
-"""The number of the first socket that systemd passes on."""
-
-BACKLOG = 4096
-
 LAST_SECONDS = 0.2
 """How long requests are still taken from connections that are there when the server ends. Clients
 that keep a connection are told so with their next answer; a request may be on its way.
 """
+
+FIRST_SECONDS = 1.0
+"""How long the first request of a connection is waited for: who has just connected is about to ask.
+"""
+
+STEP_SECONDS = 0.02
 
 
 def run(options: Options) -> None:
@@ -59,35 +59,37 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class _Uvicorn(uvicorn.Server):
     """uvicorn, which leaves the signals to us, and loses no request when it ends."""
 
+    def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
+        super().__init__(config)
+        self._listening = listening
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listening.take_no_more()
+        # Meanwhile those are taken who have connected, or are about to have.
+        await asyncio.sleep(LAST_SECONDS)
         # The system has accepted them for us, and would reset them with the socket.
-        queued = [each for listening in sockets or () for each in _queued(listening)]
+        queued = self._listening.queue()
         for server in self.servers:
             server.close()
         loop = asyncio.get_running_loop()
         for each in queued:
             with contextlib.suppress(OSError):
                 await loop.connect_accepted_socket(self._connection, each)
-        if self.server_state.connections:
-            await asyncio.sleep(LAST_SECONDS)
+        end = loop.time() + FIRST_SECONDS
+        while loop.time() < end and any(
+            not connection.was_asked  # type: ignore[union-attr]
+            for connection in self.server_state.connections
+        ):
+            await asyncio.sleep(STEP_SECONDS)
         await super().shutdown(sockets)
 
     def _connection(self) -> asyncio.Protocol:
         protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
         return protocol(config=self.config, server_state=self.server_state, app_state={})
-
-
-def _queued(listening: socket.socket) -> list[socket.socket]:
-    """The connections that nobody has taken yet."""
-    found: list[socket.socket] = []
-    with contextlib.suppress(OSError):
-        while len(found) < BACKLOG:
-            found.append(listening.accept()[0])
-    return found
 
 
 async def _serve(options: Options) -> None:
@@ -98,8 +100,8 @@ async def _serve(options: Options) -> None:
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
-    listening = _socket(options.host, options.port)
-    _raise_file_limit(options.limits.connections)
+    listening = Listening(options.host, options.port)
+    raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)
     config = uvicorn.Config(
         rest.application(),
@@ -114,7 +116,7 @@ async def _serve(options: Options) -> None:
         timeout_keep_alive=int(options.limits.idle_seconds) or 1,
         timeout_graceful_shutdown=int(options.drain_seconds) or 1,
     )
-    server = _Uvicorn(config)
+    server = _Uvicorn(config, listening)
     metrics.watch_connections(lambda: len(server.server_state.connections))
     grpc: GrpcServer | None = None
     if options.grpc_port is not None:
@@ -124,11 +126,11 @@ async def _serve(options: Options) -> None:
     stop = _Stop()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.ask)
+        loop.add_signal_handler(number, stop.ask, number)
     reloads = _Reloads(repository)
     loop.add_signal_handler(signal.SIGHUP, reloads.ask)
-    http = asyncio.create_task(server.serve(sockets=[listening]))
-    host, port = listening.getsockname()[:2]
+    http = asyncio.create_task(server.serve(sockets=[listening.socket]))
+    host, port = listening.host, listening.port
     tell(
         "listening",
         {
@@ -180,16 +182,18 @@ def _traces() -> Traces:
 
 
 class _Stop:
-    """That somebody wants the server to end; who asks again does not want to wait."""
+    """That somebody wants the server to end. Who asks again does not want to wait for
+    --drain-delay, and who asks a third time for nothing at all.
+    """
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self._again = asyncio.Event()
 
-    def ask(self) -> None:
+    def ask(self, number: int) -> None:
         if self.asked.is_set():
             if self._again.is_set():
-                os._exit(1)
+                os._exit(128 + number)
             self._again.set()
         self.asked.set()
 
@@ -237,57 +241,3 @@ def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
 
 def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _socket(host: str, port: int) -> socket.socket:
-    """The one that systemd has opened, or a new one. Raises ServerError (AOTC-E782)."""
-    if (passed := _passed(os.environ)) is not None:
-        return passed
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(BACKLOG)  # before anybody is told the address
-        except OSError:
-            listening.close()
-            raise
-    except (OSError, OverflowError) as error:
-        raise not_listening(f"{host}:{port}", str(error)) from error
-    return listening
-
-
-def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
-    """What systemd has opened for this process, as sd_listen_fds(3) says; None if it has not, or
-    for another one. Raises ServerError (AOTC-E782) for anything but one socket that listens.
-    """
-    named = [environment.pop(f"LISTEN_{name}", "") for name in ("PID", "FDS", "FDNAMES")]
-    if named[0] != str(os.getpid()) or named[1] in ("", "0"):
-        return None
-    if named[1] != "1":
-        raise not_passed(f"{named[1]} of them")
-    try:
-        found = socket.socket(fileno=SYSTEMD_SOCKETS)
-        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError as error:
-        raise not_passed(error.strerror or str(error)) from error
-    is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
-    if not (is_tcp and listens):
-        shown = f"{found.family.name} {found.type.name}{'' if listens else ', not listening'}"
-        found.detach()
-        raise not_passed(shown)
-    found.set_inheritable(False)
-    return found
-
-
-def _raise_file_limit(connections: int) -> None:
-    """Let this process have a descriptor for each connection, as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 1024
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

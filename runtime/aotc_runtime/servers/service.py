@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
+from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.quick import ALONE_SECONDS, QUICK_SECONDS, Quick
 from aotc_runtime.servers.repository import Repository
-from aotc_runtime.servers.statuses import fault
+from aotc_runtime.servers.statuses import fault, too_slow
 from aotc_runtime.serving.tallies import Answer
 
 if TYPE_CHECKING:
@@ -29,75 +31,6 @@ if TYPE_CHECKING:
     from aotc_runtime.servers.traces import Traces
 
 Read = Callable[[Model], Prepared]
-
-
-class Memory:
-    """The bytes that requests and answers under way may hold together. One thread uses it."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.used = 0
-
-    def take(self, size: int) -> None:
-        """Raises ServerError (AOTC-E766)."""
-        if self.used + size > self._limit:
-            raise refusal(
-                "AOTC-E766",
-                "server",
-                f"{self.used} of {self._limit} bytes taken by other requests, and {size} more",
-            )
-        self.used += size
-
-    def give_back(self, size: int) -> None:
-        self.used -= size
-
-
-QUICK_SECONDS = 0.001
-"""A request that takes less is answered in the event loop itself: handing it to a thread and back
-costs more than it holds others up.
-"""
-ALONE_SECONDS = 0.00025
-"""Where requests are joined, those that take less than this are answered alone in the event loop:
-waiting for others and two changes of thread cost more than what is saved of a call.
-"""
-QUICK_BYTES, QUICK_MOST = 2**21, 1024
-
-Kind = tuple[str, str, int]
-"""Model, version and bytes: requests that take about the same time."""
-
-
-class Quick:
-    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
-
-    def __init__(self, limit: float = QUICK_SECONDS) -> None:
-        self._limit = limit
-        self._seconds: dict[Kind, float] = {}
-
-    def holds(self, kind: Kind) -> bool:
-        return self._seconds.get(kind, 1.0) < self._limit
-
-    def took(self, kind: Kind, seconds: float) -> None:
-        """One that took long counts for many that did not."""
-        if kind[2] > QUICK_BYTES:
-            return
-        known = self._seconds.get(kind)
-        if known is None and len(self._seconds) >= QUICK_MOST:
-            self._seconds.clear()
-        self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
-
-    def took_in_a_line(self, kind: Kind, seconds: float) -> None:
-        """A call that served it, perhaps with others, took so long. That is more than it takes
-        alone, which is tried now and then; but never where a call is long.
-        """
-        known = self._seconds.get(kind)
-        if known is None or seconds >= QUICK_SECONDS:
-            self.took(kind, seconds)
-        else:
-            self._seconds[kind] = FORGOTTEN * known
-
-
-FORGOTTEN = 0.98
-"""What is left with each call of what is known about a kind that has not been quick."""
 
 
 class Service:
@@ -132,8 +65,8 @@ class Service:
         self._lines: Lines | None = None
         if delay is not None:
             self._lines = Lines(delay, self._pool, metrics, self._call)
-            quick_seconds = min(quick_seconds, ALONE_SECONDS)
-        self._quick, self._quick_to_read = Quick(quick_seconds), Quick(quick_seconds)
+        self._quick, self._quick_to_read = Quick(), Quick()
+        self._quick_seconds = quick_seconds
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
@@ -183,7 +116,7 @@ class Service:
         started = perf_counter()
         try:
             self._enter(size)
-            work = self._alone if self._lines is None else self._waiting
+            work = self._waiting if self._joins(name, version) else self._alone
             answering = work(name, version, read, write, size, spans)
             try:
                 async with asyncio.timeout(self.limits.call_seconds):
@@ -201,7 +134,20 @@ class Service:
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
         """Whether such a request takes less than handing it to somebody else would."""
-        return self._quick.holds((name, version, size))
+        kind, limit = (name, version, size), self._quick_seconds
+        if not self._quick.holds(kind, limit):
+            return False
+        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._joins(name, version)
+
+    def _joins(self, name: str, version: str) -> bool:
+        """Whether requests for the model wait for others."""
+        if self._lines is None:
+            return False
+        try:
+            with self.repository.serving(name, version) as model:
+                return self._lines.plan(model) is not None
+        except AotcError:
+            return False
 
     def answer_now[T](
         self,
@@ -289,7 +235,7 @@ class Service:
 
         with self.repository.serving(name, version) as model:
             try:
-                if self._quick_to_read.holds(kind):
+                if self._quick_to_read.holds(kind, min(self._quick_seconds, ALONE_SECONDS)):
                     prepared = read_timed(model)
                 else:
                     prepared = await in_thread(self._pool, read_timed, model)
@@ -351,14 +297,3 @@ class Service:
     def close(self) -> None:
         """Run no more calls; those that run end as they would."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def too_slow(name: str, seconds: float) -> AotcError:
-    """The error (AOTC-E765) for a call that nobody waits for any longer."""
-    return refusal(
-        "AOTC-E765",
-        f"model {name[:100]}",
-        "none yet",
-        expected=f"an answer within {seconds:g} s",
-        hint="ask for less at once, or start the server with a longer --call-seconds",
-    )

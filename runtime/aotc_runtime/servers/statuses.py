@@ -91,6 +91,17 @@ def error_document(error: AotcError) -> dict[str, Any]:
     }
 
 
+def too_slow(name: str, seconds: float) -> AotcError:
+    """The error (AOTC-E765) for a call that nobody waits for any longer."""
+    return refusal(
+        "AOTC-E765",
+        f"model {name[:100]}",
+        "none yet",
+        expected=f"an answer within {seconds:g} s",
+        hint="ask for less at once, or start the server with a longer --call-seconds",
+    )
+
+
 def not_listening(where: str, found: str) -> AotcError:
     """The error (AOTC-E782) for an address that cannot be had."""
     return refusal("AOTC-E782", where, found)

@@ -16,7 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from aotc_runtime.errors import AotcError
-from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.models import Masks, Model
 from aotc_runtime.servers.statuses import http_status
 from aotc_runtime.servers.tensors import Array
 from aotc_runtime.serving.tallies import Answer
@@ -56,14 +56,16 @@ class Traces:
                     span.set_status(Status(StatusCode.ERROR))
                 raise
 
-    def call(self, model: Model, arrays: list[Array], requests: Sequence[Span]) -> Answer:
+    def call(
+        self, model: Model, arrays: list[Array], requests: Sequence[Span], masks: Masks = None
+    ) -> Answer:
         """Call the model, with a span for each request that the call serves.
 
         Raises what the call raises.
         """
         started = time_ns()
         try:
-            answer = model.call(arrays)
+            answer = model.call(arrays, masks)
         except AotcError as error:
             self._called(model, requests, started, {"error.type": error.code})
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -16,3 +17,13 @@ def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[st
         return Answer(entry_point(*args), Path.EXACT, served.label)
     started = perf_counter_ns()
     return entry_point._checked_calls().answer(args, kwargs, started)
+
+
+def answer_with_masks(
+    entry_point: LoadedEntryPoint, arrays: Sequence[Any], masks: Mapping[int, Any]
+) -> Answer:
+    """What a call gives whose rows have masks of their own. arrays: all that a caller passes, in
+    the order of its leaves.  masks: by leaf.
+    """
+    started = perf_counter_ns()
+    return entry_point._checked_calls().answer_with_masks(arrays, masks, started)

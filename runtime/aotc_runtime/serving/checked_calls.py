@@ -106,6 +106,22 @@ class CheckedCalls:
         served.counter.observe(perf_counter_ns() - started)
         return Answer(result, Path.EXACT, served.label)
 
+    def answer_with_masks(
+        self, arrays: Sequence[Any], masks: Mapping[int, Any], started: int
+    ) -> Answer:
+        """`answer`, for the arrays of all leaves that a caller passes, of the right dtypes, and
+        masks by leaf, in the loader's place.
+        """
+        leaves: list[Any] = [None] * len(self._scalars)
+        for leaf, array in (*zip(self._passed, arrays, strict=True), *masks.items()):
+            leaves[leaf] = array
+        try:
+            result, call = self.fallback().answer(self._shapes(leaves), leaves, started)
+        except AotcError as error:
+            self._tallies.refused(error.code)
+            raise
+        return Answer(result, call.path, call.executable)
+
     def on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Any:
         """DeviceArrays in the structure of the result."""
         try:

@@ -103,10 +103,16 @@ class Served:
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
     ) -> None:
-        self.executable, self.label, self.counter = executable, executable.label, CallCounter()
-        self.device, self.outputs, self.masks = executable.device, executable.outputs, masks
-        self.call = self.direct = executable.direct
-        self.show = self.finish = _finisher(self.device, result, self.outputs)
+        self.executable = executable
+        self.label = executable.label
+        self.device = executable.device
+        self.outputs = executable.outputs
+        self.masks = masks
+        self.counter = CallCounter()
+        self.direct = executable.direct
+        self.finish = _finisher(self.device, result, self.outputs)
+        self.call = self.direct
+        self.show = self.finish
         if self.direct is not None and (on_host := self.device.on_host(self.direct)) is not None:
             self.call, self.show = on_host, trees.builder(result)
 
@@ -170,7 +176,9 @@ class LoadedEntryPoint:
         is_plain = is_plain and positional_count(self.parameters) == count
         self._plain_count = count if is_plain else -1
         self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
-        self._minds_jax = any(profile.device.minds_jax for profile in resident.profiles)
+        self._only = self._dtypes[0] if self._plain_count == 1 else None
+        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
+        self._rival = "jax" if any(each.device.minds_jax for each in resident.profiles) else ""
         self._threads = threads
         self._lock = threading.RLock()
         self._resident: ResidentEntryPoint | None = resident
@@ -181,7 +189,11 @@ class LoadedEntryPoint:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
-        served = None if kwargs else self._at_once(args)
+        leaf = args[0] if len(args) == 1 and not kwargs else None
+        if type(leaf) is np.ndarray and leaf.dtype is self._only and self._rival not in _MODULES:
+            served = self._table.get((leaf.shape,))
+        else:
+            served = None if kwargs else self._at_once(args)
         if served is not None and served.call is not None and not served.device.was_forked:
             try:
                 result = served.show(served.call(*args))
@@ -201,15 +213,9 @@ class LoadedEntryPoint:
         """
         if len(args) != self._plain_count:
             return None
-        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if self._minds_jax and "jax" in _MODULES:
+        if self._rival in _MODULES:
             return None
         # Identity of types: a dtype of another byte order is another object.
-        if len(args) == 1:
-            leaf = args[0]
-            if type(leaf) is not np.ndarray or leaf.dtype is not self._dtypes[0]:
-                return None
-            return self._table.get((leaf.shape,))
         for leaf, dtype in zip(args, self._dtypes, strict=True):
             if type(leaf) is not np.ndarray or leaf.dtype is not dtype:
                 return None

@@ -266,7 +266,7 @@ main()
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(
-    "module", ["click", "msgspec", "numpy", "aotc.workshops.bench.command", "jaxlib.xla_client"]
+    "module", ["click", "msgspec", "numpy", "aotc.cli.run", "jaxlib.xla_client"]
 )
 def test_ctrl_c_amid_an_import_is_no_traceback(
     digits_bundle: tuple[Path, Path], module: str, options: list[str]

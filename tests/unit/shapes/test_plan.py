@@ -23,6 +23,7 @@ from aotc_runtime.schema.manifest import DimensionPolicy, DType, KeyImpl, Pad, S
 from aotc_runtime.schema.tree import Leaf
 
 PAD = Pad(fill={}, mask="", length="", proof=())
+SPLIT = Split(proof=())
 
 
 def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32) -> TensorSpec:
@@ -92,6 +93,40 @@ def test_only_accepted_sizes_are_tried() -> None:
 def test_calls_that_a_relation_forbids_are_not_tried() -> None:
     entry = planned({"seq": PAD}, [{"batch": 1, "seq": 8}], relations=("seq >= 4",))
     assert [t.sizes["seq"] for t in declared(entry)] == [4, 5, 7]
+
+
+def beside(entry: EntryTrials) -> list[tuple[Sizes, Sizes, str]]:
+    return [(t.sizes, t.profiles[0], t.inputs) for t in entry.trials if t.beside]
+
+
+def test_calls_of_other_sizes_are_tried_beside_each_other_where_they_may_be_split() -> None:
+    profiles = [{"batch": b, "seq": s} for s in (8, 32) for b in (1, 4, 16)]
+    entry = planned({"batch": SPLIT, "seq": PAD}, profiles)
+    kinds = ["fixture", "low", "high"]
+    assert beside(entry) == [
+        ({"batch": 1, "seq": size}, {"batch": 4, "seq": seq}, kind)
+        for seq in (8, 32)
+        for size, kind in [*((1, kind) for kind in kinds), (seq, "fixture")]
+    ]
+    assert {t.dimensions for t in entry.trials if t.beside} == {("batch",)}
+    assert all(t.beside == {"seq": 1} and t.fill == "declared" for t in entry.trials if t.beside)
+
+
+def test_rows_that_have_no_size_of_their_own_are_tried_beside_no_others() -> None:
+    profiles = [{"batch": b, "seq": 8} for b in (1, 4)]
+    by_row = tensor("mask", ("batch", "seq"), DType.BOOL)
+    for_all = tensor("mask", ("seq",), DType.BOOL)
+    masked = replace(PAD, mask="mask")
+    for policy, more, count in (
+        (masked, (by_row,), 4),
+        (masked, (for_all,), 0),
+        (replace(PAD, length="n"), (tensor("n", (), DType.INT32),), 0),
+    ):
+        inputs = (tensor("x", ("batch", "seq")), *more)
+        entry = planned({"batch": SPLIT, "seq": policy}, profiles, inputs=inputs)
+        assert len(beside(entry)) == count
+    assert not beside(planned({"batch": SPLIT}, profiles))
+    assert not beside(planned({"batch": SPLIT, "seq": PAD}, [{"batch": 1, "seq": 8}]))
 
 
 def test_two_padded_dimensions_are_tried_together_too() -> None:

@@ -105,6 +105,62 @@ def test_a_split_joins_what_its_parts_give() -> None:
     assert sizes == [2, 1]
 
 
+ROWS_MASK = TensorSpec(path="mask", dtype=DType.BOOL, shape=("batch", "seq"), weak_type=False)
+BESIDE = PlannedTrial(
+    ("batch",),
+    {"batch": 1, "seq": 3},
+    ({"batch": 3, "seq": 5},),
+    "declared",
+    beside={"seq": 1},
+)
+
+
+def means(leaves: list[Array], mask: Array) -> Array:
+    return ((leaves[0] * mask).sum(1) / mask.sum(1)).astype(np.float32)
+
+
+def test_rows_are_tried_before_and_behind_longer_and_shorter_ones() -> None:
+    entry, x, seen = replace(ENTRY, masks={1: ("seq",)}), numbers(1, 3), []
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        assert (sizes, leaves[0].shape) == ({"batch": 3, "seq": 5}, (3, 5))
+        assert (leaves[0][~leaves[1]] == 0).all()
+        seen.append(leaves[1].sum(1).tolist())
+        return [leaves[0], means(leaves, leaves[1])]
+
+    call = Call([x, np.ones((1, 3), np.bool_)], [x, x.mean(1)])
+    assert run(BESIDE, entry, [X, ROWS_MASK], [ROWS, SUM], call, execute).within
+    assert seen == [[3, 5, 5], [5, 5, 3], [3, 1, 1], [1, 1, 3]]
+
+
+def test_a_call_as_long_as_the_profile_is_tried_beside_shorter_ones_alone() -> None:
+    entry, x, seen = replace(ENTRY, masks={1: ("seq",)}), numbers(1, 5), []
+
+    def execute(_: Sizes, leaves: list[Array]) -> list[Array]:
+        seen.append(leaves[1].sum(1).tolist())
+        return [leaves[0]]
+
+    trial = replace(BESIDE, sizes={"batch": 1, "seq": 5})
+    call = Call([x, np.ones((1, 5), np.bool_)], [x])
+    assert run(trial, entry, [X, ROWS_MASK], [ROWS], call, execute).within
+    assert seen == [[5, 1, 1], [1, 1, 5]]
+
+
+@pytest.mark.parametrize("row", [0, -1], ids=["the first", "the last"])
+def test_a_mask_of_another_row_shows_and_is_neither_refused_nor_evidence(row: int) -> None:
+    entry, x = replace(ENTRY, masks={1: ("seq",)}, trials=(BESIDE,)), numbers(1, 3)
+
+    def execute(_: Sizes, leaves: list[Array]) -> list[Array]:
+        return [means(leaves, leaves[1][[row]])]
+
+    call = Call([x, np.ones((1, 3), np.bool_)], [x.mean(1)])
+    outcome = run(BESIDE, entry, [X, ROWS_MASK], [SUM], call, execute)
+    assert not outcome.within
+    found = tried(entry, [outcome])
+    assert not list(refusals(entry, found, "plain JAX", lambda *_: "place"))
+    assert evidence(found, TrialRan.EXECUTABLE) == {}
+
+
 def test_an_output_without_the_dimension_has_to_be_alike_in_every_part() -> None:
     x = np.asarray([[1, 1], [1, 1], [2, 2]], np.float32)
 

@@ -1,6 +1,7 @@
 """How a call is served: padded, in parts, or by an executable of exactly its sizes.
 
-Each takes the leaves of a call and gives its results in order: device buffers, or numpy arrays
+Each takes the leaves of a call, masks and lengths among them only where its rows have their own,
+and gives its results in order: device buffers, or numpy arrays
 where a result had to be cut or joined.
 """
 
@@ -25,6 +26,9 @@ from aotc_runtime.serving.tallies import Padding, Path
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array
+
+
+NOT_REAL: Array = np.array(False)
 
 
 class RoutedCall(Protocol):
@@ -59,7 +63,8 @@ class ExactCall:
 
     def run(self, leaves: list[Any]) -> list[Result]:
         for leaf, array in self._served.masks:
-            leaves[leaf] = array
+            if leaves[leaf] is None:
+                leaves[leaf] = array
         return self._execution.execute(self._served, leaves)
 
 
@@ -122,7 +127,11 @@ class PaddedCall:
             for filling in self._fillings:
                 given[filling.leaf] = pad(given[filling.leaf], filling.shape, filling.value)
             for mask in self._masks:
-                given[mask.leaf] = mask.array(self._shapes[mask.leaf], self._sizes)
+                leaf, shape = mask.leaf, self._shapes[mask.leaf]
+                if given[leaf] is None:
+                    given[leaf] = mask.array(shape, self._sizes)
+                elif given[leaf].shape != shape:
+                    given[leaf] = pad(given[leaf], shape, NOT_REAL)
             buffers = execution.execute(served, given)
             read = served.device.to_numpy
             return [

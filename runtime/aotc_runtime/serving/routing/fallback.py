@@ -27,7 +27,7 @@ from aotc_runtime.serving.routing.calls import (
     on_host,
 )
 from aotc_runtime.serving.routing.masks import masks_of
-from aotc_runtime.serving.routing.padding import Array, fill_value
+from aotc_runtime.serving.routing.padding import declared_fills
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
 from aotc_runtime.serving.routing.sizes import (
     Shapes,
@@ -82,7 +82,7 @@ class FallbackCalls:
         self._now = router_of(records, now)
         compiling = {d for d, policy in declared.items() if policy is OutOfProfilePolicy.COMPILE}
         self._first = router_of(records, {d: p for d, p in now.items() if d not in compiling})
-        self._fills = _fills(resident)
+        self._fills = declared_fills(spec)
         self._lock = threading.Lock()
         self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
         self.compiler = _compiler(resident) if compiling else None
@@ -217,18 +217,6 @@ class FallbackCalls:
     def _count(self, call: RoutedCall, started: int) -> None:
         taken = perf_counter_ns() - started
         self._tallies.count(call.path, call.executable, call.padding, call.parts, taken)
-
-
-def _fills(resident: ResidentEntryPoint) -> dict[int, Array]:
-    """By leaf, what padding is filled with."""
-    texts: dict[str, str] = {}
-    for policy in without_compiling(resident.spec).values():
-        if isinstance(policy, Pad):
-            texts |= policy.fill
-    return {
-        leaf: fill_value(texts.get(tensor.path, "0"), tensor.dtype)
-        for leaf, tensor in enumerate(resident.spec.inputs)
-    }
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:

@@ -12,7 +12,8 @@ import numpy as np
 
 from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.fills import parse_fill
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.labels import without_compiling
+from aotc_runtime.schema.manifest import DType, EntryPoint, Pad
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -22,6 +23,18 @@ def fill_value(text: str, dtype: DType) -> Array:
     """What padding is filled with: a 0-d array of this dtype. Raises ValueError."""
     with np.errstate(over="ignore"):
         return np.asarray(parse_fill(text, dtype)).astype(numpy_dtype(dtype))
+
+
+def declared_fills(spec: EntryPoint) -> dict[int, Array]:
+    """By leaf, what padding is filled with."""
+    texts: dict[str, str] = {}
+    for policy in without_compiling(spec).values():
+        if isinstance(policy, Pad):
+            texts |= policy.fill
+    return {
+        leaf: fill_value(texts.get(tensor.path, "0"), tensor.dtype)
+        for leaf, tensor in enumerate(spec.inputs)
+    }
 
 
 def pad(array: Array, shape: Shape, fill: Array) -> Array:

@@ -28,6 +28,25 @@ def running(x):
 
 def scaled(x, factor):
     return x * factor
+
+
+def masked(x, mask):
+    real = jnp.where(mask[:, :, None], x, 0)
+    return {"mean": real.sum(1) / mask.sum(1)[:, None], "twice": x * 2}
+
+
+def first(x, mask):  # right as long as all rows are of one length
+    real = jnp.where(mask[:1, :, None], x, 0)
+    return {"mean": real.sum(1) / mask[:1].sum(1)[:, None], "twice": x * 2}
+
+
+def counted(x, count):
+    real = jnp.where(jnp.arange(x.shape[1])[None, :, None] < count, x, 0)
+    return {"mean": real.sum(1) / count, "twice": x * 2}
+
+
+def filled(x):
+    return {"until": jnp.cumsum(x, axis=1), "twice": x * 2}
 """
 
 MANIFEST = """\
@@ -39,6 +58,10 @@ targets = ["cpu-x86-64-v3"]
 [dimensions.batch]
 range = [1, 64]
 profiles = [1, 4, 16]
+
+[dimensions.seq]
+range = [1, 16]
+profiles = [8]
 
 [entry_points.rows]
 function = "program:rows"
@@ -57,6 +80,49 @@ function = "program:scaled"
 inputs.x = { shape = ["batch", 4], dtype = "float32" }
 inputs.factor = { shape = [], dtype = "float32" }
 out_of_profile.batch = "split"
+
+[entry_points.masked]
+function = "program:masked"
+inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
+inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
+profiles = [
+    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
+    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = { policy = "pad", mask = "mask" }
+
+[entry_points.first]
+function = "program:first"
+inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
+inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
+profiles = [
+    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
+    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = { policy = "pad", mask = "mask" }
+
+[entry_points.counted]
+function = "program:counted"
+inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
+inputs.count = { shape = [], dtype = "int32" }
+profiles = [
+    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
+    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = { policy = "pad", length = "count" }
+
+[entry_points.filled]
+function = "program:filled"
+inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
+profiles = [
+    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
+    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = "pad"
 """
 
 

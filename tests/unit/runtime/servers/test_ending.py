@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
+import select
 import signal
 import socket
 import threading
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 from served import Served, binary_request, serving
 from waiting import SECONDS, until
+
+from aotc_runtime.servers.listening import Listening
 
 X = np.random.default_rng(2).random((8, 64), np.float32)
 INPUTS = {"image": ("FP32", X)}
@@ -72,6 +76,43 @@ def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
         assert served.infer("digits", INPUTS)[0] == 200
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(SECONDS) == 0
+
+
+def test_a_third_signal_ends_the_process_whatever_is_under_way(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
+        client, _ = half_sent(served, 1000)
+        assert served.get("/v2/health/ready")[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        served.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses(served), "it takes no more connections")
+        assert served.process.poll() is None
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(SECONDS) == 128 + signal.SIGTERM
+        client.close()
+
+
+def test_who_connects_while_a_server_ends_is_taken_or_refused_but_never_reset() -> None:
+    listening = Listening("127.0.0.1", 0)
+    listening.socket.setblocking(False)
+    address = listening.host, listening.port
+    before = socket.create_connection(address, SECONDS)
+    listening.take_no_more()
+    with socket.socket() as after:
+        after.setblocking(False)
+        assert after.connect_ex(address) == errno.EINPROGRESS
+        (taken,) = until(listening.queue, "the one is taken that had connected")
+        # On this machine a connection is made while its client asks for it, or not at all.
+        assert listening.queue() == []
+        listening.socket.close()
+        before.sendall(b"asked")
+        assert taken.recv(5) == b"asked"
+        select.select([], [after], [], SECONDS)
+        assert after.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+    before.close()
+    taken.close()
 
 
 def refuses(served: Served) -> bool:

@@ -13,7 +13,7 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
-from aotc_runtime.servers.joining import Chooser, joined, plan_of, size_of, taken_apart
+from aotc_runtime.servers.joining import Chooser, Sized, joined, plan_of, taken_apart
 from aotc_runtime.servers.models import models_of
 
 RANDOM = np.random.default_rng(4)
@@ -37,6 +37,17 @@ def test_only_what_was_proven_to_be_split_is_joined(loaded: LoadedBundle) -> Non
     assert (plan.inputs, plan.outputs) == ((0, 0), (1, 0))
 
 
+def test_requests_differ_where_trials_have_shown_that_it_changes_nothing(
+    loaded: LoadedBundle,
+) -> None:
+    plans = {name: plan_of(model) for name, model in models_of(loaded).items()}
+    mixed = {name: plan.mixed for name, plan in plans.items() if plan is not None}
+    assert (mixed["joins.masked"], mixed["joins.filled"]) == (("seq",), ("seq",))
+    # One takes every row's mask from the first row; the other is told one length for all.
+    assert (mixed["joins.first"], mixed["joins.counted"]) == ((), ())
+    assert mixed["joins.rows"] == ()
+
+
 COUNTS: dict[str, tuple[list[int], int]] = {
     "one": ([1], 1),
     "a profile of ones": ([1] * 4, 4),
@@ -54,19 +65,80 @@ def test_so_many_are_joined_as_make_the_cheapest_call(
     model = models_of(loaded)["joins.rows"]
     plan = plan_of(model)
     assert plan is not None
-    assert Chooser(model, plan).count(waiting, ((4,), (4,))) == count
+    sized = [Sized(rows, (), ()) for rows in waiting]
+    assert Chooser(model, plan).choose(sized) == list(range(count))
+
+
+LENGTHS: dict[str, tuple[list[tuple[int, int]], list[int]]] = {
+    "one": ([(1, 3)], [0]),
+    "all of one call": ([(1, 3), (1, 7), (1, 8), (1, 1)], [0, 1, 2, 3]),
+    "long ones are passed over": ([(1, 3), (1, 9), (1, 7), (1, 16), (1, 8), (1, 2)], [0, 2, 4, 5]),
+    "a long one has short ones beside it": ([(2, 9), (1, 3), (1, 4), (1, 1)], [0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize(("waiting", "places"), LENGTHS.values(), ids=LENGTHS)
+def test_of_other_lengths_those_are_joined_that_make_the_cheapest_call(
+    loaded: LoadedBundle, waiting: list[tuple[int, int]], places: list[int]
+) -> None:
+    model = models_of(loaded)["joins.masked"]
+    plan = plan_of(model)
+    assert plan is not None
+    sized = [Sized(rows, (length,), ()) for rows, length in waiting]
+    assert Chooser(model, plan).choose(sized) == places
+
+
+@pytest.mark.parametrize("name", ["masked", "filled"])
+@pytest.mark.parametrize("lengths", [[3, 7, 8, 1], [2, 2, 8, 8], [5, 1], [9, 3, 16, 4, 2]], ids=str)
+def test_what_was_joined_of_other_lengths_comes_apart(
+    loaded: LoadedBundle, name: str, lengths: list[int]
+) -> None:
+    model = models_of(loaded)[f"joins.{name}"]
+    plan = plan_of(model)
+    assert plan is not None
+    chooser = Chooser(model, plan)
+    requests = [[RANDOM.random((1, length, 4), np.float32)] for length in lengths]
+    if len(lengths) == 5:
+        # With a length that no profile has a row for, and more rows than one call has.
+        requests = [[RANDOM.random((4, length, 4), np.float32)] for length in lengths]
+    sized = [chooser.sized(request) for request in requests]
+    known = [each for each in sized if each is not None]
+    arrays, masks = joined(model, plan, list(zip(known, requests, strict=True)))
+    whole = model.call(arrays, masks)
+    for request, part in zip(requests, taken_apart(model, plan, whole.result, known), strict=True):
+        alone = model.call(request).result
+        for got, wanted in zip(part, alone, strict=True):
+            assert got.shape == wanted.shape and not got.flags.writeable
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_what_saves_too_little_is_not_joined(loaded: LoadedBundle, encoder_bundle: Bundle) -> None:
+    models = models_of(loaded)
+    plan = plan_of(models["joins.rows"])
+    assert plan is not None and Chooser(models["joins.rows"], plan).is_worth_it
+    with aotc_runtime.load(encoder_bundle[0], trust=encoder_bundle[1]) as bundle:
+        (model,) = {id(each): each for each in models_of(bundle).values()}.values()
+        # Four texts at once cost nine tenths of what they cost one after the other.
+        plan = plan_of(model)
+        assert plan is not None and plan.mixed == ("seq",)
+        assert not Chooser(model, plan).is_worth_it
 
 
 def test_what_was_joined_comes_apart(loaded: LoadedBundle) -> None:
     model = models_of(loaded)["joins.rows"]
     plan = plan_of(model)
     assert plan is not None
+    chooser = Chooser(model, plan)
     requests = [[RANDOM.random((size, 4), np.float32) for _ in range(2)] for size in (3, 1, 9, 3)]
-    assert size_of(plan, requests[0]) == (3, ((4,), (4,)))
-    assert size_of(plan, [requests[0][0], requests[1][1]]) is None
-    whole = model.call(joined(plan, requests))
+    sized = [chooser.sized(request) for request in requests]
+    assert sized == [Sized(size, (), ()) for size in (3, 1, 9, 3)]
+    assert chooser.sized([requests[0][0], requests[1][1]]) is None
+    known = [each for each in sized if each is not None]
+    arrays, masks = joined(model, plan, list(zip(known, requests, strict=True)))
+    assert masks is None
+    whole = model.call(arrays)
     assert whole.executable == "rows[batch=16]"
-    for request, part in zip(requests, taken_apart(plan, whole.result, [3, 1, 9, 3]), strict=True):
+    for request, part in zip(requests, taken_apart(model, plan, whole.result, known), strict=True):
         alone = model.call(request).result
         assert [each.tobytes() for each in part] == [each.tobytes() for each in alone]
 
@@ -140,24 +212,22 @@ def test_rows_that_depend_on_each_other_are_never_joined(served: Served) -> None
         np.testing.assert_allclose(got, np.cumsum(x[number], axis=0), rtol=1e-6)
 
 
-def test_mixed_lengths_are_within_the_tolerance_of_their_calls(
-    served: Served, encoder_bundle: Bundle
-) -> None:
-    tokens = [
-        RANDOM.integers(0, 100, (1, 12 if number % 2 else 16)).astype(np.int32)
-        for number in range(12)
-    ]
-    found = at_once(lambda n: served.infer("encoder", {"tokens": ("INT32", tokens[n])}), 12)
+def test_requests_of_other_lengths_get_what_is_theirs(served: Served) -> None:
+    lengths = [3, 7, 8, 1, 5, 12, 2, 16] * 2
+    x = [RANDOM.random((1, length, 4), np.float32) for length in lengths]
+    found = at_once(lambda n: served.infer("joins.masked", {"x": ("FP32", x[n])}), len(x))
+    for given, (status, _, outputs) in zip(x, found, strict=True):
+        assert status == 200
+        assert outputs["twice"] == (given * 2).tobytes()
+        got = np.frombuffer(outputs["mean"], np.float32)
+        np.testing.assert_allclose(got, given.mean(1)[0], rtol=1e-5)
     assert max(document["parameters"]["requests"] for _, document, _ in found) > 1
-    with aotc_runtime.load(encoder_bundle[0], trust=encoder_bundle[1]) as bundle:
-        tolerance = bundle["encode"].spec.tolerance
-        for given, (status, _, outputs) in zip(tokens, found, strict=True):
-            assert status == 200
-            alone = bundle["encode"](given)
-            for name, array in alone.items():
-                got = np.frombuffer(outputs[name], np.float32).reshape(array.shape)
-                limits = {"rtol": float(tolerance.rtol), "atol": float(tolerance.atol)}
-                np.testing.assert_allclose(got, array, **limits)
+
+
+def test_texts_that_are_not_worth_joining_are_answered_alone(served: Served) -> None:
+    tokens = [RANDOM.integers(0, 100, (1, 9 + number)).astype(np.int32) for number in range(8)]
+    found = at_once(lambda n: served.infer("encoder", {"tokens": ("INT32", tokens[n])}), 8)
+    assert {(status, each["parameters"]["requests"]) for status, each, _ in found} == {(200, 1)}
 
 
 def test_metrics_tell_how_many_were_joined(served: Served) -> None:

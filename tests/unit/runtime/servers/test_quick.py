@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc_runtime.servers.service import QUICK_BYTES, QUICK_MOST, QUICK_SECONDS, Quick
+from aotc_runtime.servers.quick import QUICK_BYTES, QUICK_MOST, QUICK_SECONDS, Quick
 
 KIND = ("m", "", 100)
 

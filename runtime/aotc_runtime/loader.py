@@ -87,39 +87,26 @@ def load(
     """
 
     def work(enter: Callable[[State], None]) -> LoadedBundle:
-        return _load(path, trust, store, target, threads, devices, memory_limit, enter)
+        laps = Laps()
+        require_numbers(threads, devices, memory_limit)
+        policy = policy_of(trust)
+        if isinstance(path, str) and path.startswith("oci://"):
+            from aotc_runtime.store.loading import fetched
+
+            numbers = threads, devices, memory_limit
+            source = fetched(path, policy, store, target, lambda w: registry.prepare(w, *numbers))
+        else:
+            source = open_bundle(path)
+        laps.end("open")
+        with vouch(source, policy, time.time()) as vouched:
+            laps.end("verify")
+            return load_vouched(vouched, target, threads, devices, memory_limit, laps, enter)
 
     if wait:
         return work(lambda _: None)
     from aotc_runtime.serving.loading import Loading
 
     return Loading(work)
-
-
-def _load(
-    path: str | os.PathLike[str],
-    trust: Trust,
-    store: Folder | None,
-    target: str | None,
-    threads: int | None,
-    devices: int | None,
-    memory_limit: int | None,
-    enter: Callable[[State], None],
-) -> LoadedBundle:
-    laps = Laps()
-    require_numbers(threads, devices, memory_limit)
-    policy = policy_of(trust)
-    if isinstance(path, str) and path.startswith("oci://"):
-        from aotc_runtime.store.loading import fetched
-
-        numbers = threads, devices, memory_limit
-        source = fetched(path, policy, store, target, lambda w: registry.prepare(w, *numbers))
-    else:
-        source = open_bundle(path)
-    laps.end("open")
-    with vouch(source, policy, time.time()) as vouched:
-        laps.end("verify")
-        return load_vouched(vouched, target, threads, devices, memory_limit, laps, enter)
 
 
 class Laps:
