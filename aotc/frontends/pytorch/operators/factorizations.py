@@ -130,15 +130,20 @@ def triangular_solve(
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
 def pinv(self: Array, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Array:
-    left, values, right = linalg.svd(self, full_matrices=False)
+    if hermitian:  # only the lower triangle is read
+        values, left = eigh(self)
+        right = _adjoint(left)
+    else:
+        left, values, right = linalg.svd(self, full_matrices=False)
     if rtol is None:
         none = jnp.finfo(self.dtype).eps * max(self.shape[-2:])
         rtol = none if atol is None else jnp.where(jnp.asarray(atol) > 0, 0, none)
     relative, absolute = (
         jnp.asarray(0 if each is None else each, values.dtype)[..., None] for each in (rtol, atol)
     )
-    cut = jnp.maximum(absolute, relative * jnp.max(values, -1, keepdims=True, initial=0))
-    inverted = jnp.where(values > cut, 1 / values, 0)
+    sizes = abs(values)
+    cut = jnp.maximum(absolute, relative * jnp.max(sizes, -1, keepdims=True, initial=0))
+    inverted = jnp.where(sizes > cut, 1 / values, 0)
     return _adjoint(right) * inverted[..., None, :] @ _adjoint(left)
 
 
