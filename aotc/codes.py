@@ -159,8 +159,9 @@ USAGE = {
         "`pip install 'aotc[timestamps]'`",
     ),
     "AOTC-E027": Code(
-        "`aotc channel`: a folder that holds no channel, or a damaged one",
-        "correct the path, or make one with `aotc channel init`",
+        "`aotc channel`: a folder that holds no channel, a damaged one, or an older one than was "
+        "seen last",
+        "correct the path, or make one with `aotc channel init`; put back what was published last",
         expected="a folder that `aotc channel init` made",
         hint="correct the path, or make one with `aotc channel init`",
     ),

@@ -214,7 +214,9 @@ class ModelOrigin(_Part, frozen=True):
     producer: what wrote it, with versions.  narrowed: weights and inputs that have 64 bits in the
     file and 32 here.  orders: of weights that are stored with their axes in another order, that of
     the file's axes.  expected: absent if nothing says what its framework computes: then the
-    executables are compared with the converted model, and its conversion with nothing.
+    executables are compared with the converted model, and its conversion with nothing.  layers:
+    equations of the first profile's jaxpr by the layer or node of the model that has them, as the
+    file names it; those that belong to none are left out.
     """
 
     file: str
@@ -222,6 +224,7 @@ class ModelOrigin(_Part, frozen=True):
     narrowed: tuple[str, ...] = ()
     orders: dict[str, tuple[Count, ...]] = {}
     expected: ExpectedWithin | UnsetType = UNSET
+    layers: dict[str, Count] = {}
 
 
 class EntryPointEvidence(_Part, frozen=True):

@@ -40,11 +40,13 @@ class Decision(Struct, frozen=True):
 class EntryPointLines(Struct, frozen=True):
     """Where an entry point's functions and decisions are in the source.
 
-    functions: by file, in the order of the evidence.  decisions: by dimension.
+    functions: by file, in the order of the evidence.  decisions: by dimension.  layers: by model
+    file, to the lines of the source that the model was written in.
     """
 
     functions: dict[str, tuple[FunctionLines, ...]] = {}
     decisions: dict[str, Decision] = {}
+    layers: dict[str, dict[str, tuple[str, ...]]] = {}
 
     def of_file(
         self, file: str, known: Collection[FunctionCoverage]
@@ -61,6 +63,7 @@ class EntryPointLines(Struct, frozen=True):
 class _Annotations(Struct, frozen=True):
     traced: dict[str, tuple[FunctionLines, ...]] = {}
     decisions: dict[str, dict[str, int]] = {}
+    layers: dict[str, dict[str, tuple[str, ...]]] = {}
 
 
 class _File(Struct, frozen=True):
@@ -86,7 +89,12 @@ def stated_at(lines: Mapping[str, EntryPointLines], file: str) -> dict[str, Any]
         for name, each in lines.items()
         if (found := {d: at.line for d, at in each.decisions.items() if at.file == file})
     }
-    known: dict[str, Any] = {"traced": msgspec.to_builtins(traced), "decisions": decisions}
+    layers = {name: each.layers[file] for name, each in lines.items() if file in each.layers}
+    known: dict[str, Any] = {
+        "traced": msgspec.to_builtins(traced),
+        "decisions": decisions,
+        "layers": msgspec.to_builtins(layers),
+    }
     return {key: value for key, value in known.items() if value}
 
 
@@ -100,6 +108,7 @@ def read_locations(predicate: Any) -> dict[str, EntryPointLines]:
         return {}
     functions: dict[str, dict[str, tuple[FunctionLines, ...]]] = {}
     decisions: dict[str, dict[str, Decision]] = {}
+    layers: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
     for file in stated.buildDefinition.resolvedDependencies:
         try:
             told = msgspec.json.decode(file.annotations, type=_Annotations)
@@ -110,7 +119,11 @@ def read_locations(predicate: Any) -> dict[str, EntryPointLines]:
         for name, lines in told.decisions.items():
             found = {dimension: Decision(file.name, line) for dimension, line in lines.items()}
             decisions.setdefault(name, {}).update(found)
+        for name, of_layers in told.layers.items():
+            layers.setdefault(name, {})[file.name] = of_layers
     return {
-        name: EntryPointLines(functions.get(name, {}), decisions.get(name, {}))
-        for name in sorted(functions.keys() | decisions.keys())
+        name: EntryPointLines(
+            functions.get(name, {}), decisions.get(name, {}), layers.get(name, {})
+        )
+        for name in sorted(functions.keys() | decisions.keys() | layers.keys())
     }

@@ -169,6 +169,19 @@ def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
             yield from equations_within(inner, chain)
 
 
+def scopes(equation: Any) -> tuple[str, ...]:
+    """The names of `jax.named_scope` that an equation was traced in, outermost first, within the
+    jaxpr that has it.
+    """
+    try:
+        from jax._src.source_info_util import Scope
+
+        stack = equation.source_info.name_stack.stack
+    except (ImportError, AttributeError) as error:
+        raise _missing("source_info.name_stack.stack of an equation", error) from error
+    return tuple(each.name for each in stack if isinstance(each, Scope))
+
+
 def constant_variables(jaxpr: Any) -> Iterator[Any]:
     """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
     yield from jaxpr.constvars

@@ -27,8 +27,8 @@ GOAL = 1.1
 MODELS = ("encoder", "resnet")
 TORCH = Contestant("torch", "torch_export", ("torch", "onnx", "onnxscript", "numpy"))
 EXPORT = (
-    "import sys; from pathlib import Path; from benchmarks.compare.torch_sized import export; "
-    "export(Path(sys.argv[1]))"
+    "import sys; from pathlib import Path; from benchmarks.compare.torch_models import write_onnx; "
+    "write_onnx(Path(sys.argv[1]))"
 )
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     python = options.python or python_of(TORCH)
     batches = [*map(int, options.batches.split(","))]
     for case in CASES:
-        if case.model in options.models.split(",") and case.sizes["batch"] in batches:
+        if case.kind in options.models.split(",") and case.sizes["batch"] in batches:
             _prepare(case, python)
             print(json.dumps(_measure(case, options.rounds, options.threads)))
 

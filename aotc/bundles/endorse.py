@@ -77,7 +77,7 @@ def endorse(
     new = [attestation.envelope] if added else []
     if not timestamp:
         if added:
-            with_attestation(path, attestation.envelope, told)
+            with_attestation(path, read.root_digest, attestation.envelope, told)
         else:
             hash_rest(source, read.contents, ())
         return Endorsed(attestation, added, read.name, read.version, earlier)
@@ -87,9 +87,8 @@ def endorse(
     if not changed:
         hash_rest(source, read.contents, ())
     else:
-        with_attestations(
-            path, [stamped[old] for old in sorted(changed)], changed.__contains__, told
-        )
+        envelopes = [stamped[old] for old in sorted(changed)]
+        with_attestations(path, read.root_digest, envelopes, changed.__contains__, told)
     return Endorsed(attestation, added, read.name, read.version, earlier)
 
 

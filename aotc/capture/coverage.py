@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -118,6 +118,18 @@ def ranges(lines: Iterable[int]) -> Iterator[str]:
     for _, group in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
         found = [line for _, line in group]
         yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+
+
+def layers(jaxpr: Any, known: Collection[str]) -> dict[str, int]:
+    """How many equations of a jaxpr, nested ones included, each layer of a model has, which names
+    the scope that they were traced in; one within another has both names.
+    """
+    found: Counter[str] = Counter()
+    for chain in private.equations_within(jaxpr):
+        scopes = (filter(known.__contains__, private.scopes(equation)) for equation in chain)
+        if name := next(filter(None, map("/".join, scopes)), ""):
+            found[name] += 1
+    return dict(sorted(found.items()))
 
 
 def control_flow(jaxpr: Any) -> ControlFlow:

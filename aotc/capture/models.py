@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+import jax
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from aotc.capture import program, refuse
+from aotc.capture import coverage, program, refuse
 from aotc.capture.source_files import read_source
 from aotc.capture.weights import Weights, in_tree, load
 from aotc.config.build_manifest import (
@@ -24,6 +25,7 @@ from aotc.config.build_manifest import (
     EntryPointSpec,
     InputDict,
     InputLeaf,
+    InputLike,
     InputTree,
     SourceFile,
     WeightsSpec,
@@ -72,8 +74,16 @@ class Models:
         for each in self.opened.values():
             yield from each.files.items()
 
-    def origin(self, name: str) -> ModelOrigin | None:
-        """What an entry point was made of; None for a function."""
+    def lines(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
+        """By file and layer: the lines that the layers of an entry point were written in."""
+        if name not in self.opened:
+            return {}
+        opened = self.opened[name]
+        told = {layer: lines for layer, lines in opened.model.layers.items() if lines}
+        return {next(iter(opened.files)): told} if told else {}
+
+    def origin(self, name: str, jaxpr: Any) -> ModelOrigin | None:
+        """What an entry point was made of; None for a function. jaxpr: of its first profile."""
         if name not in self.opened:
             return None
         model, spec = self.opened[name].model, self.manifest.entry_points[name]
@@ -84,7 +94,8 @@ class Models:
         producer = dict(sorted(model.producer.items()))
         narrowed = tuple(sorted(model.narrowed))
         orders = dict(sorted(self.opened[name].orders.items()))
-        return ModelOrigin(spec.function, producer, narrowed, orders, expected)
+        layers = coverage.layers(jaxpr, model.layers)
+        return ModelOrigin(spec.function, producer, narrowed, orders, expected, layers)
 
     def initial(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """By path: inputs of an entry point that have values in its model file, as states do."""
@@ -116,7 +127,7 @@ class Models:
         """
         for name, each in self.opened.items():
             if self.manifest.entry_points[name].function == reference:
-                return _callable(each.model)
+                return _callable(each.model, where)
         return program.resolve(reference, root, where)
 
 
@@ -220,13 +231,17 @@ class _Completing:
         states = self._states()
         given = {name: tree for name, tree in spec.inputs.items() if name not in states}
         trees = {**(given or self._fixed()), **states, **spec.inputs}
+        # What their functions return is compared with the file when the model is called.
+        likes = {name for name, tree in trees.items() if isinstance(tree, InputLike)}
         given = {
             path: leaf
             for parameter, tree in trees.items()
+            if parameter not in likes
             for path, leaf in leaf_paths(tree, parameter)
         }
-        unknown = {*spec.bind} - {path.split("/")[0] for path in paths}
-        if given.keys() != self.known.keys() or unknown:
+        known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
+        unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
+        if given.keys() != known.keys() or unknown:
             lines = [(path.replace("/", "."), each) for path, each in self.known.items()]
             wanted = "; ".join(f"inputs.{path} = {_example(each)}" for path, each in lines)
             raise refusal(
@@ -239,7 +254,7 @@ class _Completing:
         problems: list[Finding] = []
         axes: dict[str, int | str] = {}
         dtypes: dict[str, DType] = {}
-        for path, each in self.known.items():
+        for path, each in known.items():
             leaf, where = given[path], self.manifest.where(*self.at, *path.split("/"))
             why = "a function"
             if isinstance(leaf, InputLeaf):
@@ -248,7 +263,7 @@ class _Completing:
             if why:
                 expected = f"{path} = {_example(each)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
-        problems += self._undonated({path.split("/")[0] for path in given})
+        problems += self._undonated({path.split("/")[0] for path in given} | likes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
         return replace(
@@ -427,26 +442,40 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     return alike and one.tobytes() == other.tobytes()
 
 
-def _callable(model: Model) -> Callable[..., Any]:
+def _callable(model: Model, where: str) -> Callable[..., Any]:
     """The model as a function with a parameter for its weights, if any, and for each input."""
-    paths = [path.split("/") for path in paths_of(model)]
+    paths = paths_of(model)
     parameters = [WEIGHTS] if model.weights else []
-    parameters += dict.fromkeys(first for first, *_ in paths)
+    parameters += dict.fromkeys(path.split("/")[0] for path in paths)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        arrays = []
-        for first, *below in paths:
-            value = given[first]
-            for step in below:
-                value = value[step]
-            arrays.append(value)
-        return model.function(_flat(given.get(WEIGHTS, {})), *arrays)
+        weights = _flat(given.pop(WEIGHTS, {}))
+        found = {
+            jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+            for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]
+        }
+        for path, each in zip(paths, model.inputs, strict=True):
+            if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
+                expected = f"{path} = {_example(each)}, as the file has it"
+                told = ", ".join(
+                    f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in found.items()
+                )
+                raise refusal("AOTC-E846", where, told[:500], expected=expected)
+        return model.function(weights, *(found[path] for path in paths))
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
+
+
+def _takes(each: ModelInput, array: Any) -> bool:
+    """Whether an array is what a model file states of an input, or its narrower one."""
+    axes = zip(array.shape, each.shape, strict=False)
+    fits = all(not isinstance(wanted, int) or size == wanted for size, wanted in axes)
+    alike = array.dtype in (each.dtype, NARROWER.get(each.dtype))
+    return alike and fits and len(array.shape) == len(each.shape)
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import jax.export
 from jax.interpreters import mlir
 
+from aotc.errors import refusal
 from aotc.frontends.probe import MIB, Job
 from aotc.frontends.stablehlo import parse, refused_as_damaged
 from aotc.workers.child import Progress, answer
@@ -31,7 +32,14 @@ def write_anew(job: Job, progress: Progress) -> None:
 def _module(job: Job, data: bytes) -> Any:
     if job.kind == "module":
         return parse(data, job.text, job.expected)
-    module = jax.export.deserialize(bytearray(data)).mlir_module(serialized=False)
+    try:
+        exported = jax.export.deserialize(bytearray(data))
+    except NotImplementedError as error:
+        # What jax has no class for; its own effects are refused by the frontend.
+        if "effect" not in str(error):
+            raise
+        raise refusal("AOTC-E844", job.text, str(error)[:300]) from error
+    module = exported.mlir_module(serialized=False)
     module.operation.verify()
     return module
 

@@ -67,6 +67,9 @@ class Model:
     sizes: by name of an axis that varies, those that the file has the program for; empty if any.
     narrowed: names of weights and inputs that the file has with a 64-bit type and the function
     takes with 32 bits, since their values fit.
+    layers: names of the model's own for parts of it, in whose scopes (`jax.named_scope`) the
+    function computes them, to the lines of the source that they were written in, where the file
+    says so.
     """
 
     function: Callable[..., Any]
@@ -76,6 +79,7 @@ class Model:
     producer: Mapping[str, str]
     narrowed: tuple[str, ...] = ()
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Frontend(Protocol):

@@ -240,12 +240,21 @@ def _argument_names(main: Any, count: int) -> list[str]:
     return names
 
 
+SCAN = "chlo.scan"
+_SPELL_CHLO = "chlo-legalize-to-stablehlo"
+
+
 def spell_out(module: Any) -> None:
     """Write what XLA computes otherwise than StableHLO says in operations that it computes well.
 
     `add` of truth values as `or`: constant folding takes them for numbers of one bit, and 1 + 1 for
     0. `maximum` and `minimum` of complex numbers as comparisons: XLA compares real parts alone.
+    `chlo.scan` as a loop: jaxlib does not write it as a portable artifact.
     """
+    if any(_walk(function, SCAN) for function in module.body.operations):
+        stablehlo.register_stablehlo_passes()
+        spelled = f"builtin.module(func.func({_SPELL_CHLO}))"
+        passmanager.PassManager.parse(spelled).run(module.operation)
     for function in module.body.operations:
         for name in ("stablehlo.add", "stablehlo.maximum", "stablehlo.minimum"):
             for operation in _walk(function, name):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from aotc.errors import refusal
 from aotc.packing.bundle import Blob, add_attestation, form_of, reading_back, write
 from aotc.packing.files import cannot_write
 from aotc.packing.hashed_once import sizes_of
@@ -19,26 +20,30 @@ from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
 
-def with_attestation(path: Path, envelope: bytes, told: Told = nobody) -> None:
-    """Add a DSSE envelope to a bundle, and remove none. Raises BundleFormatError, IntegrityError,
-    UsageError.
+def with_attestation(path: Path, root: str, envelope: bytes, told: Told = nobody) -> None:
+    """Add a DSSE envelope to the bundle of this root digest, and remove none. Raises
+    BundleFormatError, IntegrityError, UsageError.
     """
-    with_attestations(path, [envelope], lambda old: False, told)
+    with_attestations(path, root, [envelope], lambda old: False, told)
 
 
 def with_attestations(
     path: Path,
+    root: str,
     envelopes: Sequence[bytes],
     replaced: Callable[[bytes], bool],
     told: Told = nobody,
 ) -> None:
-    """Add DSSE envelopes to a bundle, also through a link.
+    """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
 
     Weights are hashed as they were written, before that is put in place.
 
-    replaced: tells for each existing envelope whether to remove it.  told: of bytes that
-    were copied and hashed. Raises BundleFormatError, IntegrityError, UsageError.
+    root: the digest that the envelopes are about; another bundle may have taken the place of the
+    one that was looked into (AOTC-E201).  replaced: tells for each existing envelope whether to
+    remove it.  told: of bytes that were copied and hashed. Raises BundleFormatError,
+    IntegrityError, UsageError.
     """
+    path = path.resolve()
     with ExitStack() as stack:
         try:
             # Of two that sign at once, the second adds to what the first has written.
@@ -48,6 +53,9 @@ def with_attestations(
         source = look_into(path, told)
         contents, there = read_unverified(source, sizes_of(source))
         old = read_root(source)
+        if old.entry.digest != root:
+            hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
+            raise refusal("AOTC-E201", str(path), old.entry.digest, expected=root, hint=hint)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
         kept, gone = {}, set()
         for entry, envelope in zip(old.attestations, there, strict=True):
@@ -60,14 +68,14 @@ def with_attestations(
             d: Blob(source.blob(d) or b"", types.get(d, ""), known=d)
             for d in source.digests() - gone
         }
-        root = _descriptor(old.entry)
-        added = [add_attestation(root, envelope, blobs) for envelope in envelopes]
+        subject = _descriptor(old.entry)
+        added = [add_attestation(subject, envelope, blobs) for envelope in envelopes]
         new = {reference.digest for reference in added}
         others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
         references = [d for d in others if d.digest not in new] + added
-        index = layout_index(root, references, contents.manifests)
-        check = reading_back(root.digest, contents.manifests, [source], told)
-        write(path.resolve(), form_of(path), index, blobs, check, told=told)
+        index = layout_index(subject, references, contents.manifests)
+        check = reading_back(root, contents.manifests, [source], told)
+        write(path, form_of(path), index, blobs, check, told=told)
 
 
 def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:

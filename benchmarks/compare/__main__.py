@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.compare.cases import CASES, EXAMPLES, MODELS
+from benchmarks.compare.cases import CASES, EXAMPLES, KINDS
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import CONTESTANTS
 from benchmarks.compare.picture import svg
@@ -20,7 +20,7 @@ def main() -> None:
     known = [contestant.module for contestant in CONTESTANTS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=main.__doc__)
     parser.add_argument("--peers", default=",".join(known), help=f"some of {','.join(known)}")
-    parser.add_argument("--models", default=",".join(MODELS), help=f"some of {','.join(MODELS)}")
+    parser.add_argument("--models", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default 5)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of calls in each process")
     parser.add_argument("--json", type=Path, default=OUT / "compare.json", metavar="FILE")
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     peers, models = options.peers.split(","), options.models.split(",")
     for name in (*peers, *models):
-        if name not in (*known, *MODELS):
+        if name not in (*known, *KINDS):
             parser.error(f"{name} is neither a peer nor a model")
     if options.rounds < 1:
         parser.error("at least one round")
@@ -42,7 +42,7 @@ def main() -> None:
         "cases": {
             case.name: run_case(case, contestants, options.rounds, options.seconds)
             for case in CASES
-            if case.model in models
+            if case.kind in models
         },
     }
     for line in lines(document):

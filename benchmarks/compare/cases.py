@@ -1,9 +1,11 @@
-"""What is compared: seven programs, each at the sizes of its shape profiles.
+"""What is compared: seven programs, each at the sizes of its shape profiles; two of them also as
+the files of models that PyTorch and ONNX have.
 
 `write_case` puts everything that a peer may start from into one folder: input.npy, expected-N.npy
 (what `jax.jit` computes), weights.npz by name, params.pickle (the same as the tree the function
 takes), module.mlir (StableHLO with the weights inside; where they are large, as arguments before
-the input), and for aotc a build manifest with a copy of the program.
+the input), and for aotc a build manifest with a copy of the program, or for the file that
+`contestants.write_file` puts beside it.
 """
 
 from __future__ import annotations
@@ -25,19 +27,26 @@ WEIGHTS_SEED = 0
 SIZED = ("encoder", "resnet", "decode")
 """Models of the sizes that are served. Their modules stand here, with `init` and `run`."""
 
-MODELS = ("mlp", "vision", "transformer", "trivial", *SIZED)
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program at one shape. sizes: dimension to size."""
+    """A program at one shape. sizes: dimension to size.  file: the ending of the model file that
+    aotc builds in place of the program; "" for the program.
+    """
 
     model: str
     sizes: dict[str, int]
+    file: str = ""
 
     @property
     def name(self) -> str:
-        return "-".join([self.model, *(f"{name}{size}" for name, size in self.sizes.items())])
+        sizes = (f"{name}{size}" for name, size in self.sizes.items())
+        return "-".join([self.model, *sizes, *filter(None, [self.file])])
+
+    @property
+    def kind(self) -> str:
+        """What it is chosen by: "resnet", "resnet.pt2"."""
+        return ".".join([self.model, *filter(None, [self.file])])
 
     @property
     def folder(self) -> Path:
@@ -56,9 +65,12 @@ CASES = (
     Case("encoder", {"batch": 8, "seq": 128}),
     Case("resnet", {"batch": 1}),
     Case("resnet", {"batch": 8}),
+    *(Case("encoder", {"batch": 1, "seq": 128}, file) for file in ("pt2", "onnx")),
+    *(Case("resnet", {"batch": 1}, file) for file in ("pt2", "onnx")),
     Case("decode", {}),
     Case("trivial", {}),
 )
+KINDS = tuple(dict.fromkeys(case.kind for case in CASES))
 
 MANIFEST = """\
 schema = 1
@@ -67,7 +79,7 @@ version = "1.0.0"
 targets = ["native"]
 {weights}{dimensions}
 [entry_points.run]
-function = "{function}"
+{program}
 {bind}inputs.{input} = {{ shape = {shape}, dtype = "{dtype}" }}
 {static}tolerance = {{ rtol = 1e-3, atol = 1e-4 }}
 
@@ -155,6 +167,8 @@ PROGRAMS = {
 def manifest_text(case: Case) -> str:
     """The build manifest of one program at one shape."""
     program = PROGRAMS[case.model]
+    if case.file:
+        return _of_file(case, program)
     dimensions = "".join(
         f"\n[dimensions.{name}]\nrange = [{size}, {size}]\nprofiles = [{size}]\n"
         for name, size in case.sizes.items()
@@ -164,7 +178,7 @@ def manifest_text(case: Case) -> str:
         name=case.name,
         weights=f"\n[weights.params]\n{program.weights}\n" if program.weights else "",
         dimensions=dimensions,
-        function=program.function,
+        program=f'function = "{program.function}"',
         bind='bind = { params = "params" }\n' if program.weights else "",
         input=program.input,
         shape=f"[{shape}]",
@@ -172,6 +186,28 @@ def manifest_text(case: Case) -> str:
         static=program.static,
         range=list(program.range),
     )
+
+
+def _of_file(case: Case, program: Program) -> str:
+    """For a model file, which has its weights and was made for these sizes."""
+    return MANIFEST.format(
+        name=case.name,
+        weights="",
+        dimensions="",
+        program=f'source = "model.{case.file}"',
+        bind="",
+        input="input" if case.file == "onnx" else program.input,
+        shape=list(shape_of(case)),
+        dtype=program.dtype,
+        static="",
+        range=list(program.range),
+    )
+
+
+def shape_of(case: Case) -> tuple[int, ...]:
+    """The sizes of a case's input."""
+    shape = PROGRAMS[case.model].shape
+    return tuple(case.sizes[axis] if isinstance(axis, str) else axis for axis in shape)
 
 
 def function_of(model: str) -> Callable[[Any, Any], Any]:
@@ -220,8 +256,7 @@ def _params(model: str) -> Any:
 
 def input_of(case: Case) -> np.ndarray[Any, Any]:
     """Random input of the case's shape, always the same."""
-    program = PROGRAMS[case.model]
-    shape = tuple(case.sizes[axis] if isinstance(axis, str) else axis for axis in program.shape)
+    program, shape = PROGRAMS[case.model], shape_of(case)
     random = np.random.default_rng(WEIGHTS_SEED)
     if program.dtype == "int32":
         return random.integers(*program.range, shape, np.int32, endpoint=True)

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.compare.cases import Case, write_case
-from benchmarks.compare.contestants import Contestant, LeftOutError, prepare, python_of, serve
+from benchmarks.compare.contestants import (
+    Contestant,
+    LeftOutError,
+    prepare,
+    python_of,
+    serve,
+    write_file,
+)
 
 OURS, TUNED = "aotc", "aotc --tune"
 STAGES = ("interpreter", "import", "load", "first call")
@@ -22,6 +29,11 @@ def run_case(
 ) -> dict[str, Any]:
     """All contestants on one case: by name, figures or the reason why there are none."""
     write_case(case)
+    if case.file:
+        try:
+            write_file(case)
+        except LeftOutError as reason:
+            return {each.name: {"left_out": str(reason)} for each in contestants}
     left_out: LeftOut = {}
     prepared: dict[str, dict[str, Any]] = {}
     pythons: dict[str, str] = {}

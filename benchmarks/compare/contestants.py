@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare.cases import Case
 from benchmarks.compare.worker import START
 from benchmarks.measure import OUT, ROOT
 
@@ -30,7 +31,7 @@ class LeftOutError(Exception):
 @dataclass(frozen=True, slots=True)
 class Contestant:
     """module: its name in benchmarks.compare.peers. requires: what pip installs into an environment
-    of its own; nothing for those that run in ours.
+    that is named for the first of these; nothing for those that run in ours.
     """
 
     name: str
@@ -40,24 +41,36 @@ class Contestant:
 
 SAME_JAX = tuple(f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy"))
 
+ONNX_RUNTIME = Contestant("onnxruntime", "onnxruntime", ("onnxruntime", "onnx", "numpy"))
+TORCH = ("torch", "numpy", "setuptools")
+EAGER = Contestant("torch, eager", "torch_eager", TORCH)
+
 CONTESTANTS = (
     Contestant("aotc", "aotc"),
     Contestant("aotc --tune", "aotc_tuned"),
     Contestant("jax.jit", "jit"),
     Contestant("jax.jit, cached", "jit_cached"),
     Contestant("jax.export", "export", (*SAME_JAX, "flatbuffers", "equinox", "safetensors")),
-    Contestant("onnxruntime", "onnxruntime", ("onnxruntime", "onnx", "numpy")),
+    ONNX_RUNTIME,
     Contestant("openvino", "openvino", ("openvino", "onnx", "numpy")),
     Contestant("iree", "iree", ("iree-base-compiler", "iree-base-runtime", "numpy")),
-    Contestant("AOTInductor", "aotinductor", ("torch", "numpy", "setuptools")),
+    Contestant("AOTInductor", "aotinductor", TORCH),
+    EAGER,
+    Contestant("torch.compile", "torch_compile", TORCH),
 )
+
+WRITERS = {
+    "pt2": (EAGER, "benchmarks.compare.torch_models"),
+    "onnx": (ONNX_RUNTIME, "benchmarks.compare.onnx_graphs"),
+}
+"""By the ending of a model file: in whose environment it is written, and by which module."""
 
 
 def python_of(contestant: Contestant) -> str:
     """The Python that runs it; makes its environment first. Raises LeftOutError."""
     if not contestant.requires:
         return sys.executable
-    folder = ENVIRONMENTS / contestant.module
+    folder = ENVIRONMENTS / contestant.requires[0].partition("=")[0]
     python, wanted = folder / "bin" / "python", json.dumps(contestant.requires)
     stamp = folder / "installed.json"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -70,6 +83,18 @@ def python_of(contestant: Contestant) -> str:
     _checked([*pip, *contestant.requires], INSTALL_SECONDS_MAX)
     stamp.write_text(wanted)
     return str(python)
+
+
+def write_file(case: Case) -> None:
+    """Write the model file that aotc builds, beside its build manifest. Raises LeftOutError."""
+    contestant, module = WRITERS[case.file]
+    code = (
+        f"import sys; from pathlib import Path; from {module} import write; "
+        "write(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    file = case.folder / "program" / f"model.{case.file}"
+    command = [python_of(contestant), "-c", code, str(case.folder), str(file)]
+    _checked(command, PREPARE_SECONDS_MAX)
 
 
 def prepare(contestant: Contestant, python: str, case: Path) -> dict[str, Any]:

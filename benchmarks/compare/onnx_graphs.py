@@ -17,8 +17,8 @@ LAYERS = 4
 ROTARY_BASE = 10_000.0
 
 
-def write(case: Path) -> Path:
-    """Write the case's graph to model.onnx in its folder."""
+def write(case: Path, file: Path) -> Path:
+    """Write the case's graph."""
     with np.load(case / "weights.npz") as weights:
         graph = Graph({name: weights[name] for name in weights.files})
     given = np.load(case / "input.npy")
@@ -27,7 +27,7 @@ def write(case: Path) -> Path:
     build = {"mlp": mlp, "vision": vision, "transformer": transformer, "trivial": trivial}
     build |= {"encoder": encoder, "resnet": resnet, "decode": decode}
     outputs = build[case.name.partition("-")[0]](graph, given.shape)
-    return graph.save(case / "model.onnx", given, outputs, expected)
+    return graph.save(file, given, outputs, expected)
 
 
 def trivial(graph: Graph, _: Sequence[int]) -> list[str]:

@@ -1,4 +1,6 @@
-"""The three models in PyTorch, operation by operation, from our own weights."""
+"""The models in PyTorch, from our own weights: small ones operation by operation, those of
+`cases.SIZED` as `torch_sized` has them.
+"""
 
 # mypy: disable-error-code="misc, no-any-return"
 
@@ -10,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
+
+from benchmarks.compare import torch_sized
 
 MAX_LENGTH = 128
 HEADS = 4
@@ -138,7 +142,33 @@ MODELS = {"mlp": Mlp, "vision": Vision, "transformer": Transformer, "trivial": T
 
 
 def model(case: Path) -> torch.nn.Module:
-    """The case's model with its weights."""
+    """The case's model with its weights, for inference."""
     with np.load(case / "weights.npz") as weights:
         arrays = {name: weights[name] for name in weights.files}
-    return MODELS[case.name.partition("-")[0]](arrays)
+    known = {**MODELS, **torch_sized.MODELS}
+    return known[case.name.partition("-")[0]](arrays).eval()
+
+
+def given(case: Path) -> torch.Tensor:
+    """The case's input."""
+    return torch.from_numpy(np.load(case / "input.npy"))
+
+
+def exported(case: Path) -> Any:
+    """The case's model, as `torch.export` has it."""
+    with torch.inference_mode():
+        return torch.export.export(model(case), (given(case),))
+
+
+def write(case: Path, file: Path) -> Path:
+    """Write what `torch.export` makes of the case's model."""
+    torch.export.save(exported(case), file)
+    return file
+
+
+def write_onnx(case: Path) -> Path:
+    """Write what `torch.onnx.export` makes of the case's model."""
+    path = case / "torch.onnx"
+    options = {"input_names": ["input"], "dynamo": True, "optimize": True}
+    torch.onnx.export(model(case), (given(case),), path, **options)
+    return path

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,14 +126,3 @@ class Encoder(nn.Module):
 
 
 MODELS: dict[str, type[Resnet | Encoder]] = {"resnet": Resnet, "encoder": Encoder}
-
-
-def export(case: Path) -> Path:
-    """What `torch.onnx.export` makes of a case's model."""
-    with np.load(case / "weights.npz") as weights:
-        arrays = {name: weights[name] for name in weights.files}
-    model = MODELS[case.name.partition("-")[0]](arrays).eval()
-    given = torch.from_numpy(np.load(case / "input.npy"))
-    path = case / "torch.onnx"
-    torch.onnx.export(model, (given,), path, input_names=["input"], dynamo=True, optimize=True)
-    return path

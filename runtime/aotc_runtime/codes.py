@@ -393,7 +393,8 @@ TRUST = {
         hint="check source in the policy, and that this host reaches it",
     ),
     "AOTC-E332": Code(
-        "what this host saw last of a channel is damaged, or cannot be read or written",
+        "what this host saw last of a channel is damaged, of another channel, or cannot be read "
+        "or written",
         "check `state` in the policy's `[channel]`",
         expected="a folder with what this host saw last, or one to keep it in",
         hint="make the folder's parent, and let whoever verifies write there",

@@ -23,7 +23,7 @@ LARGEST = 100_000
 def walk(language: str) -> str:
     """The first block of a language in the section on examples."""
     page = (ROOT / "docs" / "frontends.md").read_text("utf-8")
-    section = page.partition("\n## Four examples\n")[2].partition("\n## ")[0]
+    section = page.partition("\n## Five examples\n")[2].partition("\n## ")[0]
     (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return str(block)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from jax import export
 import aotc_runtime
 from aotc.errors import ParityError
 from aotc.pipeline.build import Built, build
+from aotc.review.reading import review
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import AotcError
+from aotc_runtime.system.store import open_bundle
 
 MANIFEST = """
 schema = 1
@@ -112,6 +115,10 @@ def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Pat
     done = build(tmp_path / "kernel.toml", output=tmp_path / "kernel.aotb", signer=signer)
     model = done.program.entry_points["f"].model
     assert model is not None and model.orders == {"first.weight": (2, 3, 1, 0)}
+    assert model.layers.keys() == {"first", "norm", "last"} and model.layers["last"] > 1
+    reviewed = review(open_bundle(tmp_path / "kernel.aotb"), None, datetime.now(UTC))
+    stated = reviewed.lines()["f"].layers["convolutions.pt2"]
+    assert all("make_files.py:" in line for layer in model.layers for line in stated[layer])
     (tmp_path / "trust.toml").write_text(policy_text("kernel", [signer.public_pem()]))
     loaded = aotc_runtime.load(tmp_path / "kernel.aotb", trust=tmp_path / "trust.toml")
     made = loaded["f"](recorded["in/000"])

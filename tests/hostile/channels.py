@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 from securesystemslib.signer import Signature
-from tuf.api.metadata import Metadata
+from tuf.api.metadata import Metadata, MetaFile
 
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.channel import repository
@@ -97,6 +97,29 @@ class Deployed:
             made = signer.sign(metadata.signed_bytes).hex()
             metadata.signatures[signer.key_id] = Signature(signer.key_id, made)
         path.write_bytes(metadata.to_bytes())
+
+    def lead_to(self, targets: int) -> None:
+        """Have the online key, which is stolen, name the targets metadata that lie there."""
+        stamp = self.read("timestamp.json")
+        shot = f"{stamp.snapshot_meta.version}.snapshot.json"
+
+        def to_targets(signed: Any) -> None:
+            signed.meta["targets.json"] = self._described(targets, "targets")
+
+        def to_snapshot(signed: Any) -> None:
+            signed.version += 1
+            signed.snapshot_meta = self._described(stamp.snapshot_meta.version, "snapshot")
+
+        self.change(shot, to_targets, self.online)
+        self.change("timestamp.json", to_snapshot, self.online)
+
+    def read(self, file: str) -> Any:
+        """What a file says."""
+        return Metadata.from_file(str(self.served / file)).signed
+
+    def _described(self, version: int, role: str) -> MetaFile:
+        data = (self.served / f"{version}.{role}.json").read_bytes()
+        return MetaFile.from_data(version, data, ["sha256"])
 
 
 def keys_of(signers: list[LocalSigner]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,9 +13,20 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
 
-from tuf.api.metadata import DelegatedRole, Delegations, Metadata, TargetFile, Targets
+from tuf.api.metadata import (
+    DelegatedRole,
+    Delegations,
+    Metadata,
+    Snapshot,
+    TargetFile,
+    Targets,
+    Timestamp,
+)
 
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.channel.host import Host
 from aotc.workshops.channel.repository import WAITING, Named, Repository
 from aotc_runtime.errors import AotcError
 
@@ -82,6 +94,8 @@ def test_what_was_slipped_into_the_published_metadata_is_not_signed(
 ) -> None:
     thief = LocalSigner.ephemeral()
     deployed.change("2.targets.json", change, thief, deployed.release[0])
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
+    deployed.lead_to(2)
     done = sign(deployed, *deployed.release)
     assert {*signed_for(deployed).targets} == {"production/digits"}
     assert signed_for(deployed).delegations is None
@@ -99,6 +113,11 @@ def test_who_signs_for_one_bundle_is_told_what_else_waits(
     before = (deployed.served / WAITING).read_bytes()
     assert sign(deployed, two) == "AOTC-E028"
     assert (deployed.served / WAITING).read_bytes() == before
+
+
+def test_a_folder_with_a_pipe_in_it_keeps_nobody_waiting(deployed: Deployed) -> None:
+    os.mkfifo(deployed.served / WAITING)
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
 
 
 @pytest.mark.parametrize("change", [lets_another_speak, lasts])
@@ -147,6 +166,123 @@ def test_the_keys_of_a_channel_are_those_that_its_roots_say(deployed: Deployed) 
     deployed.rotate()
     assert sign(deployed, *deployed.release, first=first).missing == 0
     assert sign(deployed, *deployed.release, first=deployed.served / "2.root.json").missing == 0
+
+
+def leads_to_the_old_snapshot(deployed: Deployed, old: Path) -> None:
+    meta = Metadata[Timestamp].from_file(str(old / "timestamp.json")).signed.snapshot_meta
+
+    def change(signed: Any) -> None:
+        signed.version, signed.snapshot_meta = 10**9, meta
+
+    deployed.change("timestamp.json", change, LocalSigner.ephemeral())
+
+
+def is_another_snapshot(deployed: Deployed, old: Path) -> None:
+    meta = Metadata[Snapshot].from_file(str(old / "1.snapshot.json")).signed.meta
+    deployed.change("2.snapshot.json", lambda signed: setattr(signed, "meta", meta))
+
+
+def is_the_old_snapshot_by_its_name(deployed: Deployed, old: Path) -> None:
+    shutil.copy(old / "1.snapshot.json", deployed.served / "2.snapshot.json")
+
+
+def are_the_old_targets_by_their_name(deployed: Deployed, old: Path) -> None:
+    shutil.copy(old / "1.targets.json", deployed.served / "2.targets.json")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        leads_to_the_old_snapshot,
+        is_another_snapshot,
+        is_the_old_snapshot_by_its_name,
+        are_the_old_targets_by_their_name,
+    ],
+)
+def test_nothing_is_signed_on_top_of_what_no_online_key_signed(
+    attack: Callable[[Deployed, Path], None], tmp_path: Path
+) -> None:
+    """Whoever writes into the folder would have an older state signed as the newest, of any
+    version.
+    """
+    deployed = Deployed(tmp_path / "deployed")
+    deployed.publish(FRAUD, "1.0.0", b"fraud 1.0.0")
+    old = deployed.kept("old")
+    deployed.publish(FRAUD, "2.0.0", b"fraud 2.0.0")
+    attack(deployed, old)
+    before = {path.name: path.read_bytes() for path in deployed.served.iterdir()}
+    assert sign(deployed, *deployed.release) == "AOTC-E027"
+    with pytest.raises(AotcError) as refused:
+        deployed.renew()
+    assert refused.value.code == "AOTC-E027"
+    assert {path.name: path.read_bytes() for path in deployed.served.iterdir()} == before
+
+
+def puts_all_back(deployed: Deployed, old: Path) -> None:
+    shutil.rmtree(deployed.served)
+    shutil.copytree(old, deployed.served)
+
+
+def puts_the_timestamp_back(deployed: Deployed, old: Path) -> None:
+    shutil.copy(old / "timestamp.json", deployed.served)
+
+
+def puts_roots_back(deployed: Deployed, old: Path) -> None:
+    (deployed.served / "2.root.json").unlink()
+
+
+def takes_all_away(deployed: Deployed, old: Path) -> None:
+    (deployed.served / "timestamp.json").unlink()
+
+
+def signs_another_of_the_same_version(deployed: Deployed, old: Path) -> None:
+    deployed.change("timestamp.json", lambda s: setattr(s, "expires", now()), deployed.online)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        puts_all_back,
+        puts_the_timestamp_back,
+        puts_roots_back,
+        takes_all_away,
+        signs_another_of_the_same_version,
+    ],
+)
+def test_who_has_seen_what_was_published_signs_on_top_of_nothing_older(
+    attack: Callable[[Deployed, Path], None], tmp_path: Path
+) -> None:
+    """The old state is genuine: only somebody who has seen the new one can tell."""
+    deployed = Deployed(tmp_path / "deployed")
+    first = shutil.copy(deployed.first_root, deployed.folder / "first.json")
+    host = Host(deployed.channel(root_file=str(first)), deployed.folder)
+    deployed.publish(FRAUD, "1.0.0", b"fraud 1.0.0")
+    old = deployed.kept("old")
+    deployed.rotate()
+    deployed.publish(FRAUD, "2.0.0", b"fraud 2.0.0")
+    host.require_newest(Repository(deployed.served))
+    host.keep(deployed.served)
+    host.require_newest(Repository(deployed.served))
+    deployed.renew()
+    host.require_newest(Repository(deployed.served))
+    host.keep(deployed.served)
+    attack(deployed, old)
+    with pytest.raises(AotcError) as refused:
+        host.require_newest(Repository(deployed.served))
+    assert refused.value.code == "AOTC-E027"
+
+
+def test_names_that_others_wrote_neither_control_the_terminal_nor_look_like_lines_of_ours(
+    deployed: Deployed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sign(deployed, deployed.release[0])
+    path = "production/\x1b[2K\nproduction/fraud  9.0.0"
+    deployed.change(WAITING, lambda signed: signed.targets.update({path: OLDER}))
+    assert run_command(["channel", "status", str(deployed.served)], Stops()) == 0
+    told = capfd.readouterr().out
+    assert "\x1b" not in told
+    assert "production/fraud  9.0.0" not in [line[:23] for line in told.splitlines()]
+    assert "[2K" in told
 
 
 def test_what_is_signed_is_what_hosts_find(deployed: Deployed) -> None:

@@ -82,7 +82,7 @@ def test_what_a_channel_says_of_the_version_may_be_nothing(custom: Any, deployed
         signed.targets["production/digits"].unrecognized_fields["custom"] = custom
 
     deployed.change("1.targets.json", say, *deployed.release)
-    lead_to(deployed)
+    deployed.lead_to(1)
     current = deployed.ask("channel", "digits")
     assert current.entries["digits"].version == ""
     assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
@@ -208,12 +208,10 @@ def test_a_host_that_was_shown_news_does_not_believe_its_own_state_for_longer(
 ) -> None:
     """What is kept is good for as long as it says, and nothing is believed without asking."""
     assert deployed.answer() == NEVER
+    root = shutil.copy(deployed.first_root, deployed.folder / "root.json")
     shutil.rmtree(deployed.served)
     deployed.served.mkdir()
-    root = str(deployed.folder / "root.json")
-    again = Deployed(deployed.folder / "again")
-    shutil.copy(again.first_root, root)
-    assert deployed.answer(root_file=root) == "AOTC-E331"
+    assert deployed.answer(root_file=str(root)) == "AOTC-E331"
 
 
 # Mix and match.
@@ -268,29 +266,8 @@ def test_one_key_that_signs_twice_is_one(tmp_path: Path) -> None:
     ):
         made = json.dumps({**document, "signatures": signatures}).encode()
         (pair.served / "1.targets.json").write_bytes(made)
-        lead_to(pair)
+        pair.lead_to(1)
         assert pair.answer(state=f"seen-{number}") == expected, number
-
-
-def lead_to(deployed: Deployed) -> None:
-    """Have the online key, which is stolen, name the targets metadata that lie there."""
-    data = (deployed.served / "1.targets.json").read_bytes()
-    stamp = json.loads((deployed.served / "timestamp.json").read_bytes())["signed"]
-    shot = f"{stamp['meta']['snapshot.json']['version']}.snapshot.json"
-
-    def to_targets(signed: Any) -> None:
-        signed.meta["targets.json"] = type(signed.meta["targets.json"]).from_data(
-            1, data, ["sha256"]
-        )
-
-    def to_snapshot(signed: Any) -> None:
-        signed.version += 1
-        signed.snapshot_meta = type(signed.snapshot_meta).from_data(
-            signed.snapshot_meta.version, (deployed.served / shot).read_bytes(), ["sha256"]
-        )
-
-    deployed.change(shot, to_targets, deployed.online)
-    deployed.change("timestamp.json", to_snapshot, deployed.online)
 
 
 def spaced(digits: str) -> str:
@@ -400,16 +377,55 @@ def test_only_its_owner_reads_or_writes_what_a_host_keeps(deployed: Deployed) ->
     assert (deployed.folder / "seen").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("how", ["everybody", "another user"])
+@pytest.mark.parametrize("how", ["everybody", "everybody above", "another user"])
 def test_what_others_can_take_away_is_not_relied_on(how: str, deployed: Deployed) -> None:
     assert deployed.answer() == NEVER
     if how == "everybody":
         (deployed.folder / "seen").chmod(0o777)
+    elif how == "everybody above":
+        deployed.folder.chmod(0o1777)
+        assert deployed.answer() == NEVER, "only who owns it may rename it"
+        deployed.folder.chmod(0o777)
     elif os.geteuid() == 0:
         os.chown(deployed.folder / "seen", 65534, 65534)
     else:
         pytest.skip("only root gives folders away")
     assert deployed.answer() == "AOTC-E332"
+
+
+def test_what_was_seen_of_a_channel_is_not_forgotten_for_another(deployed: Deployed) -> None:
+    """Two policies that name one state: what one channel's keys signed means nothing to the
+    other's, and would be taken for nothing.
+    """
+    old = deployed.kept("old")
+    deployed.publish(version="1.1.0", index=b"another")
+    assert deployed.answer() == NEVER
+    seen = str(deployed.folder / "seen")
+    other = Deployed(deployed.folder / "other")
+    other.publish()
+    for number in (1, 2):
+        root_file = f"channel/{number}.root.json"
+        assert other.answer(state=seen, root_file=root_file) == "AOTC-E332", number
+        other.rotate()
+    assert other.answer(state=seen, root_file="channel/3.root.json") == NEVER
+    assert deployed.answer(str(old)) == "AOTC-E332"
+
+
+def test_a_policy_may_name_a_later_root_and_not_an_earlier_one(deployed: Deployed) -> None:
+    for _ in range(3):
+        deployed.rotate()
+    assert deployed.answer(root_file="channel/2.root.json") == NEVER
+    assert deployed.answer(root_file="channel/3.root.json") == NEVER
+    deployed.change("3.root.json", lambda signed: None, *deployed.root)
+    assert deployed.answer(root_file="channel/3.root.json") == NEVER, "spelled otherwise"
+    deployed.rotate()
+    assert deployed.answer(root_file="channel/5.root.json") == NEVER, "the next one"
+    assert deployed.answer(root_file="channel/1.root.json") == "AOTC-E332"
+    deployed.publish(version="1.1.0", index=b"another")
+    for _ in range(2):
+        deployed.rotate()
+    assert deployed.answer(root_file="channel/7.root.json") == NEVER, "others are skipped"
+    assert deployed.answer(root_file="channel/5.root.json") == "AOTC-E332"
 
 
 def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:

@@ -443,6 +443,13 @@ def test_what_is_attached_is_believed_by_a_policy_that_names_who_signed(
         lambda written: written["dsseEnvelope"].update(signatures=[]),
         lambda written: written["dsseEnvelope"].update(payload="AAAA"),
         lambda written: written["dsseEnvelope"].update(payloadType="text/plain"),
+        # With what follows a policy would refuse the bundle, whoever else has signed it.
+        lambda written: written["dsseEnvelope"].update(
+            payload=written["dsseEnvelope"]["payload"][:4]
+            + "\n"
+            + written["dsseEnvelope"]["payload"][4:]
+        ),
+        lambda written: written["dsseEnvelope"]["signatures"][0].update(sig="A"),
     ],
 )
 def test_what_is_no_sigstore_bundle_is_not_attached(
@@ -464,6 +471,20 @@ def test_what_is_about_something_else_is_not_attached(
     other: dict[str, Any], bundle: Path, here: Sigstore, tmp_path: Path
 ) -> None:
     refused_to_attach(bundle, tmp_path, json.dumps(here.signed(about(bundle, **other))))
+
+
+def test_as_much_material_is_attached_as_readers_take(
+    bundle: Path, here: Sigstore, tmp_path: Path
+) -> None:
+    written = here.signed(about(bundle))
+    material = written["verificationMaterial"] | {"more": ""}
+    most = identities.MATERIAL_CHARACTERS_MAX // 4 * 3
+    material["more"] = "x" * (most - len(json.dumps(material)))
+    text = json.dumps(written | {"verificationMaterial": material})
+    (tmp_path / "x.json").write_text(text, "utf-8")
+    attach_sigstore(bundle, tmp_path / "x.json")
+    material["more"] += "x"
+    refused_to_attach(bundle, tmp_path, json.dumps(written | {"verificationMaterial": material}))
 
 
 def test_what_cannot_be_read_is_not_attached(bundle: Path, tmp_path: Path) -> None:

@@ -613,13 +613,23 @@ def test_an_answer_to_another_question_is_refused(here: Authority, tmp_path: Pat
         assert asked(command) == "an answer to another question"
 
 
-def test_an_answer_that_readers_would_not_take_is_refused(
-    here: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = len(base64.b64decode(answer_to(b"x", here)))
-    for most, refused in ((size + 30, False), (size - 30, True)):
-        monkeypatch.setattr(timestamping, "TIMESTAMP_CHARACTERS_MAX", most // 3 * 4)
-        assert asked(here.command).endswith("more than readers take") is refused
+LONGER = """
+import subprocess, sys
+answer = subprocess.run(sys.argv[2:], input=sys.stdin.buffer.read(), stdout=-1).stdout
+token = answer[4 + 2 + answer[5] :]
+def der(tag, value):
+    return bytes([tag, 0x82]) + len(value).to_bytes(2, "big") + value
+text = b"x" * (int(sys.argv[1]) - len(token) - 4 - 4 - 3 - 4 - 4)
+sys.stdout.buffer.write(der(0x30, der(0x30, b"\\2\\1\\0" + der(0x30, der(0x0C, text))) + token))
+"""
+"""Makes an answer as long as it is told to, by words about its status."""
+
+
+def test_an_answer_that_readers_would_not_take_is_refused(here: Authority) -> None:
+    most = limits.TIMESTAMP_CHARACTERS_MAX // 4 * 3
+    for size, refused in ((most, ""), (most + 1, f"{most + 1} bytes, more than readers take")):
+        longer = shlex.join([sys.executable, "-c", LONGER, str(size)])
+        assert asked(f"{longer} {here.command}") == refused
 
 
 def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:

@@ -154,7 +154,7 @@ def case_of(text: str) -> Case | str:
         model = read(text, "main")
         case = Case(text, constants(text, "inputs"), constants(text, "expected"))
     except CaptureError as error:
-        for reason in ("run_parallel", "!quant.", "chlo.scan", "infeed"):
+        for reason in ("run_parallel", "!quant.", "infeed"):
             if reason in text:
                 return f"{error.code} {reason}"
         return f"{error.code} {error.findings[0].found[:40]}"

@@ -13,9 +13,13 @@ LINES = {
     "f": EntryPointLines(
         {"model.py": (FunctionLines(name="f", line=3, missed=("5", "7-9")),), "b.py": ()},
         {"n": Decision("model.py", 4)},
+        {"net.pt2": {"head": ("net.py:3: return self.head(x)",)}},
     ),
     "g": EntryPointLines({"model.py": (FunctionLines(name="g", line=30),)}),
 }
+
+
+STATED = ("model.py", "b.py", "net.pt2")
 
 
 def predicate(*files: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +27,7 @@ def predicate(*files: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_stated_is_read_again() -> None:
-    files = [{"name": name, "annotations": stated_at(LINES, name)} for name in ("model.py", "b.py")]
+    files = [{"name": name, "annotations": stated_at(LINES, name)} for name in STATED]
     assert read_locations(predicate(*files)) == LINES
     assert stated_at(LINES, "weights.safetensors") == {}
 
@@ -38,6 +42,7 @@ def test_what_is_stated_is_read_again() -> None:
         predicate({"name": "jax", "annotations": {"files": "sha256:00"}}),
         predicate({"name": "a.py", "annotations": {"traced": {"f": [{"name": "f"}]}}}),
         predicate({"name": "a.py", "annotations": {"decisions": {"f": {"n": "4"}}}}),
+        predicate({"name": "a.pt2", "annotations": {"layers": {"f": {"head": 4}}}}),
     ],
 )
 def test_anything_else_is_no_lines(stated: Any) -> None:

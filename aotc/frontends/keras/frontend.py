@@ -129,6 +129,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
         narrowed=()
         if file.enable_x64
         else tuple(each.name for each in inputs if each.dtype == np.int64),
+        layers=dict.fromkeys(loading.layer_names(model), ()),
     )
 
 

@@ -86,3 +86,10 @@ def load(config: Mapping[str, Any], weights: bytes) -> tuple[Any, Any]:
     for _, error in messages.values():
         raise error
     return model, scope
+
+
+def layer_names(model: Any) -> Iterator[str]:
+    """The names of a model's layers, those within layers too. Keras computes each in a scope of its
+    name.
+    """
+    return (each.name for each in model._flatten_layers())

@@ -103,7 +103,8 @@ class Evaluation:
             inputs = [scope[name] if name else None for name in node.inputs]
             while inputs and inputs[-1] is None and not node.inputs[len(inputs) - 1]:
                 inputs.pop()
-            outputs = self._outputs(node, inputs, scope)
+            with jax.named_scope(node.name):
+                outputs = self._outputs(node, inputs, scope)
             if len(outputs) < len(node.outputs) and any(node.outputs[len(outputs) :]):
                 raise damaged(f"{self.where}: {node.label}", f"{len(node.outputs)} outputs")
             for name, value in zip(node.outputs, outputs, strict=False):

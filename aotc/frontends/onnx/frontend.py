@@ -37,6 +37,7 @@ from aotc.frontends.onnx.table import OPERATORS
 from aotc.frontends.onnx.tensors import dtype_of
 from aotc.frontends.onnx.values import fits
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
+from aotc.frontends.source_lines import own_line
 from aotc_runtime.errors import Finding
 
 for _module in pkgutil.iter_modules(operators.__path__):
@@ -53,6 +54,8 @@ RANDOM = frozenset(
 )
 DEPENDING = frozenset({"NonMaxSuppression"})
 """Operators whose results have a size that depends on values, whatever their inputs."""
+
+TRACE = "pkg.torch.onnx.stack_trace"
 
 IDENTITY = 13
 """The version of Identity that stands for operators without a computation."""
@@ -110,7 +113,18 @@ class OnnxFrontend:
             ranges=dict.fromkeys(sorted(names), (None, None)),
             producer={**parsed.producer, **cut},
             narrowed=() if x64 else tuple(narrowed),
+            layers=_layers(_reached(parsed)),
         )
+
+
+def _layers(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    """The line that each node was written in, by its name, as PyTorch's exporter tells it."""
+    lines: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        told = getattr(node.message, "metadata_props", ())
+        traces = (own_line(entry.value) for entry in told if entry.key == TRACE)
+        lines[node.name] = tuple(filter(None, traces))
+    return lines
 
 
 def _signature(file: ModelFile) -> Finding:

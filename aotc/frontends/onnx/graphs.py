@@ -38,7 +38,8 @@ class Node:
     label: what messages call it.  version: of the operator (`since_version`), 0 for a function of
     the model.  inputs: names, "" for one left out.  attributes: numbers, texts as bytes, arrays,
     graphs, `Reference`s, and sequences of these; those left out have the operator's default, if it
-    has one.  message: the protobuf message, which bodies of operators are made from.
+    has one.  message: the protobuf message, which bodies of operators are made from.  name: the
+    file's own, or that of the first output.
     """
 
     label: str
@@ -50,6 +51,7 @@ class Node:
     attributes: Mapping[str, Any]
     schema: Any
     message: Any
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +77,11 @@ class Function:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     defaults: Mapping[str, Any]
+
+
+def _name_of(message: Any) -> str:
+    """The name of a node, or of its first output."""
+    return message.name or next((name for name in message.output if name), "")
 
 
 type Key = tuple[str, str, str]
@@ -146,7 +153,7 @@ class Reader:
     def _nodes(self, messages: Sequence[Any], outer: Set[str], taken: set[str]) -> Iterator[Node]:
         defined = set(outer)
         for message in messages:
-            named = message.name or next((name for name in message.output if name), "")
+            named = _name_of(message)
             label = f"node {shown(named)} ({shown(message.op_type)[1:-1]})"
             for name in (*message.input, *message.output, message.name, message.op_type):
                 self._name(name, label)
@@ -201,6 +208,7 @@ class Reader:
             attributes,
             schema,
             message,
+            _name_of(message),
         )
 
     def _value(self, attribute: Any, defined: Set[str], where: str) -> Any:

@@ -81,7 +81,7 @@ def bind(
 ) -> Bindings:
     """Raises Damaged."""
     into = Bindings()
-    into.inputs += _inputs(signature.input_specs, made, file, into, changes)
+    into.inputs += _inputs(signature, made, file, into, changes)
     numbers = {name: i for i, name in enumerate(each.name for each, _ in into.inputs)}
     while any(name == into.state for name in numbers):
         into.state += "_"
@@ -197,15 +197,20 @@ def _narrow(name: str, array: Array, file: ModelFile, into: Bindings) -> Array:
 
 
 def _inputs(
-    specs: tuple[InputSpec, ...],
+    signature: Signature,
     made: Plan,
     file: ModelFile,
     into: Bindings,
     changes: states.Changes,
 ) -> Iterator[tuple[ModelInput, TensorMeta]]:
     """What callers pass."""
-    for spec in specs:
-        if spec.custom_obj is not UNSET or spec.token is not UNSET:
+    outputs = zip(signature.output_specs, made.outputs, strict=False)
+    results = [output for spec, output in outputs if spec.token is UNSET]
+    computed = set(refs(tuple(results))).union(*map(used, made.steps))
+    for spec, taken in zip(signature.input_specs, made.inputs, strict=True):
+        # A token only orders assertions; what computes with it takes it for something else.
+        is_used = spec.token is not UNSET and not computed.isdisjoint(refs(taken))
+        if spec.custom_obj is not UNSET or is_used:
             into.refuse(
                 file.text,
                 "an input that is neither tensor nor number",

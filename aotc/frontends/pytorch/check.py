@@ -12,7 +12,17 @@ from aotc.frontends.pytorch.memory import DECOMPOSE, Refused, is_identity, shari
 from aotc.frontends.pytorch.operators import FAMILIES, REFUSED
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Memory
-from aotc.frontends.pytorch.plan import DTypeNumber, Plan, Ref, Step, arguments, refs
+from aotc.frontends.pytorch.plan import (
+    EFFECTS,
+    PREFIX,
+    DTypeNumber,
+    Other,
+    Plan,
+    Ref,
+    Step,
+    arguments,
+    refs,
+)
 from aotc.frontends.pytorch.schema import TensorMeta
 from aotc_runtime.errors import Finding
 
@@ -28,6 +38,7 @@ COMPOSED = (
 )
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
+EFFECTLESS = "leave out of the model what does more than compute"
 WIDE = {8: "float64", 11: "complex128"}
 
 
@@ -68,9 +79,16 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
         yield from _subgraphs(step)
         return
     known = step.operator
+    others = [value for _, value in step.inputs if isinstance(value, Other)]
+    if step.target == EFFECTS:
+        named = next((other.text.removeprefix(PREFIX) for other in others), "an operator")
+        yield Refused(step, f"the effects of {named!a}"[:200], EFFECTLESS)
+        return
     if known is None:
         yield _unknown(step)
         return
+    for other in others:
+        yield Refused(step, f"an argument of the kind {other.kind}", LISTED)
     if step.in_place is not None and known.memory is not Memory.FRESH:
         yield Refused(step, "changes the shape of a tensor in place", DECOMPOSE)
     given = {name: _seen(value, tensors) for name, value in arguments(step).items()}

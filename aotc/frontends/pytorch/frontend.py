@@ -105,7 +105,23 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
             "schema": f"{program.schema_version.major}.{program.schema_version.minor}",
         },
         narrowed=tuple(sorted(bindings.narrowed)),
+        layers=_layers(made),
     )
+
+
+def _layers(made: Plan) -> dict[str, tuple[str, ...]]:
+    """The lines that each module's own steps come from, by its path; branches and loops count for
+    the module that has them.
+    """
+    lines: dict[str, dict[str, None]] = {}
+    for step in made.steps:
+        if step.layer:
+            lines.setdefault(step.layer, {}).update({step.line: None} if step.line else {})
+        for _, value in step.inputs:
+            if isinstance(value, Plan):
+                for layer, found in _layers(value).items():
+                    lines.setdefault(layer, {}).update(dict.fromkeys(found))
+    return {layer: tuple(found) for layer, found in lines.items()}
 
 
 def _results(program: Program, made: Plan) -> tuple[Structure, list[int]]:

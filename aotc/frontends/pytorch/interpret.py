@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -136,7 +137,8 @@ def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
                 values.put(pattern.name, value)
         for step in plan.steps:
             try:
-                _run(step, values, plan, where)
+                with jax.named_scope(step.layer):
+                    _run(step, values, plan, where)
             except AotcError:
                 raise
             except Unsupported as error:

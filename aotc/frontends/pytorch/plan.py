@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +14,13 @@ from aotc.frontends.pytorch.operators import OPERATORS
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Operator
 from aotc.frontends.pytorch.schema import Argument, Graph, NameOr, Node, TensorMeta
+from aotc.frontends.source_lines import own_line
 
 DEPTH_MAX = 16
 """Graphs within graphs: branches within branches."""
 
 PREFIX = "torch.ops."
+EFFECTS = "higher_order.with_effects"
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 COPY = "aten.copy_.default"
 INLINED = {"higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"}
@@ -40,6 +41,7 @@ NOTHING_DONE = {
     "aten._assert_async.msg",
     "aten._assert_scalar.default",
     "aten._assert_tensor_metadata.default",
+    "aten._linalg_check_errors.default",
     "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default",
 }
@@ -61,10 +63,21 @@ class DTypeNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class Other:
+    """An argument of a kind that no operator of this frontend takes. text: of an operator its name,
+    "" of others.
+    """
+
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """An operation. target: torch's name without "torch.ops.".  inputs: by name, in order:
-    numbers, texts, `Ref`s, `Plan`s, and tuples of these.  outputs: `Ref`s, tuples of them, None.
-    line: of the model, "" if the file does not say.
+    numbers, texts, `Ref`s, `Plan`s, `Other`s, and tuples of these.  outputs: `Ref`s, tuples of
+    them, None.  line: of the model, layer: the path of its module in it; "" if the file does not
+    say.
     """
 
     name: str
@@ -73,6 +86,7 @@ class Step:
     outputs: tuple[Any, ...]
     line: str
     single: bool = False
+    layer: str = ""
 
     @property
     def in_place(self) -> str | None:
@@ -125,7 +139,7 @@ def used(step: Step) -> Iterator[str]:
 
 def plan(graph: Graph, depth: int = 0) -> Plan:
     """The steps of a graph that its results need, each name checked. Raises Damaged."""
-    made = _with_updates(_inlined(_read(graph, depth)))
+    made = _without_assertions(_with_updates(_inlined(_read(graph, depth))))
     _check_names(made)
     return _needed(made)
 
@@ -176,22 +190,17 @@ def _value(argument: Argument, depth: int) -> Any:
         return None if value.as_tensor is UNSET else Ref(value.as_tensor.name)
     if kind == "complex":
         return complex(_number(value.real), _number(value.imag))
-    assert kind == "graph"
+    if kind != "graph":
+        return Other(kind.replace("_", " "), value if isinstance(value, str) else "")
     if depth >= DEPTH_MAX:
         raise Damaged(f"at most {DEPTH_MAX} graphs within each other", "more")
     return plan(value.graph, depth + 1)
 
 
-def _line(node: Node) -> str:
-    """The innermost line of a node's trace that is not torch's own."""
-    frames = re.findall(
-        r'File "([^"]*)", line (\d+), in [^\n]*\n?([^\n]*)', node.metadata.get("stack_trace", "")
-    )
-    own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
-    if not own:
-        return ""
-    path, number, code = own[-1]
-    return f"{'/'.join(path.replace(chr(92), '/').split('/')[-2:])}:{number}: {code.strip()}"[:200]
+def _layer(node: Node) -> str:
+    """The path of the innermost module that a node's call belongs to, such as "layers.0.dense"."""
+    _, path, *_ = (node.metadata.get("nn_module_stack", "").split(";")[-1] + ",").split(",")
+    return path if path.isprintable() and len(path) <= NAMES_MAX else ""
 
 
 def _read(graph: Graph, depth: int) -> Plan:
@@ -208,8 +217,9 @@ def _read(graph: Graph, depth: int) -> Plan:
                 target=node.target.removeprefix(PREFIX),
                 inputs=inputs,
                 outputs=outputs,
-                line=_line(node),
+                line=own_line(node.metadata.get("stack_trace", "")),
                 single=bool(node.is_hop_single_tensor_return),
+                layer=_layer(node),
             )
         )
     return Plan(
@@ -302,6 +312,21 @@ def _inlined(made: Plan) -> Plan:
         outputs=tuple(_renamed(value, names, "") for value in made.outputs),
         tensors=tensors,
     )
+
+
+def _without_assertions(made: Plan) -> Plan:
+    """Assertions that a token orders among effects return that token."""
+    names: dict[str, Any] = {}
+    steps: list[Step] = []
+    for step in made.steps:
+        inputs = tuple((key, _renamed(value, names, "")) for key, value in step.inputs)
+        told = [value.text for _, value in inputs if isinstance(value, Other)]
+        if step.target == EFFECTS and {each.removeprefix(PREFIX) for each in told} <= NOTHING_DONE:
+            names |= dict.fromkeys(refs(step.outputs[:1]), inputs[0][1])
+        else:
+            steps.append(replace(step, inputs=inputs))
+    outputs = tuple(_renamed(value, names, "") for value in made.outputs)
+    return replace(made, steps=tuple(steps), outputs=outputs) if names else made
 
 
 def _autocasts(step: Step) -> bool:

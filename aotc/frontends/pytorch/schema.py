@@ -103,6 +103,12 @@ class Argument(Struct, frozen=True):
     as_optional_tensor: OptionalTensor | UnsetType = UNSET
     as_complex: Complex | UnsetType = UNSET
     as_int_lists: tuple[tuple[int, ...], ...] | UnsetType = UNSET
+    as_operator: str | UnsetType = UNSET
+    as_custom_obj: Any = UNSET
+    as_strings: Any = UNSET
+    as_sym_bools: Any = UNSET
+    as_nested_tensors: Any = UNSET
+    as_string_to_argument: Any = UNSET
 
     def only(self) -> tuple[str, Any]:
         """The one that is set: its name without "as_", and it. Raises Damaged."""

@@ -82,14 +82,16 @@ def find(made: Plan, signature: Signature) -> tuple[Plan, Changes]:
 
 
 def _target(spec: OutputSpec) -> tuple[str, str] | None:
-    """What an output is the new value of; None for a result of the model's."""
+    """What an output is the new value of; None for a result of the model's, and for what orders
+    effects, which are refused where they are.
+    """
     if spec.buffer_mutation is not UNSET:
         return "buffer", spec.buffer_mutation.buffer_name
     if spec.parameter_mutation is not UNSET:
         return "parameter", spec.parameter_mutation.parameter_name
     if spec.user_input_mutation is not UNSET:
         return "input", spec.user_input_mutation.user_input_name
-    if spec.user_output is UNSET:
+    if spec.user_output is UNSET and spec.token is UNSET:
         raise Damaged("results, and new values of buffers and inputs", "outputs of another kind")
     return None
 

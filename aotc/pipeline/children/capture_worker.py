@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from msgspec import structs
 
 from aotc import private
 from aotc.backends.registry import kind_of
@@ -33,7 +34,6 @@ from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, read_shards
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, raise_if, refusal
-from aotc.evidence import ModelOrigin
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import shards, write_tensors
 from aotc.parity import plain_jax
@@ -95,7 +95,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                     name, manifest, weights, sizes, cuts, lowered_for, models.resolve
                 )
             _check_x64(manifest)
-            captured[name] = _freeze(traced, mesh, manifest.root, models.origin(name))
+            captured[name] = _freeze(traced, mesh, manifest.root, models)
         except AotcError as error:
             failed += _collected(error, job)
             continue
@@ -309,7 +309,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
 
 
 def _freeze(
-    traced: TracedEntryPoint, mesh: Mesh | None, root: Path, origin: ModelOrigin | None
+    traced: TracedEntryPoint, mesh: Mesh | None, root: Path, models: Models
 ) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
     return CapturedEntryPoint(
@@ -327,7 +327,7 @@ def _freeze(
         specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
         undetermined=traced.symbolic.undetermined,
         coverage=traced.coverage,
-        lines=traced.lines,
+        lines=structs.replace(traced.lines, layers=models.lines(plan.name)),
         symbolic=None
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
@@ -336,5 +336,5 @@ def _freeze(
         ),
         calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
         recorded=spec.fixtures.results is not None,
-        model=origin,
+        model=models.origin(plan.name, traced.profiles[0].traced.jaxpr.jaxpr),
     )

@@ -12,7 +12,7 @@ import msgspec
 from aotc.errors import refusal
 from aotc.packing.attestations import with_attestation
 from aotc_runtime import canonical, limits
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, BundleFormatError
 from aotc_runtime.formats.in_toto import (
     PAYLOAD_TYPE,
     PROVENANCE_TYPE,
@@ -23,7 +23,8 @@ from aotc_runtime.formats.in_toto import (
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.system.store import read_file
 from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.identities import BUNDLE_TYPE
+from aotc_runtime.verification.identities import BUNDLE_TYPE, MATERIAL_CHARACTERS_MAX
+from aotc_runtime.verification.signatures import open_envelope
 
 
 class _Written(msgspec.Struct):
@@ -37,20 +38,27 @@ class _Written(msgspec.Struct):
 def attach_sigstore(bundle: Path, file: Path) -> str:
     """Add a Sigstore bundle's envelope to a bundle; the root digest that it is about.
 
-    Raises UsageError: AOTC-E029 it is none, or about something else; BundleFormatError,
-    IntegrityError.
+    Raises UsageError: AOTC-E029 it is none, about something else, or what readers would refuse the
+    bundle for; BundleFormatError, IntegrityError.
     """
     root = read_root(look_into(bundle)).entry.digest
     written = _read(file)
     _require_about(written, root, file)
     material = base64.b64encode(json.dumps(written.verificationMaterial).encode()).decode()
+    if len(material) > MATERIAL_CHARACTERS_MAX:
+        raise _none(file, f"material of {len(material)} characters, more than readers take")
     (signature,) = written.dsseEnvelope.signatures
     envelope = Envelope(
         payload=written.dsseEnvelope.payload,
         payloadType=written.dsseEnvelope.payloadType,
         signatures=(Signature(sig=signature.sig, sigstore=material),),
     )
-    with_attestation(bundle, canonical.encode(envelope))
+    data = canonical.encode(envelope)
+    try:
+        open_envelope(data, str(file))
+    except BundleFormatError as error:
+        raise _none(file, f"an envelope that readers refuse: {error.findings[0].found}") from error
+    with_attestation(bundle, root, data)
     return root
 
 

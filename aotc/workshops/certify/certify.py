@@ -110,7 +110,7 @@ def certify(
             attest(root, subject, predicate_of(trial, finished()), signer, CERTIFICATE_TYPE)
             for trial in results
         ]
-        with_attestations(path, [a.envelope for a in made], _replaced(results, signer))
+        with_attestations(path, root, [a.envelope for a in made], _replaced(results, signer))
     return Certification(
         name=read.name,
         version=read.version,

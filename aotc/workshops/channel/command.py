@@ -70,7 +70,8 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     aotc channel rotate channel --online online-2027.pub --key root.key
     """
     require_tuf()
-    from aotc.workshops.channel import naming, repository
+    from aotc.workshops.channel import repository
+    from aotc.workshops.channel.host import host_of
 
     change = {}
     if given.root:
@@ -81,9 +82,13 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
         online = public_keys(given.online, "--online")
         change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
     signers = given.signers()
-    first = naming.first_root(trust) if trust else None
-    with repository.changing(folder, first) as found:
+    host = host_of(trust)
+    with repository.changing(folder, host.first_root if host else None) as found:
+        if host:
+            host.require_newest(found)
         signed = found.rotate(change, signers, datetime.now(UTC), given.days)
+        if host:
+            host.keep(folder)
     root = folder / f"{signed.version}.root.json"
     roles = {
         name: {"threshold": role.threshold, "keys": sorted(role.keyids)}
@@ -118,7 +123,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 @click.option(
     "--trust",
     type=click.Path(path_type=Path),
-    help="A policy that has to accept it, and whose channel this has to be.",
+    help="A policy that has to accept it, and whose channel this has to be, none older.",
 )
 @command
 def publish(
@@ -144,8 +149,8 @@ def publish(
     """
     if (bundle is None) != (not name):
         raise click.UsageError("BUNDLE and --channel go together")
-    if bundle is None and (trust or keys):
-        raise click.UsageError("--trust and --key are for a BUNDLE")
+    if bundle is None and keys:
+        raise click.UsageError("--key is for a BUNDLE")
     if bundle is None and not online_key:
         raise click.UsageError("name a BUNDLE, or renew the channel with --online-key")
     if bundle is not None and not keys and not online_key:
@@ -153,13 +158,18 @@ def publish(
 
     require_tuf()
     from aotc.workshops.channel import naming, repository
+    from aotc.workshops.channel.host import host_of
 
     named = naming.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    first = naming.first_root(trust) if trust else None
-    with repository.changing(folder, first) as found:
+    host = host_of(trust)
+    with repository.changing(folder, host.first_root if host else None) as found:
+        if host:
+            host.require_newest(found)
         made = found.publish(named, signers, online, datetime.now(UTC), days)
+        if host:
+            host.keep(folder)
     document = {
         "folder": str(folder),
         "path": named.path if named else None,
@@ -202,8 +212,10 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
 
     told = telling.of_policy(trust) if trust else telling.of_folder(folder or Path())
 
+    from aotc.report.text import printable
+
     def text() -> None:
-        print(*told.lines, sep="\n")
+        print(*map(printable, told.lines), sep="\n")  # names that somebody else may have written
         print_notes(told.notes)
 
     out.result({**told.document, "notes": [*told.notes]}, text)

@@ -19,14 +19,6 @@ from aotc_runtime.verification.trust import read_policy
 _NAME = get_args(ChannelName)[1].pattern
 
 
-def first_root(trust: Path) -> Path | None:
-    """The root metadata that a policy's hosts begin with; None where it names no channel. Raises
-    TrustError.
-    """
-    channel = read_policy(trust).channel
-    return trust.parent / channel.root_file if channel else None
-
-
 def named(bundle: Path, channel: str, trust: Path | None) -> Named:
     """A bundle of which every digest was checked. trust: a policy that has to accept it.
 

@@ -17,14 +17,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from securesystemslib.signer import Signature, SSlibKey
-from tuf.api.exceptions import RepositoryError, StorageError
+from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from aotc.errors import refusal
 from aotc.packing.files import write_atomically, write_folder_atomically
 from aotc.signing.signer import Signer
 from aotc.temporaries import locked
+from aotc_runtime.channel.sources import MOST_BYTES
 from aotc_runtime.errors import AotcError
+from aotc_runtime.system.store import read_file
 
 ROOT, TARGETS, SNAPSHOT, TIMESTAMP = "root", "targets", "snapshot", "timestamp"
 
@@ -84,7 +86,8 @@ class Repository:
 
     def __init__(self, folder: Path, first: Path | None = None) -> None:
         self._folder = folder
-        self.root = _newest_root(folder, first)
+        self._roots = _roots_of(folder, first)
+        self.root = self._roots[-1]
 
     def waiting(self) -> Metadata[Targets] | None:
         """Targets metadata that nobody sees yet, if they are the next ones."""
@@ -95,6 +98,16 @@ class Repository:
     def is_published(self) -> bool:
         """Whether hosts that ask find anything."""
         return (self._folder / STAMP).exists()
+
+    def require_as_new(self, role: str, seen: Metadata[Any]) -> None:
+        """Raise UsageError (AOTC-E027) where the folder has older metadata of a role than somebody
+        saw, or others of the same version: what was published before was put back.
+        """
+        found = self.root if role == ROOT else self._current(role)
+        is_same = found is not None and found.signed == seen.signed
+        if not is_same and _version(found) <= seen.signed.version:
+            expected = f"those of version {seen.signed.version}, which were seen last, or later"
+            raise _changed(self._folder, f"{role} metadata of version {_version(found)}", expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
         """How many signatures targets metadata still need."""
@@ -243,16 +256,34 @@ class Repository:
             raise refusal("AOTC-E028", str(self._folder), found)
 
     def _current(self, role: str) -> Metadata[Any] | None:
-        """The metadata that the timestamp leads to; None where there is none yet."""
+        """The metadata that the timestamp leads to; None where there is none yet. Who writes into
+        the folder cannot have made them up: timestamp and snapshot are signed by keys that have
+        that role, or had it.
+
+        Raises UsageError (AOTC-E027).
+        """
         if not self.is_published():
             return None
-        stamp = _read(self._folder / STAMP)
+        stamp = self._once_signed(TIMESTAMP, _read(self._folder / STAMP))
         if role == TIMESTAMP:
             return stamp
-        shot = _read(self._folder / f"{stamp.signed.snapshot_meta.version}.snapshot.json")
+        shot = self._once_signed(SNAPSHOT, self._led_to(SNAPSHOT, stamp.signed.snapshot_meta))
         if role == SNAPSHOT:
             return shot
-        return _read(self._folder / f"{shot.signed.meta[f'{TARGETS}.json'].version}.targets.json")
+        return self._led_to(TARGETS, shot.signed.meta[f"{TARGETS}.json"])
+
+    def _led_to(self, role: str, described: MetaFile) -> Metadata[Any]:
+        return _read(self._folder / f"{described.version}.{role}.json", described)
+
+    def _once_signed(self, role: str, metadata: Metadata[Any]) -> Metadata[Any]:
+        """Metadata, if enough keys signed them that have the role by one of the folder's roots."""
+        for root in reversed(self._roots):
+            if root.signed.get_verification_result(
+                role, metadata.signed_bytes, metadata.signatures
+            ):
+                return metadata
+        found = f"{role} metadata that no key of this role has signed"
+        raise _changed(self._folder, found, "those that were published last")
 
     def _current_targets(self) -> Metadata[Targets] | None:
         return self._current(TARGETS)
@@ -334,35 +365,46 @@ def _names(metadata: Metadata[Targets] | None) -> set[str]:
     return set(metadata.signed.targets) if metadata else set()
 
 
-def _newest_root(folder: Path, first: Path | None) -> Metadata[Root]:
-    """The last root metadata of a folder, each of them signed by the keys of the one before, too.
-    first: those that are believed, which the folder has to have; None for its own.
+def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
+    """The root metadata of a folder, each of them signed by the keys of the one before, too; the
+    last ones are those of now. first: those that are believed, which the folder has to have; None
+    for its own.
     """
-    root = _read(first or folder / "1.root.json")
-    if root != _read(folder / f"{root.signed.version}.root.json"):
+    roots = [_read(first or folder / "1.root.json")]
+    if roots[0] != _read(folder / f"{roots[0].signed.version}.root.json"):
         raise _no_channel(folder, f"another root than {first}")
     before = None
     while True:
-        place = folder / f"{root.signed.version}.root.json"
-        signed: Any = root.signed
+        signed: Any = roots[-1].signed
+        place = folder / f"{signed.version}.root.json"
         if not isinstance(signed, Root) or not signed.get_root_verification_result(
-            before, root.signed_bytes, root.signatures
+            before, roots[-1].signed_bytes, roots[-1].signatures
         ):
             raise _no_channel(place, "root metadata that too few of its keys signed")
         following = folder / f"{signed.version + 1}.root.json"
         if not following.exists():
-            return root
+            return roots
         before, root = signed, _read(following)
         if root.signed.version != before.version + 1:
             raise _no_channel(following, f"root metadata of version {root.signed.version}")
+        roots.append(root)
 
 
-def _read(path: Path) -> Metadata[Any]:
+def _read(path: Path, described: MetaFile | None = None) -> Metadata[Any]:
+    """Metadata from a file. described: what other metadata say of it."""
     try:
-        return Metadata.from_file(str(path))
-    except (RepositoryError, StorageError) as error:
+        data = read_file(path, MOST_BYTES)
+        if described is not None:
+            described.verify_length_and_hashes(data)
+        return Metadata.from_bytes(data)
+    except (RepositoryError, OSError) as error:
         raise _no_channel(path, str(error).splitlines()[0]) from error
 
 
 def _no_channel(path: Path, found: str) -> AotcError:
     return refusal("AOTC-E027", str(path), found)
+
+
+def _changed(folder: Path, found: str, expected: str) -> AotcError:
+    hint = "put back what was published last, and find out who wrote into the folder"
+    return refusal("AOTC-E027", str(folder), found, expected=expected, hint=hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from aotc.report.text import count, made_of
 from aotc.review.reading import Review
 from aotc.workshops.page.parts import (
     Facts,
+    Folded,
     Group,
     Part,
     Section,
@@ -116,6 +117,8 @@ def _entry_point(
     if model is not UNSET:
         tone = "bad" if model.expected is UNSET else "plain"
         yield Text(made_of(msgspec.to_builtins(model)), tone)
+        if model.layers:
+            yield Folded("Layers of the model", (_layers(model.layers, lines),))
     yield table("Parameters", ("Parameter", "Passed", "Arrays", "Donated"), _parameters(first))
     for title, specs in (("Inputs", first.inputs), ("Outputs", first.outputs)):
         yield from _tensors(title, specs)
@@ -123,6 +126,16 @@ def _entry_point(
     if policies:
         columns = ("Dimension", "Target", "Policy", "How", ">Trials", "Ran", ">Max abs", ">ulp")
         yield table("Sizes that no profile has, and what proves it", columns, policies)
+
+
+def _layers(layers: Mapping[str, int], lines: EntryPointLines) -> Part:
+    written = {name: at for told in lines.layers.values() for name, at in told.items()}
+    rows = [(name, str(held), listed(written.get(name, ()))) for name, held in layers.items()]
+    return table(
+        "Which equations of the first profile are whose",
+        ("Layer", ">Equations", "Written in"),
+        rows,
+    )
 
 
 def _tensors(title: str, specs: Sequence[TensorSpec]) -> Iterator[Part]:

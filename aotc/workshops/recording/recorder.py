@@ -2,8 +2,8 @@
 the folder: `0.npz`, `1.npz`, …; the results come beside them as `0.results.npz`,
 with their names in `0.names.json`.
 
-This runs where the framework is and aotc is not: it imports nothing but that and numpy. Why a file
-is not run goes to `refused.json`.
+This runs where the framework is and aotc is not, on Python 3.10 or newer: it imports nothing but
+that and numpy. Why a file is not run goes to `refused.json`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np
 
-type Arrays = Mapping[str, Any]
-type Run = Callable[[Arrays], Arrays]
+Arrays = Mapping[str, Any]
+Run = Callable[[Arrays], Arrays]
 
 PR_SET_PDEATHSIG = 1
 """<sys/prctl.h>: the signal that a process gets when its parent ends."""

@@ -10,7 +10,7 @@ from typing import Any
 def prepare(case: Path) -> Sequence[Path]:
     from benchmarks.compare.onnx_graphs import write
 
-    return [write(case)]
+    return [write(case, case / "model.onnx")]
 
 
 def imports() -> None:

@@ -12,7 +12,7 @@ def prepare(case: Path) -> Sequence[Path]:
 
     from benchmarks.compare.onnx_graphs import write
 
-    model = openvino.Core().read_model(write(case))
+    model = openvino.Core().read_model(write(case, case / "model.onnx"))
     openvino.save_model(model, case / "model.xml", compress_to_fp16=False)
     return [case / "model.xml", case / "model.bin"]
 

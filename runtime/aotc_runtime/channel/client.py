@@ -85,6 +85,7 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
     fetcher, url = sources.fetcher_for(channel.source, folder)
     with state.kept(folder / channel.state) as work:
         try:
+            _require_same_channel(work, root, folder / channel.state)
             updater = Updater(str(work), url, fetcher=fetcher, bootstrap=root)
             updater.refresh()
             root = _signed(work, "root")
@@ -135,6 +136,30 @@ def _first_root(channel: Channel, folder: Path) -> bytes:
         found = getattr(error, "strerror", None) or str(error)
         expected = "a readable file with the channel's root metadata"
         raise refusal("AOTC-E330", str(path), found, expected=expected) from error
+
+
+def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
+    """AOTC-E332: what was kept is of the channel whose root metadata these are. python-tuf takes
+    what other keys have signed for nothing, and would forget it.
+    """
+    kept = {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
+    if not kept:
+        return
+    root = Metadata[Root].from_bytes(first)
+    version, last = root.signed.version, max(kept)
+    if version in kept:
+        is_same = Metadata.from_file(str(kept[version])).signed == root.signed
+    elif version == last + 1:
+        before = Metadata[Root].from_file(str(kept[last])).signed
+        is_same = bool(before.get_verification_result("root", root.signed_bytes, root.signatures))
+    else:
+        is_same = version > last
+    if not is_same:
+        found = f"what was seen of a channel without this root, of version {version}"
+        hint = "name a folder of its own as state of each channel"
+        raise refusal("AOTC-E332", str(where), found, hint=hint)
+    if version > last + 1:  # the policy skips roots, so that nobody can tell: its word counts
+        state.forget(kept.values())
 
 
 def _require_sound_keys(root: Root, where: str) -> None:

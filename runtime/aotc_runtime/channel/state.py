@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -73,12 +73,20 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def _require_ours(folder: Path) -> None:
-    """AOTC-E332: who else can write there could have this host forget what it saw."""
+    """AOTC-E332: who else can write there could have this host forget what it saw, and so could who
+    can put another folder in its place.
+    """
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
         hint = "name a folder that is not there yet; it is made for this user alone"
         found = "a folder that another user owns, or everybody may write to"
         raise refusal("AOTC-E332", str(folder), found, hint=hint)
+    for parent in folder.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            hint = "name a folder elsewhere, or take that right away"
+            found = f"a folder below {parent}, where everybody may rename it"
+            raise refusal("AOTC-E332", str(folder), found, hint=hint)
 
 
 def _read(folder: Path) -> Files:
@@ -115,6 +123,12 @@ def collected(work: Path) -> Files:
         for path in sorted(work.rglob("*.json"))
         if not path.is_symlink()
     }
+
+
+def forget(files: Iterable[Path]) -> None:
+    """Keep these no longer. files: of what `kept` laid out."""
+    for path in files:
+        path.unlink()
 
 
 def _write(folder: Path, before: Files, files: Files) -> None:

@@ -22,6 +22,7 @@ import jax
 import keras
 from keras import layers
 
+from aotc.capture import coverage
 from aotc.errors import CaptureError
 from aotc.frontends.keras.frontend import KerasFrontend
 from aotc.frontends.protocol import Model, ModelFile
@@ -86,6 +87,20 @@ def test_weights_of_few_bits_stay_so_and_compute_what_keras_does(
     found = jax.jit(model.function)(dict(model.weights), given)
     wanted = keras.ops.convert_to_numpy(made(given, training=False))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_equations_belong_to_layers_within_layers_by_their_names(tmp_path: Path) -> None:
+    x = keras.Input((5, 8), name="x")
+    hidden = layers.MultiHeadAttention(2, 4, name="attention")(x, x)
+    made = keras.Model(x, layers.LSTM(3, name="memory")(hidden), name="reader")
+    made.save(tmp_path / "layers.keras")
+    data = (tmp_path / "layers.keras").read_bytes()
+    model = KerasFrontend().read(ModelFile("layers.keras", data, None, lambda _: b"", False))
+    given = np.ones((2, 5, 8), np.float32)
+    jaxpr = jax.make_jaxpr(model.function)(dict(model.weights), given).jaxpr
+    found = coverage.layers(jaxpr, model.layers)
+    assert {"reader/attention/query", "reader/memory"} <= found.keys()
+    assert sum(found.values()) == coverage.control_flow(jaxpr).equations
 
 
 def test_other_quantization_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 
 from onnx import TensorProto, helper
 
+from aotc.capture.coverage import layers
 from tests.frontends.onnx_files.making import (
     FLOAT,
     INT64,
@@ -64,6 +65,27 @@ def test_shape_arithmetic_leaves_nothing_in_the_program() -> None:
     wanted = x.reshape(2, 5, 2, 3).transpose(0, 2, 1, 3) + np.arange(5)[:, None]
     assert np.array_equal(found, wanted)
     assert not got.weights
+
+
+def test_equations_belong_to_nodes_by_their_names() -> None:
+    nodes = [
+        N("Gemm", ["x", "w"], ["h"], name="/encoder/dense"),
+        N("Shape", ["h"], ["shape"]),
+        N("LayerNormalization", ["h", "scale"], ["y"]),
+    ]
+    told = nodes[0].metadata_props.add()
+    told.key = "pkg.torch.onnx.stack_trace"
+    told.value = 'File "/home/me/net.py", line 7, in forward\n    return self.dense(x)'
+    got = read(simple(nodes, w=np.ones((3, 4), np.float32), scale=np.ones(4, np.float32)))
+    assert got.layers == {
+        "/encoder/dense": ("me/net.py:7: return self.dense(x)",),
+        "shape": (),
+        "y": (),
+    }
+    jaxpr = jax.make_jaxpr(got.function)(dict(got.weights), X).jaxpr
+    found = layers(jaxpr, got.layers)
+    assert found["/encoder/dense"] >= 1 and found["y"] > 3
+    assert found.keys() == {"/encoder/dense", "y"}, "a shape is known while tracing"
 
 
 def test_sizes_that_vary_are_traced_once_for_all() -> None:

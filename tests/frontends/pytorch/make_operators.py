@@ -30,17 +30,14 @@ ELEMENTS_MAX = 4096
 SAMPLES_MAX = {torch.float32: 12}
 """Of torch's samples for an operator; of other dtypes 3."""
 LEFT_OUT = (
-    "linalg",
     "special",
     "masked",
     "sparse",
     "signal",
     "jiterator",
-    "svd",
     "torch",
     "geqrf",
     "ormqr",
-    "cholesky",
     "lu",
     "pca",
     "stft",

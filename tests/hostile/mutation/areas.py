@@ -94,6 +94,7 @@ AREAS = (
         TOOLCHAIN,
         (
             "workshops/channel/repository.py",
+            "workshops/channel/host.py",
             "workshops/channel/naming.py",
             "workshops/channel/keys.py",
             "workshops/channel/telling.py",
@@ -153,6 +154,22 @@ AREAS = (
         ("tests/unit/packing/test_layouts_beside.py", "tests/unit/test_whole_file.py"),
         decisions=True,
     ),
+    Area(
+        TOOLCHAIN,
+        ("packing/attestations.py", "packing/bundle.py", "packing/read_back.py"),
+        (
+            "tests/unit/packing",
+            "tests/unit/bundles/test_endorse.py",
+            "tests/unit/cli/test_command_sign.py",
+            "tests/hostile/test_copied_weights.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("cli/key_option.py", "cli/passphrase.py"),
+        ("tests/unit/cli/test_command_keygen.py", "tests/unit/cli/test_command_sign.py"),
+    ),
+    Area(TOOLCHAIN, ("workshops/pkcs11/uri.py",), ("tests/unit/workshops/pkcs11",)),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(
         TOOLCHAIN,
@@ -338,6 +355,12 @@ AREAS = (
         ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
     ),
+    Area(
+        RUNTIME,
+        ("digest.py",),
+        ("tests/unit/runtime/test_digest.py", "tests/unit/runtime/system/test_passing.py"),
+    ),
+    Area(RUNTIME, ("system/passing.py",), ("tests/unit/runtime/system/test_passing.py",)),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(
@@ -389,6 +412,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
+            "workshops/merge/fixtures_match.py",
             "workshops/merge/merge.py",
             "workshops/merge/merging.py",
             "workshops/merge/same_source.py",

@@ -35,6 +35,11 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "pulling.py",
         "len(data) != size -> False",
     ): "what has another size has another digest; it only takes longer",
+    (
+        "digest.py",
+        "sum(sizes) < PARALLEL_BYTES_MIN -> (sum(sizes) <= PARALLEL_BYTES_MIN)",
+    ): "threads or none, the digests are the same; it only takes longer",
+    ("passing.py", "len(view) -> True"): "of no bytes none are read, wherever they would begin",
     ("seal.py", "end < 0"): "what is left of such an entry is no envelope of its data",
     (
         "diff.py",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.compare import cases, worker
-from benchmarks.compare.cases import CASES, Case, manifest_text
+from benchmarks.compare.cases import CASES, Case, input_of, manifest_text
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import CONTESTANTS, Contestant, LeftOutError, serve
 from benchmarks.compare.peers import aotc_tuned
@@ -89,8 +89,13 @@ def test_the_picture_is_well_formed_and_names_everyone(document: dict[str, Any])
 def test_every_case_has_a_build_manifest_of_its_one_shape(case: Case) -> None:
     manifest = tomllib.loads(manifest_text(case))
     sizes = {name: each["profiles"] for name, each in manifest.get("dimensions", {}).items()}
-    assert sizes == {name: [size] for name, size in case.sizes.items()}
-    assert list(manifest["entry_points"]) == ["run"]
+    (run,) = manifest["entry_points"].values()
+    if case.file:
+        (given,) = run["inputs"].values()
+        assert run["source"] == f"model.{case.file}"
+        assert tuple(given["shape"]) == input_of(case).shape
+    else:
+        assert sizes == {name: [size] for name, size in case.sizes.items()}
 
 
 def test_tuning_has_xla_first_and_only_engines_that_are_installed(
@@ -112,7 +117,8 @@ def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path
 
 def test_all_that_the_issue_names_take_part_and_each_other_one_has_its_own_environment() -> None:
     foreign = {each.module for each in CONTESTANTS if each.requires}
-    assert foreign == {"export", "onnxruntime", "openvino", "iree", "aotinductor"}
+    of_torch = {"aotinductor", "torch_eager", "torch_compile"}
+    assert foreign == {"export", "onnxruntime", "openvino", "iree", *of_torch}
     assert {each.module for each in CONTESTANTS} - foreign == {
         "aotc",
         "aotc_tuned",

@@ -51,7 +51,7 @@ def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) ->
     """As the one that `aotc build` made, which vouches for more."""
     signer = LocalSigner.ephemeral()
     made = attest(root_of(bundle), "digits-1.0.0", {**endorsement(), "more": 1}, signer)
-    with_attestation(bundle, made.envelope)
+    with_attestation(bundle, root_of(bundle), made.envelope)
     count = attestations(bundle)
     endorse(bundle, signer)
     assert attestations(bundle) == count + 1
@@ -59,9 +59,28 @@ def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) ->
 
 @pytest.mark.parametrize("envelope", [b"{}", b"not JSON", b'{"payload": "!"}'])
 def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelope: bytes) -> None:
-    with_attestation(bundle, envelope)
+    with_attestation(bundle, root_of(bundle), envelope)
     count = attestations(bundle)
     endorse(bundle, LocalSigner.ephemeral())
+    assert attestations(bundle) == count + 1
+
+
+def test_a_link_that_leads_elsewhere_meanwhile_has_nothing_else_replaced(
+    bundle: Path, tmp_path: Path
+) -> None:
+    """As a deployment does that goes over to the next version."""
+    link, following = tmp_path / "current", tmp_path / "next.aotb"
+    link.symlink_to(bundle)
+    following.write_bytes(b"the next version")
+
+    def go_over(envelope: bytes) -> bool:
+        link.unlink()
+        link.symlink_to(following)
+        return False
+
+    count = attestations(bundle)
+    with_attestations(link, root_of(bundle), [b"{}"], go_over)
+    assert following.read_bytes() == b"the next version"
     assert attestations(bundle) == count + 1
 
 
@@ -75,6 +94,6 @@ def test_more_than_readers_take_is_not_added(bundle: Path, form: str) -> None:
         made = [b"".ljust(size - n) for n in range(limits.ATTESTATIONS_BYTES_MAX // size + 1)]
     before = bundle.read_bytes()
     with pytest.raises(UsageError) as refused:
-        with_attestations(bundle, made, lambda old: False)
+        with_attestations(bundle, root_of(bundle), made, lambda old: False)
     assert refused.value.code == "AOTC-E058"
     assert bundle.read_bytes() == before

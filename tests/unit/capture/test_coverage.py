@@ -9,10 +9,12 @@ from textwrap import dedent
 from types import FunctionType
 from typing import cast
 
+import jax
+import jax.numpy as jnp
 import pytest
 from capturing import BATCHED, Capture
 
-from aotc.capture.coverage import code_lines, ranges, recording
+from aotc.capture.coverage import code_lines, control_flow, layers, ranges, recording
 from aotc.evidence import Coverage, FunctionCoverage
 from aotc.locations import FunctionLines
 from aotc.stages import CapturedEntryPoint
@@ -54,6 +56,25 @@ def test_a_branch_that_python_does_not_take_is_missed(capture: Capture) -> None:
     assert (functions["f"].lines, functions["f"].traced) == (4, 2)
     f = lines_of(entry_point)["f"]
     assert f.missed == (f"{f.line + 2}-{f.line + 3}",)
+
+
+def test_equations_belong_to_the_layers_in_whose_scopes_they_are() -> None:
+    def inner(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+        with jax.named_scope("cell"):
+            return jax.nn.relu(x) + 1, None
+
+    def f(x: jax.Array) -> jax.Array:
+        with jax.named_scope("model"), jax.named_scope("unknown"):
+            x = jnp.sin(x)
+            with jax.named_scope("dense"):
+                x = jnp.where(x > 0, x, 0)
+            return jax.lax.scan(inner, x, None, 3)[0] * 2
+
+    jaxpr = jax.make_jaxpr(f)(1.0).jaxpr
+    found = layers(jaxpr, {"model", "dense", "cell", "absent"})
+    assert found.keys() == {"model", "model/dense", "cell"}
+    assert sum(found.values()) == control_flow(jaxpr).equations
+    assert layers(jaxpr, ()) == {}
 
 
 def test_profiles_of_an_entry_point_count_together(capture: Capture) -> None:

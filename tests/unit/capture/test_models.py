@@ -29,6 +29,17 @@ def product(x: Any) -> Any:
     return {"y": x @ W}
 
 
+def tree(n: Any) -> bytes:
+    """A function of a dict and an array."""
+    state = {
+        "last": jax.ShapeDtypeStruct((n, 4), jnp.float32),
+        "w": jax.ShapeDtypeStruct((4,), "f4"),
+    }
+    given = jax.ShapeDtypeStruct((n, 4), jnp.float32)
+    function = jax.jit(lambda state, x: {"y": x * state["w"] + state["last"]})
+    return bytes(export.export(function)(state, given).serialize())
+
+
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
     (n,) = export.symbolic_shape("n")
@@ -36,6 +47,7 @@ def files() -> dict[str, bytes]:
     return {
         "any.jax": exported(product, ((n, 4), jnp.float32)),
         "two.jax": exported(lambda x, y: x @ y, ((wide[0], 4), jnp.float32), ((4, 3), jnp.float32)),
+        "tree.jax": tree(n),
         "fixed.jax": exported(product, ((2, 4), jnp.float32)),
     }
 
@@ -74,6 +86,45 @@ def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
 ) -> None:
     captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
     assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
+
+
+LIKE = """
+[dimensions.n]
+range = [1, 8]
+profiles = [2, 8]
+
+[entry_points.f]
+source = "tree.jax"
+inputs.arg0 = { like = "program:state", arguments = { n = "n" } }
+inputs.arg1 = { shape = ["n", 4] }
+"""
+STATE = """
+import jax.numpy as jnp
+
+def state(n):
+    return {"last": jnp.full((n, 4), 3.0), "w": jnp.arange(4.0)}
+"""
+
+
+def test_an_input_is_what_a_function_returns(capture: Capture, files: dict[str, bytes]) -> None:
+    found = capture(STATE, LIKE, files=files).f
+    assert [each.path for each in found.inputs] == ["arg0/last", "arg0/w", "arg1"]
+    assert {str(each.shape[0]) for each in found.inputs if each.path != "arg0/w"} == {"n"}
+
+
+@pytest.mark.parametrize(
+    ("of_file", "other"),
+    [
+        ("(n, 4)", "(n, 5)"),
+        ('"w"', '"v"'),
+        ('"last"', '"more": jnp.zeros(1), "last"'),
+        ("4.0)", '4, dtype="int32")'),
+    ],
+)
+def test_what_a_function_returns_has_to_be_what_the_file_takes(
+    of_file: str, other: str, capture: Capture, files: dict[str, bytes]
+) -> None:
+    assert capture(STATE.replace(of_file, other), LIKE, files=files).refusal.code == "AOTC-E846"
 
 
 def test_entry_points_may_share_a_weights_set(capture: Capture, files: dict[str, bytes]) -> None:

@@ -40,6 +40,9 @@ class open_key:
     def public_key(self):
         return self.signer.public_pem()
     def sign(self, message):
+        if "INSTEAD" in os.environ:
+            Path("b").rename("before")
+            Path(os.environ["INSTEAD"]).rename("b")
         return self.signer.sign(message)
 """
 
@@ -237,6 +240,25 @@ def test_a_signer_that_fails_leaves_the_bundle_alone(
     refused(["sign", "b", "--key", "nowhere:k"], 2, "AOTC-E022")
     refused(["sign", "b", "--key", "pkcs11:token=t"], 2, "AOTC-E017")
     assert content(bundle) == before
+
+
+def test_what_took_the_place_of_a_bundle_while_it_was_signed_is_left_alone(
+    aotc: Run, bundle: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it would get is a statement about another one, with which every policy refuses it."""
+    aotc("keygen", "k", "--plain")
+    another = Path(__file__).parents[2] / "golden" / "layers.aotb"
+    if bundle.is_dir():
+        with tarfile.open(another) as archive:
+            archive.extractall(tmp_path / "another", filter="data")
+    else:
+        shutil.copyfile(another, tmp_path / "another")
+    before = content(tmp_path / "another")
+    monkeypatch.setenv("INSTEAD", "another")
+    done = aotc("sign", "b", "--key", "elsewhere:k.key")
+    assert (done.exit_code, done.codes) == (5, ["AOTC-E201"])
+    assert "it was replaced meanwhile" in done.stderr
+    assert content(tmp_path / "b") == before
 
 
 def test_a_build_asks_its_signer_before_it_does_anything(

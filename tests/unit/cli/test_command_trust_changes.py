@@ -254,6 +254,12 @@ def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
         assert warning.endswith(said)
 
 
+def test_check_says_that_a_key_does_not_count_yet(aotc: Run, pems: dict[str, str]) -> None:
+    aotc(*ADD, "--not-before", in_days(3))
+    (warning,) = aotc("trust", "check", "trust.toml", "--json").document["warnings"]
+    assert "does not count before " in warning
+
+
 def test_check_fails_for_keys_that_are_all_revoked_or_past(
     aotc: Run, refused: Run, pems: dict[str, str]
 ) -> None:

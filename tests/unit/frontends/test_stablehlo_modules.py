@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax._src import effects
 
 from aotc.errors import CaptureError
 from aotc.frontends import probe
@@ -194,6 +195,24 @@ def test_complex_numbers_are_compared_by_both_parts(name: str, place: int) -> No
     assert [*found] == [sorted(p, key=lambda n: (n.real, n.imag))[place] for p in pairs]
 
 
+SCAN = """
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<f32>) {
+  %init = stablehlo.constant dense<0.5> : tensor<f32>
+  %0:2 = chlo.scan(%x) inits(%init) dimension=0 {
+  ^bb0(%each: tensor<f32>, %carried: tensor<f32>):
+    %1 = stablehlo.add %each, %carried : tensor<f32>
+    stablehlo.return %1, %1 : tensor<f32>, tensor<f32>
+  } : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  return %0#0, %0#1 : tensor<4xf32>, tensor<f32>
+}
+"""
+
+
+def test_scans_are_loops() -> None:
+    sums, last = run(StablehloFrontend().read(file(SCAN.encode(), "scan.mlir")), X[0])
+    assert [*sums] == [0.5, 1.5, 3.5, 6.5] and last == 6.5
+
+
 @pytest.mark.parametrize("kind", ["f8E3M4", "f8E4M3B11FNUZ", "f8E8M0FNU", "i4"])
 def test_arrays_of_few_bits_are_taken(kind: str) -> None:
     model = StablehloFrontend().read(file(one(f"tensor<2x{kind}>"), "few.mlir"))
@@ -295,6 +314,25 @@ def test_what_jax_did_not_export_is_refused(data: bytes) -> None:
     with pytest.raises(CaptureError) as refused:
         JaxExportFrontend().read(file(data, "x.jax"))
     assert refused.value.code == "AOTC-E843"
+
+
+class _Effect(effects.Effect):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Effect)
+
+    def __hash__(self) -> int:
+        return hash(_Effect)
+
+
+def test_an_exported_function_with_effects_that_jax_does_not_know_is_refused_by_their_name(
+    exported: Any,
+) -> None:
+    effects.lowerable_effects.add_type(_Effect)
+    given = dataclasses.replace(exported, unordered_effects=(_Effect(),))
+    with pytest.raises(CaptureError) as refused:
+        JaxExportFrontend().read(file(bytes(given.serialize()), "effects.jax"))
+    assert refused.value.code == "AOTC-E844"
+    assert "_Effect" in refused.value.findings[0].found
 
 
 def test_an_exported_function_whose_module_lost_its_name_or_an_operation_is_refused(

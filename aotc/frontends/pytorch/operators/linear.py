@@ -12,7 +12,6 @@ from jax import Array, lax, nn
 from aotc.frontends.pytorch.dtypes import as_dtype, promoted, wide
 from aotc.frontends.pytorch.operators.reductions import safe_softmax
 from aotc.frontends.pytorch.operators.table import Arguments, Family
-from aotc.frontends.pytorch.refusals import Unsupported
 
 FAMILY = Family()
 op = FAMILY
@@ -115,17 +114,6 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     if x1.ndim == 0:
         return cosine_similarity(x1[None], x2[None], 0, eps)
     return jnp.sum(unit(x1) * unit(x2), axis=dim)
-
-
-@op("linalg_norm.default")
-def linalg_norm(
-    self: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Array:
-    if ord is not None:
-        raise Unsupported("norms of matrices")
-    from aotc.frontends.pytorch.operators.reductions import vector_norm
-
-    return vector_norm(self, 2, dim, keepdim, dtype)
 
 
 @op("_euclidean_dist.default")

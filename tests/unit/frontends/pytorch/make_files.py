@@ -150,7 +150,32 @@ class Refused(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         noise = torch.rand_like(x) + torch.rand_like(x)
-        return torch.dropout(x, 0.5, True) + noise + torch.linalg.inv(x @ x.T).sum()
+        return torch.dropout(x, 0.5, True) + noise + torch.special.airy_ai(x).sum()
+
+
+class Solves(nn.Module):
+    """Linear algebra of a matrix that is positive definite, and what is in its factors."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        matrix = x @ x.mT + torch.eye(x.shape[-2])
+        values, vectors = torch.linalg.eigh(matrix)
+        left, singular, right = torch.linalg.svd(x, full_matrices=False)
+        orthogonal, upper = torch.linalg.qr(x)
+        lower = torch.linalg.cholesky(matrix)
+        return {
+            "solved": torch.linalg.solve(matrix, y),
+            "inverse": torch.linalg.inv(matrix),
+            "by_lower": torch.linalg.solve_triangular(lower, y, upper=False),
+            "by_factors": torch.cholesky_solve(y, lower),
+            "determinant": torch.linalg.det(matrix),
+            "logarithm": torch.linalg.slogdet(matrix).logabsdet,
+            "values": values,
+            "of_values": vectors @ torch.diag_embed(values) @ vectors.mT,
+            "of_singular": left @ torch.diag_embed(singular) @ right,
+            "of_orthogonal": orthogonal @ upper,
+            "pseudo": torch.linalg.pinv(x),
+            "norm": torch.linalg.norm(x, ord=2),
+        }
 
 
 class Doubled(nn.Module):
@@ -229,6 +254,9 @@ def main(folder: Path) -> None:
         record_steps(folder, f"cache{suffix}", Cache(), steps, decomposed)
     record_steps(folder, "aliased", Aliased(), calls)
     write("refused", Refused(), torch.randn(3, 3))
+    for name in ("solves", "solves.decomposed"):
+        given = torch.randn(4, 3), torch.randn(4, 2)
+        write(name, Solves(), *given, decomposed="." in name)
     write("doubled", Doubled(), torch.randn(3))
     axes = {0: Dim("n", min=2, max=20), 1: Dim("m", min=2, max=9)}
     sizes = torch.randn(3, 4), torch.randn(3, 4)

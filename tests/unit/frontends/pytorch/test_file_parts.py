@@ -18,6 +18,7 @@ from aotc.frontends import archive
 from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch import plan, results, schema, weights
 from aotc.frontends.pytorch.plan import DTypeNumber, Ref, Step
+from aotc.frontends.source_lines import own_line
 from tests.unit.frontends.pytorch.test_hostile_files import (
     CONFIG,
     PROGRAM,
@@ -203,11 +204,11 @@ def test_what_a_step_views_or_writes_is_its_first_tensor() -> None:
         ),
         ('File "/lib/torch/nn.py", line 9, in g\n  y\n', "torch/nn.py:9: y"),
         ("", ""),
+        ('File "c.py", line 3, in f\n  x \x1b[31m', ""),
     ],
 )
 def test_the_line_of_a_node_is_the_innermost_that_is_not_torchs_own(trace: str, line: str) -> None:
-    node = schema.Node("t", (), (), {"stack_trace": trace})
-    assert plan._line(node) == line
+    assert own_line(trace) == line
 
 
 def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> plan.Plan:
@@ -255,6 +256,26 @@ def test_graphs_lie_within_each_other_as_deep_as_allowed() -> None:
     assert len(plan.plan(nested(plan.DEPTH_MAX)).steps) == 1
     with pytest.raises(Damaged):
         plan.plan(nested(plan.DEPTH_MAX + 1))
+
+
+def test_an_operator_with_effects_is_refused_by_its_name() -> None:
+    def ordered(document: Any) -> None:
+        node = graph(document)["nodes"][-1]
+        node["target"] = "torch.ops.higher_order.with_effects"
+        argument = {"as_operator": "torch.ops.mine.told.default"}
+        node["inputs"].insert(0, {"name": "", "arg": argument, "kind": 1})
+
+    with pytest.raises(CaptureError) as caught:
+        read(changed(PROGRAM, ordered))
+    assert caught.value.code == "AOTC-E844"
+    assert "the effects of 'mine.told.default'" in caught.value.findings[0].found
+
+
+@pytest.mark.parametrize("kind", ["operator", "custom_obj", "strings", "nested_tensors"])
+def test_an_argument_of_a_kind_that_no_operator_takes_is_refused(kind: str) -> None:
+    argument = {"name": "self", "arg": {f"as_{kind}": "x"}, "kind": 1}
+    data = changed(PROGRAM, lambda d: graph(d)["nodes"][-1]["inputs"].append(argument))
+    assert code(data) == "AOTC-E844"
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, "AOTC-E844"), (1, "AOTC-E843")])

@@ -60,6 +60,18 @@ def test_a_model_returns_what_torch_returned(name: str) -> None:
     assert call(read(name), name) < 1e-6
 
 
+@pytest.mark.parametrize("name", ["solves", "solves.decomposed"])
+def test_linear_algebra_returns_what_torch_returned(name: str) -> None:
+    assert call(read(name), name) < 1e-5
+
+
+def test_steps_belong_to_modules_and_lines_of_the_model() -> None:
+    layers = read("convolutions").layers
+    assert {"first", "norm", "last"} <= layers.keys()
+    (line,) = layers["first"]
+    assert "make_files.py:" in line and line.endswith("relu_(self.norm(self.first(image)))")
+
+
 @pytest.mark.parametrize("name", ["convolutions", "convolutions.decomposed", "branch", "sizes"])
 def test_a_model_returns_what_torch_returned_for_other_sizes_and_branches(name: str) -> None:
     assert call(read(name), name, "1") < 1e-6
@@ -170,7 +182,7 @@ def test_what_is_not_had_is_refused_at_once_with_the_lines_of_the_model() -> Non
     assert "random numbers" in random[1] and "(and 1 more)" in random[0]
     assert "dropout in training" in dropout[1]
     assert "make_files.py:" in dropout[0] and "torch.dropout(x, 0.5, True)" in dropout[0]
-    assert "no operator of this frontend" in by_operator["aten.linalg_inv.default"][1]
+    assert "no operator of this frontend" in by_operator["aten.special_airy_ai.default"][1]
 
 
 def test_another_signature_than_the_files_is_refused() -> None:

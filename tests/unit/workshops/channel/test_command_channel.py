@@ -168,6 +168,33 @@ def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Pa
     assert [said[:5] for _, said in lines[1:]] == ["1 of ", "1 of ", "2 of ", "1 of "]
 
 
+def test_who_signs_by_a_policy_remembers_what_was_published(
+    aotc: Run, refused: Run, folder: Path
+) -> None:
+    shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
+    with (folder / "trust.toml").open("a") as file:
+        file.write(
+            '[channel]\nname = "production"\nsource = "https://models.example.org"\n'
+            'root_file = "first.root.json"\nstate = "seen"\n'
+        )
+    trust = ["--trust", "trust.toml"]
+    published(aotc)
+    old = shutil.copytree(folder / "channel", folder / "old")
+    assert aotc(*RENEW, *trust).exit_code == 0
+    shutil.copytree(old, folder / "channel", dirs_exist_ok=True)
+    rotate = ["channel", "rotate", "channel", "--key", "root.key"]
+    for command in (RENEW, publish("ci"), rotate):
+        told = refused([*command, *trust], 2, "AOTC-E027")
+        assert "timestamp metadata of version 1" in told.stderr
+    for command in (RENEW, RENEW, rotate):
+        assert aotc(*command).exit_code == 0
+    for command in (RENEW, publish("ci"), rotate):
+        assert aotc(*command, *trust).exit_code == 0
+    (folder / "channel" / "3.root.json").unlink()
+    told = refused([*RENEW, *trust], 2, "AOTC-E027")
+    assert "root metadata of version 2" in told.stderr
+
+
 def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, folder: Path) -> None:
     published(aotc)
     rotate = ["channel", "rotate", "channel", "--online", "other.pub", "--key", "root.key"]
@@ -284,7 +311,6 @@ def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
         ["publish", "channel", "digits.aotb", "--channel", "production"],
         ["publish", "channel", "--channel", "production", "--online-key", "online.key"],
         ["publish", "channel", "--key", "ci.key", "--online-key", "online.key"],
-        ["publish", "channel", "--trust", "trust.toml", "--online-key", "online.key"],
         ["status"],
         ["status", "channel", "--trust", "trust.toml"],
     ],

@@ -61,6 +61,7 @@ def test_a_uri_names_a_token_and_a_key_in_it(text: str, uri: Pkcs11Uri) -> None:
         (f"pkcs11:object=k{MODULE}&pin-source=", "an empty one"),
         (f"pkcs11:object=k{MODULE}&pin-source=http://host/pin", "another kind of source"),
         (f"pkcs11:object=k{MODULE}&pin-source=file://host/pin", "another kind of source"),
+        (f"pkcs11:object=k{MODULE}&pin-source=data:,1234", "another kind of source"),
     ],
 )
 def test_what_a_uri_may_not_say_is_named(text: str, found: str) -> None:

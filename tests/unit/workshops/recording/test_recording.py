@@ -4,6 +4,7 @@ run a model. What frameworks compute is tested in `tests/frontends`.
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from aotc import workshops
 from aotc.config.build_manifest import read_build_manifest
 from aotc.workshops.recording.command import record_expected
 from aotc.workshops.recording.recording import _cut, record
@@ -34,6 +36,12 @@ def test_a_python_without_the_framework_is_refused_and_nothing_is_written(
     ended = CliRunner().invoke(record_expected, [*given, "-o", str(tmp_path / "e.npz")])
     assert ended.exit_code and "AOTC-E843" in ended.output
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("script", ["recording/recorder.py", "tensorflow/exporter.py"])
+def test_what_runs_where_a_framework_is_is_written_for_older_pythons(script: str) -> None:
+    text = Path(workshops.__file__).parent.joinpath(script).read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 10))
 
 
 def test_inputs_are_cut_as_fixtures_are() -> None:

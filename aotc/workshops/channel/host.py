@@ -1,0 +1,66 @@
+"""A host that asks a channel, as its policy describes it: who signs remembers what was published by
+what such a host saw last, so that whoever writes into the folder can put nothing older back.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from tuf.api.metadata import Metadata
+
+from aotc.workshops.channel.repository import ROOT, SNAPSHOT, TARGETS, TIMESTAMP, Repository
+from aotc_runtime.channel import state
+from aotc_runtime.channel.client import ask
+from aotc_runtime.errors import TrustError
+from aotc_runtime.schema.policy import Channel
+from aotc_runtime.verification.trust import read_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """channel: of the policy.  folder: relative to which that names files."""
+
+    channel: Channel
+    folder: Path
+
+    @property
+    def first_root(self) -> Path:
+        """The root metadata that it begins with."""
+        return self.folder / self.channel.root_file
+
+    def require_newest(self, repository: Repository) -> None:
+        """Raise UsageError (AOTC-E027) where a folder has metadata that are older than what this
+        host saw; TrustError (AOTC-E332) where nobody knows what that is.
+        """
+        with state.kept(self.folder / self.channel.state) as work:
+            files = {role: work / f"{role}.json" for role in (TIMESTAMP, SNAPSHOT, TARGETS)}
+            roots = sorted(work.glob("root_history/*.root.json"), key=_number)
+            if roots:
+                files[ROOT] = roots[-1]
+            for role, path in files.items():
+                if path.exists():
+                    repository.require_as_new(role, Metadata.from_file(str(path)))
+
+    def keep(self, served: Path) -> None:
+        """See what a folder says now. A host that refuses it, because it waits to be renewed for
+        example, keeps what it could believe, and says so when it is asked for itself.
+        """
+        channel = msgspec.structs.replace(self.channel, source=str(served.absolute()))
+        with suppress(TrustError):
+            ask(channel, self.folder, ())
+
+
+def host_of(trust: Path | None) -> Host | None:
+    """The host that a policy is for; None without a policy, or where it names no channel. Raises
+    TrustError.
+    """
+    channel = read_policy(trust).channel if trust else None
+    return Host(channel, trust.parent) if trust and channel else None
+
+
+def _number(path: Path) -> int:
+    return int(re.sub(r"\D", "", path.name) or 0)
