@@ -16,6 +16,7 @@ from types import ModuleType
 
 import aotc
 import aotc_runtime
+from aotc.backends.targets import builtin_folder
 from aotc.cache.keys import Parts
 from aotc.capture.packages import files_digest
 from aotc_runtime.digest import sha256
@@ -45,9 +46,6 @@ def code_digests() -> Mapping[str, str]:
     The same sources give the same digest as a checkout, installed from a wheel, or copied: the
     built-in targets count as a part of the package wherever they lie.
     """
-    # With what reads target files, which children that run programs have no use for.
-    from aotc.backends.targets import builtin_folder
-
     toolchain = {**_files_below(_folder(aotc)), **_files_below(builtin_folder(), "targets/")}
     runtime = _files_below(_folder(aotc_runtime))
     return {"aotc": _digest_of(toolchain), "aotc-runtime": _digest_of(runtime)}
