@@ -361,6 +361,7 @@ AREAS = (
         ("tests/unit/runtime/test_digest.py", "tests/unit/runtime/system/test_passing.py"),
     ),
     Area(RUNTIME, ("system/passing.py",), ("tests/unit/runtime/system/test_passing.py",)),
+    Area(RUNTIME, ("verified.py", "system/held.py"), ("tests/unit/runtime/test_verified.py",)),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ import aotc_runtime
 from aotc_runtime.errors import AotcError, IntegrityError, TrustError
 from aotc_runtime.system import held
 from aotc_runtime.system.store import map_file, open_bundle
+from aotc_runtime.verification.verify import Vouched
+
+VERIFIED = importlib.import_module("aotc_runtime.verified")
 
 type Bundle = tuple[Path, Path]
 IMAGE = np.zeros((8, 64), np.float32)
@@ -45,6 +49,12 @@ def as_layout(bundle: Path, folder: Path) -> Path:
 def copied(request: pytest.FixtureRequest, digits_bundle: Bundle, tmp_path: Path) -> Bundle:
     """A bundle of one's own, in both forms, and its policy."""
     return request.param(digits_bundle[0], tmp_path), digits_bundle[1]
+
+
+@pytest.fixture
+def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that fails as soon as anything would be handed to an engine."""
+    monkeypatch.setattr(VERIFIED, "load_vouched", lambda *_: pytest.fail("loaded"))
 
 
 def largest(bundle: Path) -> Path:
@@ -119,8 +129,8 @@ def test_verifying_starts_no_engine_and_a_fork_can_load(copied: Bundle) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [(overwrite, "AOTC-E206"), (hidden(overwrite), "AOTC-E201")]
 )
-def test_a_file_that_is_written_into_after_it_was_verified_is_refused(
-    copied: Bundle, change: Callable[[Path], None], code: str
+def test_a_file_that_is_written_into_after_it_was_verified_is_refused_before_any_of_it_is_loaded(
+    copied: Bundle, change: Callable[[Path], None], code: str, nothing_loads: None
 ) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
     change(largest(copied[0]))
@@ -128,6 +138,29 @@ def test_a_file_that_is_written_into_after_it_was_verified_is_refused(
         with pytest.raises(IntegrityError) as refused:
             verified.load()
         assert refused.value.code == code
+
+
+def test_a_file_that_is_written_into_while_it_is_verified_is_refused(
+    copied: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Vouched.finish
+
+    def and_then(vouched: Vouched) -> None:
+        finish(vouched)
+        overwrite(largest(copied[0]))
+
+    monkeypatch.setattr(Vouched, "finish", and_then)
+    with pytest.raises(IntegrityError) as refused:
+        aotc_runtime.verify(copied[0], trust=copied[1])
+    assert refused.value.code == "AOTC-E206"
+
+
+def test_a_file_that_nobody_touched_is_not_hashed_again(
+    copied: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified = aotc_runtime.verify(copied[0], trust=copied[1])
+    monkeypatch.setattr(VERIFIED, "vouch", lambda *_: pytest.fail("hashed again"))
+    assert verified.load().report()["root_digest"] == verified.root_digest
 
 
 def test_a_file_that_is_cut_short_after_it_was_verified_is_refused(copied: Bundle) -> None:
@@ -174,7 +207,7 @@ def test_what_load_refuses_is_refused_at_once(copied: Bundle, tmp_path: Path) ->
     assert missing.value.code == "AOTC-E108"
 
 
-def test_numbers_are_judged_before_anything_is_loaded(copied: Bundle) -> None:
+def test_numbers_are_judged_before_anything_is_loaded(copied: Bundle, nothing_loads: None) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
     with pytest.raises(AotcError) as refused:
         verified.load(threads=0)
