@@ -108,7 +108,7 @@ def with_provenance(path: Path, change: Callable[[dict[str, Any]], None]) -> Non
     (statement,) = (s for s in envelopes(path) if "slsa" in s["predicateType"])
     change(statement["predicate"]["buildDefinition"])
     made = attest(contents.root_digest, "small", statement["predicate"], SIGNER)
-    with_attestations(path, [made.envelope], lambda old: True)
+    with_attestations(path, contents.root_digest, [made.envelope], lambda old: True)
 
 
 def test_a_bundle_is_built_again_elsewhere_byte_for_byte(copy: Path) -> None:

@@ -46,7 +46,7 @@ def forged(digits_bundle: Bundle, tmp_path: Path) -> Forge:
         made = attest(
             contents.root_digest, "digits", statement["predicate"], LocalSigner.ephemeral()
         )
-        with_attestations(path, [made.envelope], lambda old: True)
+        with_attestations(path, contents.root_digest, [made.envelope], lambda old: True)
         return path
 
     return forge

@@ -63,8 +63,9 @@ def hook(event, arguments):
         refused.append((event, repr(arguments)[:200]))
         raise RuntimeError(f"forbidden: {event} {arguments!r:.200}")
 
+load = aotc_runtime.load  # imported now, as servers do
 sys.addaudithook(hook)
-with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as bundle:
+with load(sys.argv[1], trust=sys.argv[2]) as bundle:
     result = bundle["predict"](numpy.zeros((1, 64), numpy.float32))
     kind = type(result).__name__
     label = result["label"] if kind == "dict" else result.label
