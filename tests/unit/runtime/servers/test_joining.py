@@ -231,5 +231,7 @@ def test_texts_that_are_not_worth_joining_are_answered_alone(served: Served) -> 
 
 
 def test_metrics_tell_how_many_were_joined(served: Served) -> None:
+    row = ("FP32", np.ones((1, 4), np.float32))
+    at_once(lambda _: served.infer("joins.rows", {"x": row, "y": row}), 16)
     text = served.ask("GET", "/metrics")[2].decode()
     assert 'aotc_server_joined_requests_count{model="joins.rows"}' in text
