@@ -70,8 +70,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     aotc channel rotate channel --online online-2027.pub --key root.key
     """
     require_tuf()
-    from aotc.workshops.channel import repository
-    from aotc.workshops.channel.host import host_of
+    from aotc.workshops.channel.host import changing
 
     change = {}
     if given.root:
@@ -82,13 +81,8 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
         online = public_keys(given.online, "--online")
         change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
     signers = given.signers()
-    host = host_of(trust)
-    with repository.changing(folder, host.first_root if host else None) as found:
-        if host:
-            host.require_newest(found)
+    with changing(folder, trust) as found:
         signed = found.rotate(change, signers, datetime.now(UTC), given.days)
-        if host:
-            host.keep(folder)
     root = folder / f"{signed.version}.root.json"
     roles = {
         name: {"threshold": role.threshold, "keys": sorted(role.keyids)}
@@ -157,19 +151,14 @@ def publish(
         raise click.UsageError("--key says who signs")
 
     require_tuf()
-    from aotc.workshops.channel import naming, repository
-    from aotc.workshops.channel.host import host_of
+    from aotc.workshops.channel import naming
+    from aotc.workshops.channel.host import changing
 
     named = naming.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    host = host_of(trust)
-    with repository.changing(folder, host.first_root if host else None) as found:
-        if host:
-            host.require_newest(found)
+    with changing(folder, trust) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
-        if host:
-            host.keep(folder)
     document = {
         "folder": str(folder),
         "path": named.path if named else None,

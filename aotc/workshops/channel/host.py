@@ -4,14 +4,15 @@ what such a host saw last, so that whoever writes into the folder can put nothin
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from tuf.api.metadata import Metadata
 
+from aotc.workshops.channel import repository
 from aotc.workshops.channel.repository import ROOT, SNAPSHOT, TARGETS, TIMESTAMP, Repository
 from aotc_runtime.channel import state
 from aotc_runtime.channel.client import ask
@@ -38,9 +39,8 @@ class Host:
         """
         with state.kept(self.folder / self.channel.state) as work:
             files = {role: work / f"{role}.json" for role in (TIMESTAMP, SNAPSHOT, TARGETS)}
-            roots = sorted(work.glob("root_history/*.root.json"), key=_number)
-            if roots:
-                files[ROOT] = roots[-1]
+            if roots := state.roots(work):
+                files[ROOT] = roots[max(roots)]
             for role, path in files.items():
                 if path.exists():
                     repository.require_as_new(role, Metadata.from_file(str(path)))
@@ -54,13 +54,23 @@ class Host:
             ask(channel, self.folder, ())
 
 
-def host_of(trust: Path | None) -> Host | None:
+@contextmanager
+def changing(folder: Path, trust: Path | None) -> Iterator[Repository]:
+    """A channel to change, as by `repository.changing`: not an older one than the host of a policy
+    saw, which sees what has become of it at the end. Raises UsageError and TrustError.
+    """
+    host = _host_of(trust)
+    with repository.changing(folder, host.first_root if host else None) as found:
+        if host:
+            host.require_newest(found)
+        yield found
+        if host:
+            host.keep(folder)
+
+
+def _host_of(trust: Path | None) -> Host | None:
     """The host that a policy is for; None without a policy, or where it names no channel. Raises
     TrustError.
     """
     channel = read_policy(trust).channel if trust else None
     return Host(channel, trust.parent) if trust and channel else None
-
-
-def _number(path: Path) -> int:
-    return int(re.sub(r"\D", "", path.name) or 0)

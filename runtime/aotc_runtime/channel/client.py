@@ -142,7 +142,7 @@ def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
     """AOTC-E332: what was kept is of the channel whose root metadata these are. python-tuf takes
     what other keys have signed for nothing, and would forget it.
     """
-    kept = {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
+    kept = state.roots(work)
     if not kept:
         return
     root = Metadata[Root].from_bytes(first)

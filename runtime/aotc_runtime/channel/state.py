@@ -125,6 +125,11 @@ def collected(work: Path) -> Files:
     }
 
 
+def roots(work: Path) -> dict[int, Path]:
+    """The root metadata that were seen, by version. work: what `kept` laid out."""
+    return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
+
+
 def forget(files: Iterable[Path]) -> None:
     """Keep these no longer. files: of what `kept` laid out."""
     for path in files:

@@ -130,7 +130,8 @@ class Device(ABC):
 
     def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
         """What `direct` made, as a function from arrays to arrays, where that is faster."""
-        return None
+        found: Callable[..., list[Array]] | None = getattr(direct, "on_host", None)
+        return found
 
     def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
         """A function that reads all results of a call as `to_numpy` does; made once, called

@@ -111,9 +111,10 @@ class Lines:
         """How the model's requests are joined, if they are: where it is proven and saves enough."""
         if model not in self._plans:
             plan = plan_of(model)
-            chooser = Chooser(model, plan) if plan is not None else None
-            is_joined = plan is not None and chooser is not None and chooser.is_worth_it
-            self._plans[model] = (plan, chooser) if is_joined else None  # type: ignore[assignment]
+            if plan is not None and (chooser := Chooser(model, plan)).is_worth_it:
+                self._plans[model] = plan, chooser
+            else:
+                self._plans[model] = None
         return self._plans[model]
 
     async def answer(self, model: Model, waiting: Waiting) -> Any:

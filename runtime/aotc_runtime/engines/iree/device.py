@@ -231,14 +231,10 @@ class IreeDevice(Device):
                 passed.push_ref(leaf if type(leaf) is view else copy(leaf))
             return call(passed)
 
+        # A tenth of a small call is making buffers.
         is_small = _is_small(inputs) and _is_small(outputs)
         vars(run)["on_host"] = self._copying(bound, inputs, outputs) if is_small else None
         return run
-
-    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
-        """For small arrays, by memory that stays: a tenth of a small call is making buffers."""
-        found: Callable[..., list[Array]] | None = vars(direct)["on_host"]
-        return found
 
     def _copying(
         self, bound: Bound, inputs: Sequence[Aval], outputs: Sequence[Aval]

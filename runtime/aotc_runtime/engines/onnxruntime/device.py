@@ -164,6 +164,7 @@ class OnnxDevice(Device):
 
         vars(run)["bound"] = bound  # for as long as it may be called
         copying = None
+        # Half the time of a small call is making values and looking at them.
         if _is_small(inputs) and _is_small(outputs):
             taken = dict(zip(keys, inputs, strict=True))
             given = dict(zip(results, outputs, strict=True))
@@ -218,13 +219,6 @@ class OnnxDevice(Device):
             return made
 
         return copying
-
-    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
-        """For small arrays, by memory that stays: half the time of making values and looking at
-        them.
-        """
-        found: Callable[..., list[Array]] | None = vars(direct)["on_host"]
-        return found
 
     def _session(self, executable: OnnxExecutable, weights: Sequence[tuple[int, Weight]]) -> Bound:
         """The executable with these weights, by their place among its arguments."""
