@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +153,23 @@ def test_a_file_that_is_written_into_while_it_is_verified_is_refused(
     monkeypatch.setattr(Vouched, "finish", and_then)
     with pytest.raises(IntegrityError) as refused:
         aotc_runtime.verify(copied[0], trust=copied[1])
+    assert refused.value.code == "AOTC-E206"
+
+
+def test_a_file_that_is_written_into_while_it_is_loaded_is_refused(
+    copied: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified = aotc_runtime.verify(copied[0], trust=copied[1])
+    load = VERIFIED.load_vouched
+
+    def and_then(*arguments: Any) -> aotc_runtime.LoadedBundle:
+        loaded: aotc_runtime.LoadedBundle = load(*arguments)
+        overwrite(largest(copied[0]))
+        return loaded
+
+    monkeypatch.setattr(VERIFIED, "load_vouched", and_then)
+    with pytest.raises(IntegrityError) as refused:
+        verified.load()
     assert refused.value.code == "AOTC-E206"
 
 
