@@ -1,13 +1,13 @@
 """Three models served by us and by others, side by side.
 
-`python -m benchmarks.serve_peers [--models mlp,encoder,decode] [--kserve PYTHON] [--clients N]`, in
-an environment with the extras `serve` and `xla` of the loader, jax, onnx, onnxruntime, uvloop and
-safetensors. The MLP of `manifests/digits`, a row at a time; the encoder of `manifests/encoder` with
-texts of eight lengths; a step of `manifests/lm` with its cache both ways. Ours over REST and gRPC,
-alone and joined; jax.jit and ONNX Runtime behind starlette and uvicorn, with the same binary
-tensors, behind grpc.aio and behind grpc's server of threads; KServe's server with ONNX Runtime, if
-a Python that has both is named; and all three in process. All servers of a model run at the same
-time, and so many clients with a connection each ask them in turns.
+`python -m benchmarks.serve_peers [--models mlp,encoder,decode] [--engines xla,…] [--kserve PYTHON]
+[--clients N]`, in an environment with the extras `serve` and `xla` of the loader, jax, onnx,
+onnxruntime, uvloop and safetensors. The MLP of `manifests/digits`, a row at a time; the encoder of
+`manifests/encoder` with texts of eight lengths; a step of `manifests/lm` with its cache both ways.
+Ours over REST and gRPC, alone and joined; jax.jit and ONNX Runtime behind starlette and uvicorn,
+with the same binary tensors, behind grpc.aio and behind grpc's server of threads; KServe's server
+with ONNX Runtime, if a Python that has both is named; and all three in process. All servers of a
+model run at the same time, and so many clients with a connection each ask them in turns.
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ def other(*command: str) -> Iterator[list[Listening]]:
             process.kill()
 
 
-def measured(name: str, kserve: str, clients: int) -> list[tuple[bool, Measured]]:
-    """Every way of a model, and whether it is a peer's."""
-    bundle, policy = bundle_of(name)
+def measured(
+    name: str, engines: list[str], kserve: str, clients: int
+) -> list[tuple[bool, Measured]]:
+    """Every way of a model, and whether it is a peer's. engines: among which ours is tuned."""
+    bundle, policy = bundle_of(name, engines)
     requests = PROGRAMS[name].requests()
     loaded = aotc_runtime.load(bundle, trust=policy)
     model = ported(loaded, PROGRAMS[name].entry)
@@ -113,18 +115,19 @@ def main() -> None:
     """Print a table for each model."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_peers")
     parser.add_argument("--models", default=",".join(PROGRAMS))
+    parser.add_argument("--engines", default="xla", help="of ours; of several, the best is taken")
     parser.add_argument("--kserve", default="", metavar="PYTHON")
     parser.add_argument("--clients", type=int, default=CLIENTS)
     options = parser.parse_args()
     sys.path.insert(0, str(EXAMPLES))
     print(machine())
     for name in options.models.split(","):
-        every = measured(name, options.kserve, options.clients)
+        every = measured(name, options.engines.split(","), options.kserve, options.clients)
         best = {
             kind: max(each.rate for is_peer, each in every if is_peer and each.kind == kind)
             for kind in ("in process", "REST", "gRPC")
         }
-        print(f"\n{name}, {options.clients} clients\n")
+        print(f"\n{name}, {options.clients} clients, ours tuned among {options.engines}\n")
         print("| | server | requests/s | of the best peer | p50 ms | p99 ms | processor µs |")
         print("|---|---|---|---|---|---|---|")
         for _, each in sorted(every, key=lambda both: -best[both[1].kind]):

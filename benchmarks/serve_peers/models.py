@@ -5,6 +5,8 @@ and as ONNX graphs, which peers serve.
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,24 +157,28 @@ def ported(bundle: LoadedBundle, entry: str) -> Ported:
     return Ported(model.name, inputs, outputs)
 
 
-def bundle_of(name: str) -> tuple[Path, Path]:
-    """Build the bundle: its file, and its policy."""
+def bundle_of(name: str, engines: Sequence[str]) -> tuple[Path, Path]:
+    """Build the bundle: its file, and its policy. engines: if there are several, the best of them
+    is taken, as `--tune` does.
+    """
     from aotc.pipeline.build import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
+    from aotc.workshops.tune.measure import Measure
 
     given, signer = PROGRAMS[name].manifest, LocalSigner.ephemeral()
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     bundle, policy = folder / "bundle.aotb", folder / "trust.toml"
     with contextlib.ExitStack() as stack:
-        manifest = EXAMPLES / given
-        if "\n" in given:
-            # Beside the example's modules and weights, which it names.
-            manifest = EXAMPLES / f"{name}-served.toml"
-            manifest.write_text(given)
-            stack.callback(manifest.unlink)
-        build(manifest, output=bundle, signer=signer)
+        # Beside the example's modules and weights, which it names.
+        manifest = EXAMPLES / f"{name}-served.toml"
+        text = given if "\n" in given else (EXAMPLES / given).read_text()
+        target = f'targets = ["cpu-x86-64-v3"]\nengines = {json.dumps(engines)}\n'
+        manifest.write_text(re.sub(r"^targets = .*\n", target, text, count=1, flags=re.MULTILINE))
+        stack.callback(manifest.unlink)
+        tuning = Measure() if len(engines) > 1 else None
+        build(manifest, output=bundle, signer=signer, tuning=tuning)
     named = name if "\n" in given else Path(given).stem
     policy.write_text(policy_text(named, [signer.public_pem()]))
     return bundle, policy

@@ -153,6 +153,15 @@ def test_the_fastest_engine_is_taken_with_the_figures_of_all(tuned: Place) -> No
             assert 0 < least <= median <= most
 
 
+def test_engines_are_compared_in_rounds_that_chose_none_of_their_candidates(tuned: Place) -> None:
+    """Of the one executable, the figures of an engine are those of its best candidate, again."""
+    target = tuned.aotc("inspect", "sums.aotb")["targets"]["few"]
+    (profile,) = target["entry_points"]["predict"]["profiles"]
+    chose = {each["p50_us"] for each in profile["tuned"]["candidates"] if "p50_us" in each}
+    again = {each["latency_us"]["median"] for each in tuned.choice()["engines"]}
+    assert len(chose) >= len(again) == 2 and not again & chose
+
+
 def test_each_executable_says_what_was_tried_with_every_engine(tuned: Place) -> None:
     target = tuned.aotc("inspect", "sums.aotb")["targets"]["few"]
     assert target["engine"] == "slate"

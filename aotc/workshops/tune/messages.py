@@ -20,20 +20,26 @@ ROUNDS_MIN = 3
 
 class Job(Struct, frozen=True):
     """bundle, policy: paths.  targets: names of the bundle's targets, one per candidate, the
-    default's first.  executables: those that are to be measured, each with its target.
+    default's first.  executables: those that are to be measured, each with its target.  engines:
+    of several, the targets of each, its default's first.
     """
 
     bundle: str
     policy: str
     targets: tuple[str, ...]
     executables: tuple[tuple[str, ExecutableKey], ...]
+    engines: tuple[tuple[str, ...], ...] = ()
 
 
 class Times(Struct, frozen=True):
-    """An executable's turns: by target, median microseconds of a call in each round."""
+    """An executable's turns: by target, median microseconds of a call in each round.
+
+    finals: of several engines, the best target of each again, in rounds that chose none of them.
+    """
 
     executable: ExecutableKey
     rounds: dict[str, list[float]]
+    finals: dict[str, list[float]] = {}
 
 
 class Unfit(Struct, frozen=True):

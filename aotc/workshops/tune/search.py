@@ -26,7 +26,7 @@ from aotc.temporaries import temporary_folder
 from aotc.workers import environment
 from aotc.workshops.tune import isolated, messages, starting
 from aotc.workshops.tune.candidates import DEFAULT, candidates_for
-from aotc.workshops.tune.choose import MARGIN, choose, summarize, together
+from aotc.workshops.tune.choose import MARGIN, best_of, choose, summarize, together
 from aotc.workshops.tune.evidence import EngineRounds, engine_choice, evidence
 from aotc.workshops.tune.hosts import cannot_run
 from aotc_runtime.schema.labels import ExecutableKey
@@ -65,12 +65,13 @@ type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What measuring brought. rounds: by executable and candidate.  reasons: likewise, why it was
-    not measured.
+    """What measuring brought. rounds: by executable and candidate.  finals: those in which engines
+    are compared, by the best candidate of each.  reasons: likewise, why it was not measured.
     """
 
     answer: messages.Answer
     rounds: Mapping[ExecutableKey, Mapping[str, Sequence[float]]]
+    finals: Mapping[ExecutableKey, Mapping[str, Sequence[float]]]
     reasons: Mapping[ExecutableKey, Mapping[str, str]]
 
 
@@ -268,6 +269,7 @@ def _measure(
         policy=str(provisional.policy),
         targets=tuple(names),
         executables=tuple(compiled),
+        engines=tuple(_names(engine, tries) for engine in engines) if len(engines) > 1 else (),
     )
     outcome = isolated.run(job, folder, environment.clean({}), processes, step)
     answer = outcome.answer
@@ -276,6 +278,7 @@ def _measure(
     return _Findings(
         answer,
         {times.executable: times.rounds for times in answer.times},
+        {times.executable: times.finals or times.rounds for times in answer.times},
         {
             key: outcome.crashed
             | {unfit.target: unfit.reason for unfit in answer.unfit if unfit.executable == key}
@@ -297,18 +300,19 @@ def _unmeasured(
                 break
 
 
+def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
+    """An engine's candidates in the order of preference, its default first."""
+    return tuple(dict.fromkeys(o.name for e in tries.values() for o in e if o.engine is engine))
+
+
 def _picked(
     engine: _Engine, tries: _Tries, found: _Findings
 ) -> Iterator[tuple[ExecutableKey, _Try]]:
     """The best candidate of an engine for each executable."""
+    names = _names(engine, tries)
     for key, each in tries.items():
-        own = {one.name: one for one in each if one.engine is engine}
-        rounds = found.rounds.get(key, {})
-        choice = engine.default
-        if choice in rounds:
-            measured = {name: rounds[name] for name in own if name in rounds}
-            choice = choose(summarize(measured, engine.default), engine.default)
-        yield key, own[choice]
+        choice = best_of(names, found.rounds.get(key, {}))
+        yield key, next(one for one in each if one.name == choice)
 
 
 def _fastest(
@@ -320,7 +324,7 @@ def _fastest(
     best: dict[ExecutableKey, _Try] = {}
     picked = [dict(_picked(engine, tries, found)) for engine in engines]
     for key in tries:
-        rounds, first = found.rounds.get(key, {}), picked[0][key]
+        rounds, first = found.finals.get(key, {}), picked[0][key]
         own = {each[key].name: each[key] for each in picked if each[key].name in rounds}
         choice = first.name
         if choice in own:
@@ -347,7 +351,7 @@ def _rounds(
         starts, failed = starting.measure(bundles, own, environment.clean({}), processes)
     return {
         name: EngineRounds(
-            latency=together([found.rounds[key][one.name] for key, one in each.items()]),
+            latency=together([found.finals[key][one.name] for key, one in each.items()]),
             start=[seconds * 1e3 for seconds, _ in starts[name]],
             memory=[float(peak) for _, peak in starts[name]],
         )

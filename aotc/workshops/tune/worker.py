@@ -16,6 +16,7 @@ from typing import Any
 
 from aotc.workers.child import Progress, answer
 from aotc.workshops.tune import messages
+from aotc.workshops.tune.choose import best_of
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
 from aotc_runtime.engines.registry import detect, prepare
 from aotc_runtime.engines.xla import engine
@@ -70,7 +71,11 @@ def measure(job: Job, progress: Progress) -> Answer:
     times = []
     for key, candidates in calls.items():
         if job.targets[0] in candidates:
-            times.append(Times(key, _turns(candidates, progress)))
+            rounds = _turns(candidates, progress)
+            best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
+            # The luckiest of many candidates looks faster in the rounds that chose it than it is.
+            again = {name: candidates[name] for name in best} if len(best) > 1 else {}
+            times.append(Times(key, rounds, _turns(again, progress) if again else {}))
         progress.finished(key.entry_point)
     assert "jax" not in sys.modules, "the runtime never imports jax"
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)

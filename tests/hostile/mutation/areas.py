@@ -168,6 +168,7 @@ AREAS = (
         TOOLCHAIN,
         ("cli/key_option.py", "cli/passphrase.py"),
         ("tests/unit/cli/test_command_keygen.py", "tests/unit/cli/test_command_sign.py"),
+        in_file=True,
     ),
     Area(TOOLCHAIN, ("workshops/pkcs11/uri.py",), ("tests/unit/workshops/pkcs11",)),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),

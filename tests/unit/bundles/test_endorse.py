@@ -84,6 +84,16 @@ def test_a_link_that_leads_elsewhere_meanwhile_has_nothing_else_replaced(
     assert attestations(bundle) == count + 1
 
 
+def test_a_bundle_that_is_gone_when_it_is_to_be_written_is_one_error(bundle: Path) -> None:
+    root = root_of(bundle)
+    bundle.unlink()
+    with pytest.raises(UsageError) as refused:
+        with_attestation(bundle, root, b"{}")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E003", str(bundle))
+    assert finding.found == "No such file or directory"
+
+
 @pytest.mark.parametrize("form", ["many", "large"])
 def test_more_than_readers_take_is_not_added(bundle: Path, form: str) -> None:
     """And nothing of it is written."""

@@ -82,6 +82,12 @@ def test_an_empty_or_endless_passphrase_never_makes_a_key(
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
 
 
+def test_a_passphrase_may_be_as_long_as_openssl_takes(aotc: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x" * 1023)
+    assert aotc("keygen", "ci", "--passphrase-file", "secret", "--json").document["encrypted"]
+    load_private_key(tmp_path / "ci.key", b"x" * 1023)
+
+
 @pytest.mark.parametrize("path", ["gone", ".", "/dev/zero"])
 def test_a_passphrase_file_that_cannot_be_used_is_named(refused: Run, path: str) -> None:
     done = refused(["keygen", "ci", "--passphrase-file", path], 2, "AOTC-E008")

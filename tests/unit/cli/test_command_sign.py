@@ -6,13 +6,14 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,11 +280,16 @@ def test_a_file_whose_name_looks_like_a_uri_is_spelled_with_its_folder(
     assert aotc("sign", "b", "--key", "./ci:2026.key").exit_code == 0
 
 
-def at_a_terminal(folder: Path, typed: bytes, *arguments: str) -> tuple[int, bytes]:
-    """Run a command whose terminal is ours, and type once it asks: exit code, terminal's text."""
+def at_a_terminal(
+    folder: Path, typed: bytes, *arguments: str, files: Sequence[int] = (), **variables: str
+) -> tuple[int, bytes]:
+    """Run a command whose terminal is ours, and type once it asks: exit code, terminal's text.
+
+    files: descriptors that it has, too.  variables: of its environment.
+    """
     master, slave = pty.openpty()
     path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "ELSEWHERE": "locked", "PYTHONPATH": os.pathsep.join(path)}
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path)}
     with started(
         [sys.executable, "-c", "from aotc.cli.main import main; main()", *arguments],
         cwd=folder,
@@ -292,12 +298,14 @@ def at_a_terminal(folder: Path, typed: bytes, *arguments: str) -> tuple[int, byt
         stdout=subprocess.DEVNULL,
         stderr=slave,
         start_new_session=True,
+        pass_fds=files,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     ) as process:
         os.close(slave)
         text = b""
         for data in said_at(master):
-            if b"word for elsewhere: " in text + data and b": " not in text:
+            asks = re.compile(rb"(word for|passphrase of) \S+: ")
+            if asks.search(text + data) and not asks.search(text):
                 os.write(master, typed)
             text += data
     os.close(master)
@@ -319,10 +327,62 @@ def test_a_signer_may_ask_at_the_terminal(
 ) -> None:
     aotc("keygen", "k", "--plain")
     before = attestations(bundle)
-    code, text = at_a_terminal(bundle.parent, typed, "sign", "b", "--key", "elsewhere:k.key")
+    signing = ("sign", "b", "--key", "elsewhere:k.key")
+    code, text = at_a_terminal(bundle.parent, typed, *signing, ELSEWHERE="locked")
     assert (code, shown in text) == (exit_code, True)
     assert b"sesame" not in text
     assert attestations(bundle) - before == (exit_code == 0)
+
+
+def test_without_a_terminal_nobody_is_asked(
+    aotc: Run, refused: Run, bundle: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELSEWHERE", "locked")
+    aotc("keygen", "k", "--plain")
+    done = refused(["sign", "b", "--key", "elsewhere:k.key"], 2, "AOTC-E016")
+    assert "PermissionError: another word" in done.stderr and "word for" not in done.stderr
+    (bundle.parent / "secret").write_bytes(b"sesame")
+    aotc("keygen", "locked", "--passphrase-file", "secret")
+    done = refused(["sign", "b", "--key", "locked.key"], 2, "AOTC-E007")
+    assert "passphrase of locked" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "variable", "exit_code", "asked"),
+    [
+        (b"sesame\n", "", 0, True),
+        (b"wrong\n", "", 2, True),
+        (b"\x04", "", 130, True),
+        (b"wrong\n", "sesame", 0, False),
+        (b"sesame\n", "wrong", 2, False),
+    ],
+    ids=["right", "wrong", "Ctrl-D", "variable", "wrong variable"],
+)
+def test_the_passphrase_of_a_key_is_asked_for_at_a_terminal_unless_it_is_given(
+    aotc: Run, bundle: Path, typed: bytes, variable: str, exit_code: int, asked: bool
+) -> None:
+    (bundle.parent / "secret").write_bytes(b"sesame")
+    aotc("keygen", "k", "--passphrase-file", "secret")
+    before, given = attestations(bundle), {"AOTC_KEY_PASSPHRASE": variable} if variable else {}
+    code, text = at_a_terminal(bundle.parent, typed, "sign", "b", "--key", "k.key", **given)
+    assert (code, b"passphrase of k.key: " in text) == (exit_code, asked)
+    assert b"sesame" not in text
+    assert attestations(bundle) - before == (exit_code == 0)
+
+
+@pytest.mark.parametrize("place", ["file", "pipe"])
+def test_of_a_plain_key_no_passphrase_is_asked_for_and_it_is_read_once(
+    aotc: Run, bundle: Path, place: str
+) -> None:
+    aotc("keygen", "k", "--plain")
+    reading, writing = os.pipe()
+    os.write(writing, (bundle.parent / "k.key").read_bytes())
+    os.close(writing)
+    key = "k.key" if place == "file" else f"/dev/fd/{reading}"
+    signing = ("sign", "b", "--key", key)
+    code, text = at_a_terminal(bundle.parent, b"wrong\n", *signing, files=[reading])
+    os.close(reading)
+    assert (code, b"passphrase" in text) == (0, False), text
 
 
 def test_a_folder_that_cannot_be_listed_is_refused_as_that(

@@ -57,8 +57,12 @@ def test_a_certificate_that_counts_makes_a_target_usable_and_is_its_evidence() -
 
 
 def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() -> None:
-    others = (("jaxlib", "0.11.2"), ("onnxruntime", ELSEWHERE))
-    claims = [CLAIM, *(Claim("cpu-x86-64-v3", *each, "passed", "", "", (), 0) for each in others)]
+    others = (
+        ("cpu-x86-64-v3", "jaxlib", "0.11.2"),
+        ("cpu-x86-64-v3", "onnxruntime", ELSEWHERE),
+        ("cpu-x86-64-v4", "jaxlib", ELSEWHERE),
+    )
+    claims = [CLAIM, *(Claim(*each, "passed", "", "", (), 0) for each in others)]
     (row,) = matrix(bundle(), on(ELSEWHERE), [], [], claims)
     assert (row.runs, row.level) == (None, Level.UNKNOWN)
     assert row.cells[0].evidence.claims == (CLAIM,) and row.cells[0].evidence.certified is None
@@ -69,20 +73,46 @@ def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() 
 
 
 @pytest.mark.parametrize(
-    ("code", "level"),
+    ("codes", "level"),
     [
         ("AOTC-E411", Level.UNKNOWN),
         ("AOTC-E412", Level.UNKNOWN),
         ("AOTC-E414", Level.UNKNOWN),
+        ("AOTC-E411 AOTC-E412 AOTC-E414", Level.UNKNOWN),
         ("AOTC-E413", Level.NO),
+        ("AOTC-E411 AOTC-E413", Level.NO),
     ],
 )
 def test_what_was_tried_and_failed_is_a_no_and_what_nobody_trusted_tried_is_unknown(
-    code: str, level: Level
+    codes: str, level: Level
 ) -> None:
-    (row,) = matrix(bundle(), on(ELSEWHERE), [], [], [], word(code))
+    (row,) = matrix(bundle(), on(ELSEWHERE), [], [], [], word(*codes.split()))
     assert (row.runs, row.level) == (None, level)
-    assert [finding.code for finding in row.cells[0].findings] == ["AOTC-E401", code]
+    assert [finding.code for finding in row.cells[0].findings] == ["AOTC-E401", *codes.split()]
+
+
+NEEDS = {"kinds": ["d"], "memory_bytes": 0, "plugin": "iree", "accepts_plugin": ["1"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "compiled_by"),
+    [
+        ({}, "jaxlib 0.12.0"),
+        ({"engines": {"iree": NEEDS}}, "iree-base-compiler 3.13, jaxlib 0.12.0"),
+        ({"platform": "iree", "device": NEEDS}, "iree-base-compiler 3.13"),
+    ],
+    ids=["XLA", "mixed", "IREE"],
+)
+def test_the_compilers_are_those_whose_code_a_target_has(
+    change: dict[str, Any], compiled_by: str
+) -> None:
+    made = manifest(
+        target={"features": V3, "platform": change.get("platform", "cpu")},
+        requires={"isa": V3, "custom_call_targets": [], **change},
+        built_with={"tools": {"iree-base-compiler": "3.13"}},
+    )
+    (row,) = matrix({made.target.name: made}, on("0.12.0"), [], [])
+    assert row.cells[0].evidence.compiled_by == compiled_by
 
 
 def test_a_policy_that_refuses_the_runtime_is_a_reason_on_every_target() -> None:

@@ -9,7 +9,7 @@ import pytest
 from unit.runtime.samples import host, manifest
 
 from aotc.compat.matrix import Level, Row, matrix
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.system import processor
 
@@ -98,6 +98,21 @@ def test_a_jaxlib_that_nobody_tried_is_unknown_if_nothing_else_is_in_the_way() -
     assert found.cells[0].target == "v3"
     assert found.cells[0].evidence.accepts_jaxlib == ("0.11.2", "0.12.0")
     assert found.build_for == (), "another target would change nothing"
+
+
+def test_a_host_without_jaxlib_is_a_no_as_nothing_of_it_could_be_certified() -> None:
+    found = row(bundle("v3"), on(V3, jaxlib=NOT_INSTALLED))
+    assert (found.runs, found.level) == (None, Level.NO)
+
+
+def test_what_an_engine_needs_and_the_host_has_none_of_is_no_better_target() -> None:
+    other = target("other", [*V4, "avx512bw"], platform="iree")
+    facts = {n: Accelerator("iree", n, ("d",), 0, "1") for n in (0, 1)}
+    levels = {
+        n: matrix(bundle("v4"), {"h": on([*V4, "avx512bw"], accelerators=(has,))}, [], [other])
+        for n, has in facts.items()
+    }
+    assert [levels[n][0].level for n in (0, 1)] == [Level.OPTIMAL, Level.USABLE]
 
 
 def test_where_none_runs_the_known_targets_that_would_are_named_best_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,49 @@ def test_a_part_that_ends_early_is_none(tmp_path: Path) -> None:
     with opened(tmp_path / "file") as file, ReadBack() as read_back:
         read_back.append(Pieces((b"x",)), PIECE_BYTES, sha256(b"x"), file)
         assert read_back.finish() == {}
+
+
+def test_what_was_not_written_does_not_count_as_zeros(tmp_path: Path) -> None:
+    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+        whole = bytes(PIECE_BYTES)
+        read_back.append(Pieces((bytes(10),)), PIECE_BYTES, sha256(whole), file)
+        assert read_back.finish() == {}
+
+
+def test_whoever_leaves_does_not_wait_until_the_rest_is_hashed(tmp_path: Path) -> None:
+    begun, heard, size = threading.Event(), list[int](), 500 * PIECE_BYTES
+
+    def slowly(count: int) -> None:
+        heard.append(count)
+        begun.set()
+        time.sleep(0.02)
+
+    class Sparse(Pieces):
+        def appended_to(self, file: BinaryIO) -> Iterator[int]:
+            file.truncate(size)
+            yield size
+
+    with opened(tmp_path / "file") as file, ReadBack(slowly) as read_back:
+        read_back.append(Sparse(()), size, "sha256:none", file)
+        assert begun.wait(60)
+    assert sum(heard) < size
+
+
+def test_a_process_without_standard_input_has_a_file_open_there(tmp_path: Path) -> None:
+    with opened(tmp_path / "file") as file:
+        stdin = os.dup(0)
+        os.close(0)
+        try:
+            before = descriptors()
+            with ReadBack() as read_back:
+                for part in (b"one", b"two"):
+                    read_back.append(Pieces((part,)), 3, sha256(part), file)
+                    assert descriptors() == before + 1
+                assert len(read_back.finish()) == 2
+            assert descriptors() == before
+        finally:
+            os.dup2(stdin, 0)
+            os.close(stdin)
 
 
 def test_when_writing_fails_nothing_more_is_hashed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aotc.evidence import MIXED, LeftOutEngine, MeasuredEngine
 from aotc.pipeline.tune import Objective, notes
-from aotc.workshops.tune.choose import together
+from aotc.workshops.tune.choose import best_of, together
 from aotc.workshops.tune.evidence import EngineRounds, engine_choice
 
 XLA = EngineRounds([10.0, 11.0, 40.0], [500.0, 510.0, 490.0, 505.0], [9e7, 9e7, 9.1e7, 9e7])
@@ -53,6 +53,14 @@ def test_an_engine_that_was_not_measured_is_not_taken_and_says_why() -> None:
     )
     none = engine_choice(ORDER, {}, {"xla": "differs", "iree": "crashed"}, "latency")
     assert (none.engine, none.rounds, none.starts) == ("xla", 0, 0)
+
+
+def test_the_best_of_an_engine_is_its_default_unless_another_saves_the_margin() -> None:
+    names = ("iree-default", "iree-local-task")
+    rounds = {"xla-default": [1.0] * 4, "iree-default": [10.0] * 4, "iree-local-task": [9.9] * 4}
+    assert best_of(names, rounds) == "iree-default"
+    assert best_of(names, {**rounds, "iree-local-task": [9.0] * 4}) == "iree-local-task"
+    assert best_of(names, {"iree-local-task": [9.0] * 4}) == "iree-default", "it is compared with"
 
 
 def test_all_executables_count_alike_however_long_they_take() -> None:
