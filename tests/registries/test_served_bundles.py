@@ -9,6 +9,8 @@ import pytest
 
 from aotc.workshops.registries.push import push
 from aotc_runtime.registries.references import Reference
+from aotc_runtime.servers.loading import Settings
+from aotc_runtime.servers.repository import Repository
 from aotc_runtime.system.passing import look_into
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import OciServer
@@ -47,10 +49,39 @@ def test_a_tag_is_asked_again_when_the_server_looks_for_what_has_changed(
     place = f"oci://{server.address}/models/digits:live"
     with serving([place], [versions.trust], "--store", str(tmp_path / "store")) as served:
         assert served.infer("digits", INPUTS)[1]["model_version"] == "1.0.0"
+        assert served.wait_for("looking") == {"event": "looking", "bundle": place}
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("looking", 2)
         pushed(versions, "2.0.0", connect, tmp_path)
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("serving", 2)
         assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
+
+
+def test_what_a_tag_names_still_is_not_loaded_again(
+    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
+) -> None:
+    pushed(versions, "1.0.0", connect, tmp_path)
+    place, told = f"oci://{server.address}/models/digits:live", list[tuple[str, str]]()
+    settings = Settings(store=tmp_path / "store")
+    repository = Repository(
+        [place], [versions.trust], settings, lambda word, facts: told.append((word, str(facts)))
+    )
+    repository.load_all(strict=True)
+    (first,) = repository.bundles()
+    assert repository.load_all(strict=False) == ()
+    repository.load_model("digits")
+    assert repository.bundles() == [first]
+    assert [word for word, _ in told] == ["looking", "serving", "looking", "looking"]
+    versions.trust.write_bytes(versions.trust.read_bytes() + b"# changed")
+    assert repository.load_all(strict=False) == () and repository.bundles() != [first]
+    (second,) = repository.bundles()
+    server.close()
+    (finding,) = repository.load_all(strict=False)
+    assert (finding.code, repository.bundles()) == ("AOTC-E772", [second])
+    assert told[-1][0] == "refused" and "'serving': '1.0.0'" in told[-1][1]
+    assert repository.index()[0].reason.startswith("AOTC-E772")
+    repository.close()
 
 
 def test_certificates_of_the_registry_can_be_named(

@@ -73,6 +73,9 @@ def two_nodes() -> Iterator[OnRay]:
     with tempfile.TemporaryDirectory(
         prefix="aotc-ray-", dir="/tmp", ignore_cleanup_errors=True
     ) as folder:
+        # Where it notes the cluster's address, in a folder that it does not make.
+        os.environ["RAY_TMPDIR"] = folder
+        (Path(folder) / "ray").mkdir()
         cluster = _started(folder)
         try:
             ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)

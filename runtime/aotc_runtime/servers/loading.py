@@ -8,7 +8,10 @@ from msgspec import Struct
 
 from aotc_runtime.errors import refusal
 from aotc_runtime.loader import load
-from aotc_runtime.registries.references import is_reference
+from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.listing import resolve
+from aotc_runtime.registries.references import is_reference, parse
+from aotc_runtime.registries.transport import Transport
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.store.bundles import Store
@@ -28,6 +31,17 @@ class Settings(Struct, frozen=True):
     store: Path | None = None
     digest: str = ""
     ca: Path | None = None
+
+
+def is_tag(reference: str) -> bool:
+    """Whether it names what may be another bundle the next time."""
+    return is_reference(reference) and not parse(reference).digest
+
+
+def named_by(reference: str, settings: Settings) -> str:
+    """The root digest that a tag names now. Raises RegistryError."""
+    with Repository(parse(reference), Transport(settings.ca)) as repository:
+        return resolve(repository).digest
 
 
 def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:

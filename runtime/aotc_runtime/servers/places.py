@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from aotc_runtime.errors import Finding, refusal
-from aotc_runtime.registries.references import is_reference, parse
+from aotc_runtime.registries.references import is_reference
 from aotc_runtime.servers.loading import Trust
 from aotc_runtime.servers.models import models_of
 from aotc_runtime.serving.loaded import LoadedBundle
@@ -88,15 +88,11 @@ def newest_first(place: Place) -> tuple[bool, object]:
 
 
 def looks_of(place: Place) -> tuple[object, ...]:
-    """What tells that files are other ones: identity, size and times of the bundle and policy. What
-    a digest names never changes; what a tag names may have each time.
-    """
+    """What tells that files are other ones: identity, size and times of the bundle and policy."""
     files = [place.trust] if isinstance(place.trust, Path) else []
     looks: list[object] = []
     if not is_reference(place.reference):
         files += [Path(place.reference), Path(place.reference) / "index.json"]
-    elif not parse(place.reference).digest:
-        looks.append(object())
     for file in files:
         try:
             found = file.stat()

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
+from aotc_runtime.registries.references import is_reference
 from aotc_runtime.servers.inference import NAME_MAX
-from aotc_runtime.servers.loading import Settings, Trust, loaded
+from aotc_runtime.servers.loading import Settings, Trust, is_tag, loaded, named_by
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.places import (
     Place,
@@ -78,7 +79,7 @@ class Repository:
                 self._tell("refused", {"reason": str(error)})
                 findings += error.findings
             for place in list(self._places.values()):
-                if place.is_unloaded or self._is_unchanged(place):
+                if place.is_unloaded:
                     continue
                 try:
                     self._load(place)
@@ -97,8 +98,7 @@ class Repository:
                 if not place.was and not place.is_unloaded:
                     self._load(place)
             for place in self._places_of(name):
-                if not self._is_unchanged(place):
-                    self._load(place)
+                self._load(place)
 
     def unload_model(self, name: str) -> None:
         """Serve the bundle of a model no more, in none of its versions, and close it when its last
@@ -123,14 +123,28 @@ class Repository:
                     self._places[reference] = Place(reference, trust)
 
     def _is_unchanged(self, place: Place) -> bool:
-        return place.slot is not None and place.was == looks_of(place)
+        """Raises RegistryError, if the registry does not say what a tag names now."""
+        served = place.release
+        if served is None or place.was != looks_of(place):
+            return False
+        return not is_tag(place.reference) or (
+            named_by(place.reference, self._settings) == served.bundle.root_digest
+        )
 
     def _load(self, place: Place) -> None:
-        """Beside what serves; it takes its place when it is ready. Raises an AotcError."""
+        """Load what is new or was changed beside what serves; it takes its place when it is ready.
+        Raises an AotcError.
+        """
         looks = looks_of(place)
         if place.slot is None:
             place.standing = Standing.LOADING
+        if is_reference(place.reference):
+            # A registry may take its time, and is asked again where it does not answer.
+            self._tell("looking", {"bundle": place.reference})
         try:
+            if self._is_unchanged(place):
+                place.refused = ()
+                return
             bundle = loaded(place.reference, place.trust, self._settings)
             try:
                 release = self._release(place, bundle)
