@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +21,16 @@ from aotc_runtime.servers.tensors import Port, misfit
 HEADER_LENGTH = b"inference-header-content-length"
 
 SMALL = 2**15
-"""Bytes that are copied rather than sent on their own."""
+"""Bytes of an answer that is sent at once, and that nobody counts."""
+
+GATHERED, TOGETHER = 2**17, 2**20
+"""Bytes of a part that is copied rather than sent on its own, and of what is copied together. Each
+that is sent is a write of its own, which wakes the client, and a turn of the event loop.
+"""
 
 
 class Parts(Response):
-    """An answer of several parts, none of which is copied: the JSON header, then tensors."""
+    """An answer of several parts, the large ones not copied: the JSON header, then tensors."""
 
     def __init__(self, header: bytes, parts: list[memoryview]) -> None:
         length = len(header) + sum(map(len, parts))
@@ -36,13 +41,12 @@ class Parts(Response):
         ]
         if parts:
             self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
-        self._chunks: list[bytes | memoryview] = [header, *parts]
+        self._chunks = [header] if not parts else [*_gathered([header, *parts])]
         self._memory: Memory | None = None
         self._length = length
         self.body = b""
         if length <= SMALL:
-            self.body = b"".join(self._chunks) if parts else header
-            self._chunks = [self.body]
+            self.body = self._chunks[0]
 
     def count(self, memory: Memory) -> None:
         """Count a large answer until the client has taken it. Raises ServerError (AOTC-E766)."""
@@ -63,6 +67,23 @@ class Parts(Response):
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._memory.give_back(self._length)
+
+
+def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """What is written, piece by piece: neighbours that are small together."""
+    together: list[bytes | memoryview] = []
+    size = 0
+    for part in parts:
+        if together and (len(part) > GATHERED or size + len(part) > TOGETHER):
+            yield b"".join(together)
+            together, size = [], 0
+        if len(part) > GATHERED:
+            yield part
+        else:
+            together.append(part)
+            size += len(part)
+    if together:
+        yield b"".join(together)
 
 
 def document(content: Any, status: int = 200) -> Response:
