@@ -17,6 +17,7 @@ from aotc_runtime.registries.transport import SILENCE_SECONDS
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.trust import read_policy
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import INDEX, Handler, OciServer, sha256
 from tests.served import serving
@@ -91,6 +92,19 @@ def test_what_a_tag_names_still_is_not_loaded_again(
     assert (finding.code, repository.bundles()) == ("AOTC-E772", [second])
     assert told[-1][0] == "refused" and "'serving': '1.0.0'" in told[-1][1]
     assert repository.index()[0].reason.startswith("AOTC-E772")
+    repository.close()
+
+
+def test_nothing_counts_as_unchanged_that_never_served(
+    versions: Versions, connect: Connect, tmp_path: Path
+) -> None:
+    """A digest and a policy that is no file look the same at all times."""
+    place = str(pushed(versions, "1.0.0", connect, tmp_path))
+    settings = Settings(store=tmp_path / "store")
+    policy = read_policy(versions.trust)
+    repository = Repository([place], [policy], settings, lambda word, facts: None)
+    repository.load_all(strict=True)
+    assert [each.name for each in repository.bundles()] == ["digits"]
     repository.close()
 
 
