@@ -250,10 +250,8 @@ class _Moving:
             return
         self._there.add(name)
         (source, order), shape = turned, self._tensors[name].shape
-        inputs, operator, attributes = (source.name,), "Transpose", {"perm": order}
+        node = Node("Transpose", (source.name,), (name,), {"perm": order}, self._graph.names.origin)
         if moves_nothing(source.shape, order) and 0 not in shape:
-            inputs, operator = (source.name, self._graph.ints(*shape).name), "Reshape"
-            attributes = {"allowzero": 0}
-        self._graph.nodes.append(
-            Node(operator, inputs, (name,), attributes, self._graph.names.origin)
-        )
+            inputs = (source.name, self._graph.ints(*shape).name)
+            node = Node("Reshape", inputs, (name,), {"allowzero": 0}, self._graph.names.origin)
+        self._graph.nodes.append(node)
