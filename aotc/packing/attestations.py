@@ -16,8 +16,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry
 from aotc_runtime.system.passing import Told, look_into, nobody
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.examine import read_whole
 
 
 def with_attestation(path: Path, root: str, envelope: bytes, told: Told = nobody) -> None:
@@ -51,8 +50,7 @@ def with_attestations(
         except OSError as error:
             raise cannot_write(path, error) from error
         source = look_into(path, told)
-        contents, there = read_unverified(source, sizes_of(source))
-        old = read_root(source)
+        old, there, contents = read_whole(source, sizes_of(source))
         if old.entry.digest != root:
             hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
             raise refusal("AOTC-E201", str(path), old.entry.digest, expected=root, hint=hint)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from aotc.errors import refusal
+from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.verification.contents import Contents, WeightsHashing
@@ -16,6 +18,16 @@ def sizes_of(source: BlobSource) -> dict[str, int]:
     `aotc_runtime.verification.contents.begin_contents`.
     """
     return {digest: len(source.blob(digest) or b"") for digest in source.digests()}
+
+
+def unchanged(source: BlobSource, digest: str) -> bytes:
+    """A document that was hashed before, unless somebody has written into the bundle since. Raises
+    IntegrityError (AOTC-E201).
+    """
+    data = bytes(source.blob(digest) or b"")
+    if sha256(data) != digest:
+        raise refusal("AOTC-E201", f"{source.name} {digest}", sha256(data), expected=digest)
+    return data
 
 
 def hash_rest(source: BlobSource, contents: Contents, written: Collection[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aotc.packing.bundle import Blob
+from aotc.packing.hashed_once import unchanged
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import (
@@ -38,9 +39,9 @@ def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPa
     """The targets that a bundle holds, in the order of its root index.
 
     source: what the contents were read from, every digest checked but perhaps those of weights:
-    what is written of them is to be hashed.
+    what is written of them is to be hashed. Raises IntegrityError (AOTC-E201).
     """
-    data = bytes(source.blob(contents.root_digest) or b"")
+    data = unchanged(source, contents.root_digest)
     root = canonical.decode(data, RootIndex, where=f"{source.name} root index")
     names = {_document(image).digest: name for name, image in contents.targets.items()}
     for reference in root.manifests:

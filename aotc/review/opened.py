@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import ALL_READ, Contents, Envelopes
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.contents import ALL_READ, Contents, Envelopes, Root
+from aotc_runtime.verification.examine import read_whole
 from aotc_runtime.verification.signatures import Voucher, signers_of
 from aotc_runtime.verification.verify import Unpacked, accept, attribute, unpack
 
@@ -17,20 +17,26 @@ from aotc_runtime.verification.verify import Unpacked, accept, attribute, unpack
 class Opened:
     """A bundle of which every digest was checked, and nothing is loaded.
 
-    verified: whether a policy was asked, and accepts it.  vouchers: the provenance that makes the
-    policy do so; none without a policy.  envelopes: all attestations, whoever signed them.
-    unread: sizes by digest of weights that are elsewhere, of which no digest was checked.
+    root: what index.json named when it was read.  verified: whether a policy was asked, and accepts
+    it.  vouchers: the provenance that makes the policy do so; none without a policy.  envelopes:
+    all attestations, whoever signed them.  unread: sizes by digest of weights that are elsewhere,
+    of which no digest was checked.
     """
 
     bundle: str
     name: str
     version: str
-    root_digest: str
+    root: Root
     verified: bool
     vouchers: tuple[Voucher, ...]
     contents: Contents
     envelopes: Envelopes
     unread: Mapping[str, int]
+
+    @property
+    def root_digest(self) -> str:
+        """What was signed."""
+        return self.root.entry.digest
 
     @property
     def signers(self) -> tuple[str, ...]:
@@ -51,7 +57,7 @@ def opened(
     BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source, unread), unread)
+        return _opened(source.name, *read_whole(source, unread), unread)
     with accept(unpack(attribute(source, policy, now, unread))) as vouched:
         return _accepted(vouched)
 
@@ -69,7 +75,7 @@ def attributed(
     TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_unverified(source, unread), unread)
+        return _opened(source.name, *read_whole(source, unread), unread)
     with unpack(attribute(source, policy, now, unread)) as unpacked:
         return _accepted(unpacked)
 
@@ -77,13 +83,16 @@ def attributed(
 def _accepted(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
     framed = signed.framed
-    return _opened(framed.source.name, contents, signed.envelopes, framed.unread, signed.vouchers)
+    return _opened(
+        framed.source.name, framed.root, signed.envelopes, contents, framed.unread, signed.vouchers
+    )
 
 
 def _opened(
     bundle: str,
-    contents: Contents,
+    root: Root,
     envelopes: Envelopes,
+    contents: Contents,
     unread: Mapping[str, int],
     vouchers: tuple[Voucher, ...] | None = None,
 ) -> Opened:
@@ -92,7 +101,7 @@ def _opened(
         bundle=bundle,
         name=first.name,
         version=first.version,
-        root_digest=contents.root_digest,
+        root=root,
         verified=vouchers is not None,
         vouchers=vouchers or (),
         contents=contents,

@@ -434,3 +434,28 @@ def test_progress_counts_bytes_up_to_all_of_them(
     pulled(connect, tmp_path / "back.aotb", f"{REPO}:1.0.0", **more)
     assert told[-1][0] == told[-1][1] > 0
     assert all(0 <= done <= total for done, total in told)
+
+
+@pytest.mark.parametrize("what", ["root", "image manifest", "attestation"])
+def test_a_document_that_is_written_into_while_it_is_pushed_is_not_pushed(
+    what: str, server: OciServer, connect: Connect, tmp_path: Path
+) -> None:
+    """The registry takes whatever it is given."""
+    folder = tmp_path / "layout"
+    with tarfile.open(LAYERS) as archive:
+        archive.extractall(folder, filter="data")
+    root, attestation, *_ = json.loads((folder / "index.json").read_bytes())["manifests"]
+    (image,) = json.loads((folder / "blobs/sha256" / root["digest"][7:]).read_bytes())["manifests"]
+    digest = {"root": root, "image manifest": image, "attestation": attestation}[what]["digest"]
+    file = folder / "blobs/sha256" / digest[7:]
+
+    def written(handler: Handler) -> bool:
+        with file.open("r+b") as other:
+            other.write(file.read_bytes().replace(b"application", b"Application"))
+        return False
+
+    server.faults.append(written)
+    with pytest.raises(IntegrityError) as refused:
+        pushed(connect, folder)
+    assert (refused.value.code, digest in refused.value.findings[0].where) == ("AOTC-E201", True)
+    assert (REPO, "1.0.0") not in server.manifests and (REPO, digest) not in server.manifests

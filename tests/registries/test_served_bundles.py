@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import resource
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from aotc.workshops.registries.push import push
 from aotc_runtime.registries.references import Reference
+from aotc_runtime.registries.transport import SILENCE_SECONDS
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.system.passing import look_into
 from tests.registries.conftest import Connect
-from tests.registries.oci_server import OciServer
+from tests.registries.oci_server import INDEX, Handler, OciServer, sha256
 from tests.served import serving
 from tests.unit.runtime.servers.test_replacing import INPUTS, Versions
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -28,6 +34,10 @@ def pushed(versions: Versions, version: str, connect: Connect, folder: Path) -> 
     versions.write(version, folder / "digits.aotb")
     with connect("models/digits:live") as there:
         return push(look_into(folder / "digits.aotb"), there, None, 0.0).place
+
+
+def memory_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_what_a_digest_names_is_served_from_the_store_once_it_is_there(
@@ -82,6 +92,91 @@ def test_what_a_tag_names_still_is_not_loaded_again(
     assert told[-1][0] == "refused" and "'serving': '1.0.0'" in told[-1][1]
     assert repository.index()[0].reason.startswith("AOTC-E772")
     repository.close()
+
+
+def other_bytes(handler: Handler) -> None:
+    """Under the digest of what serves."""
+    was = handler.server.manifests["models/digits", "live"][0]
+    handler.answer(200, b"{}", {"Docker-Content-Digest": sha256(was), "Content-Type": INDEX})
+
+
+def another_kind(handler: Handler) -> None:
+    handler.answer(200, b"<html>sign in</html>", {"Content-Type": "text/html"})
+
+
+def endless(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(2**40))
+    handler.end_headers()
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(bytes(2**20))
+
+
+def elsewhere(handler: Handler) -> None:
+    handler.answer(307, headers={"Location": f"http://{handler.server.address}/blobs/x"})
+
+
+def not_there(handler: Handler) -> None:
+    handler.answer(404)
+
+
+@pytest.mark.parametrize(
+    ("lie", "code"),
+    [
+        (other_bytes, "AOTC-E301"),
+        (another_kind, "AOTC-E301"),
+        (endless, "AOTC-E775"),
+        (elsewhere, "AOTC-E775"),
+        (not_there, "AOTC-E774"),
+    ],
+)
+def test_what_a_registry_makes_up_about_a_tag_leaves_what_serves(
+    lie: Callable[[Handler], None],
+    code: str,
+    versions: Versions,
+    connect: Connect,
+    server: OciServer,
+    tmp_path: Path,
+) -> None:
+    pushed(versions, "1.0.0", connect, tmp_path)
+    place = f"oci://{server.address}/models/digits:live"
+    settings = Settings(store=tmp_path / "store")
+    repository = Repository([place], [versions.trust], settings, lambda word, facts: None)
+    repository.load_all(strict=True)
+    (first,) = repository.bundles()
+
+    def lies(handler: Handler) -> bool:
+        if about_tag := handler.path.endswith("manifests/live"):
+            lie(handler)
+        return about_tag
+
+    server.faults.append(lies)
+    before = memory_peak()
+    (finding,) = repository.load_all(strict=False)
+    assert (finding.code, repository.bundles()) == (code, [first])
+    assert memory_peak() - before < 64 * 2**20
+    server.faults.clear()
+    assert repository.load_all(strict=False) == () and repository.bundles() == [first]
+    assert repository.index()[0].reason == ""
+    repository.close()
+
+
+def test_a_registry_that_never_answers_keeps_no_server_from_serving_and_ending(
+    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
+) -> None:
+    pushed(versions, "1.0.0", connect, tmp_path)
+    place, over = f"oci://{server.address}/models/digits:live", threading.Event()
+    with serving([place], [versions.trust], "--store", str(tmp_path / "store")) as served:
+        server.faults.append(lambda handler: over.wait(SECONDS))
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("looking", 2)
+        assert served.infer("digits", INPUTS)[1]["model_version"] == "1.0.0"
+        served.process.send_signal(signal.SIGTERM)
+        # Sooner than the registry is given up.
+        assert served.process.wait(SILENCE_SECONDS / 2) == 0
+        assert served.wait_for("ended")
+    over.set()
 
 
 def test_certificates_of_the_registry_can_be_named(

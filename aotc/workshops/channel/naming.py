@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from aotc.errors import refusal
+from aotc.packing.hashed_once import unchanged
 from aotc.review.opened import opened
 from aotc.workshops.channel.repository import Named
 from aotc_runtime.channel.client import path_of
-from aotc_runtime.digest import sha256
 from aotc_runtime.schema.policy import ChannelName
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.trust import read_policy
@@ -29,7 +29,5 @@ def named(bundle: Path, channel: str, trust: Path | None) -> Named:
         raise refusal("AOTC-E001", "--channel", channel, expected=expected, hint="rename it")
     source = look_into(bundle)
     read = opened(source, read_policy(trust) if trust else None, time.time())
-    index = bytes(source.blob(read.root_digest) or b"")
-    if sha256(index) != read.root_digest:  # somebody has written into the file since
-        raise refusal("AOTC-E201", str(bundle), sha256(index), expected=read.root_digest)
+    index = unchanged(source, read.root_digest)
     return Named(path_of(channel, read.name), read.version, index)

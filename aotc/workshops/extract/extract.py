@@ -14,8 +14,8 @@ from aotc_runtime.errors import raise_if
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.system.passing import Told, nobody
-from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
-from aotc_runtime.verification.examine import read_contents
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_whole
 from aotc_runtime.verification.missing_targets import missing_target
 
 
@@ -28,9 +28,7 @@ def extract(
     back. Raises IncompatibleHostError (AOTC-E505) for a target that is not there,
     BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
     """
-    root = read_root(source)
-    attested = read_envelopes(source, root).blobs
-    contents = read_contents(source, root, attested, sizes_of(source))
+    root, envelopes, contents = read_whole(source, sizes_of(source))
     raise_if(
         missing_target(contents.manifests, target, contents.absent)
         for target in targets
@@ -40,7 +38,7 @@ def extract(
     types = dict(_blobs(contents, targets))
     blobs = {
         digest: Blob(source.blob(digest) or b"", types.get(digest, ""), known=digest)
-        for digest in (root.entry.digest, *attested, *types)
+        for digest in (root.entry.digest, *envelopes.blobs, *types)
     }
     files = {name: source.file(name) or b"" for name in (oci.LAYOUT_FILE, oci.INDEX_FILE)}
     kept = {name: contents.manifests[name] for name in sorted(set(targets))}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from aotc.errors import refusal
+from aotc.packing.hashed_once import unchanged
 from aotc.packing.index_json import attestation_name, version_name
 from aotc.review.opened import Opened, opened
 from aotc_runtime import canonical, limits
@@ -23,7 +24,6 @@ from aotc_runtime.registries.client import Repository
 from aotc_runtime.registries.references import Reference
 from aotc_runtime.registries.transfer import Counted, OnBytes, Tally, each, nobody
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import read_root
 
 STAND_IN_TRIES = 8
 """How often the stand-in for the referrers API is written: whoever writes at the same time may
@@ -65,8 +65,7 @@ def push(
     IntegrityError, TrustError, RegistryError.
     """
     read = opened(source, policy, now)
-    root = read_root(source)
-    place, contents = repository.place, read.contents
+    root, place, contents = read.root, repository.place, read.contents
     if place.digest and place.digest != read.root_digest:
         raise refusal(
             "AOTC-E771",
@@ -83,8 +82,8 @@ def push(
         parts |= {part.digest: part.size for part in (each_.config, *each_.layers)}
     sent = _push_blobs(source, repository, parts, tuple(mounts), on_bytes, chunk_bytes)
     for digest, image in images.items():
-        repository.put_manifest(digest, _data(source, digest), image.mediaType)
-    root_data = _data(source, read.root_digest)
+        repository.put_manifest(digest, unchanged(source, digest), image.mediaType)
+    root_data = unchanged(source, read.root_digest)
     _put_root(repository, read, root_data)
     _attach(repository, source, root.entry.digest, [e.digest for e in root.attestations])
     tag = place.tag or version_name(contents.manifests)
@@ -102,13 +101,9 @@ def push(
     )
 
 
-def _data(source: BlobSource, digest: str) -> bytes:
-    return bytes(source.blob(digest) or b"")
-
-
 def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
     return canonical.decode_foreign(
-        _data(source, digest), AttestationManifest, where=f"{source.name} {digest}"
+        unchanged(source, digest), AttestationManifest, where=f"{source.name} {digest}"
     )
 
 
@@ -167,7 +162,7 @@ def _attach(
     """
     listed = []
     for digest in attestations:
-        data = _data(source, digest)
+        data = unchanged(source, digest)
         repository.put_manifest(attestation_name(root, digest), data, oci.MANIFEST_TYPE)
         reference = Descriptor(
             mediaType=oci.MANIFEST_TYPE,

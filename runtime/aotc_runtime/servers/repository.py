@@ -285,6 +285,11 @@ class Repository:
         """
         return self._is_ready
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread loads or looks for changes: a registry may keep it for many minutes."""
+        return self._lock.locked()
+
     def close(self) -> None:
         """Close every bundle, calls or not."""
         for bundle in self.bundles():

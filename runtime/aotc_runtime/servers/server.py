@@ -162,8 +162,9 @@ async def _serve(options: Options) -> None:
         service.close()
         reloads.close()
     tell("ended", {})
-    if not loading.done():
-        # A thread in the engine's own code cannot be interrupted; there is nothing left to lose.
+    if not loading.done() or repository.is_loading:
+        # A thread that waits for a registry, or is in the engine's own code, cannot be interrupted;
+        # there is nothing left to lose.
         sys.stdout.flush()
         os._exit(0)
     repository.close()

@@ -134,6 +134,16 @@ def read_unverified(
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """
+    _, envelopes, contents = read_whole(source, unread)
+    return contents, envelopes
+
+
+def read_whole(
+    source: BlobSource, unread: Collection[str] = ALL_READ
+) -> tuple[Root, Envelopes, Contents]:
+    """What index.json names, and what `read_unverified` gives: of one reading, since an index that
+    somebody writes into may say something else the next time.
+    """
     root = read_root(source)
     envelopes = read_envelopes(source, root)
-    return read_contents(source, root, envelopes.blobs, unread), envelopes
+    return root, envelopes, read_contents(source, root, envelopes.blobs, unread)

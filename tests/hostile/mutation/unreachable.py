@@ -113,6 +113,14 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ("client.py", "error.seconds > PATIENCE_SECONDS -> (error.seconds >= PATIENCE_SECONDS)"): (
         "five minutes would pass"
     ),
+    (
+        "bundle.py",
+        "isinstance(of, PassedMap) and of.descriptor >= 0 -> False",
+    ): "what the system does not copy is copied here; it only takes longer",
+    (
+        "bundle.py",
+        "of.descriptor >= 0 -> (of.descriptor > 0)",
+    ): "what the system does not copy is copied here; it only takes longer",
     ("bundles.py", "not image -> False"): "where there is no image manifest, it names no config",
     (
         "files.py",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.packing.hashed_once import hash_rest, sizes_of
+from aotc.packing.hashed_once import hash_rest, sizes_of, unchanged
+from aotc_runtime.digest import sha256
 from aotc_runtime.errors import IntegrityError
 from aotc_runtime.formats import oci
 from aotc_runtime.system.passing import look_into
@@ -49,3 +50,20 @@ def test_everything_else_is_hashed_at_once(digits_bundle: Bundle, tmp_path: Path
     with pytest.raises(IntegrityError):
         read_unverified(source, sizes_of(source))
     hash_rest(source, contents, ())  # of the weights, which are whole
+
+
+def test_a_document_is_used_again_as_it_was_hashed_or_not_at_all(
+    digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    path = tmp_path / "copy.aotb"
+    path.write_bytes(digits_bundle[0].read_bytes())
+    source = look_into(path)
+    root = read_unverified(source)[0].root_digest
+    assert sha256(unchanged(source, root)) == root
+    with path.open("r+b") as file:
+        file.write(path.read_bytes().replace(b"manifests", b"Manifests"))
+    for digest in (root, "sha256:" + "0" * 64):
+        with pytest.raises(IntegrityError) as refused:
+            unchanged(source, digest)
+        (finding,) = refused.value.findings
+        assert (finding.code, finding.expected) == ("AOTC-E201", digest)

@@ -1,0 +1,182 @@
+"""Somebody writes into the files of a layout folder, in place, while a command reads and copies
+it: what comes out is the bundle as it was read, or one refusal and nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from aotc.bundles.endorse import endorse
+from aotc.packing.bundle import Form
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merge import merge_bundles
+from aotc_runtime.errors import AotcError
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.verification.examine import read_whole
+
+from .tampering import BLOBS, MemoryBundle, flipped, signed, take_apart, to_json, write_folder
+
+Change = Callable[[Path], None]
+
+SIGNER = LocalSigner.ephemeral()
+
+STEPS = (
+    "look_into",
+    "sizes_of",
+    "read_root",
+    "read_envelopes",
+    "check_consistency",
+    "begin_contents",
+    "read_contents",
+    "attest",
+    "target_parts_of",
+    "add_attestation",
+    "layout_index",
+    "_check_attestations",
+    "fchmod",
+)
+"""Functions after which files are changed, each time that one of them has returned."""
+
+
+def endorsed(folder: Path) -> Path:
+    endorse(folder, SIGNER)
+    return folder
+
+
+def extracted(folder: Path) -> Path:
+    path = folder.with_name("new")
+    extract(look_into(folder), ["cpu-x86-64-v3"], path, Form.LAYOUT)
+    return path
+
+
+def merged(folder: Path) -> Path:
+    path, now = folder.with_name("new"), datetime.now(UTC)
+    merge_bundles([folder], path, Form.ARCHIVE, None, None, now)
+    return path
+
+
+COMMANDS: dict[str, Callable[[Path], Path]] = {
+    "sign": endorsed,
+    "extract": extracted,
+    "merge": merged,
+}
+
+
+def written(path: Path, data: bytes) -> None:
+    """In place, and as long as before: JSON may end in spaces."""
+    with path.open("r+b") as file:
+        file.write(data.ljust(path.stat().st_size))
+
+
+def index_with(change: Callable[[list[dict[str, object]]], object]) -> Change:
+    def changed(folder: Path) -> None:
+        document = json.loads((folder / "index.json").read_bytes())
+        if len(document["manifests"]) == 3:
+            change(document["manifests"])
+            written(folder / "index.json", to_json(document))
+
+    return changed
+
+
+def root_of(folder: Path) -> Path:
+    (root, *_) = json.loads((folder / "index.json").read_bytes())["manifests"]
+    return folder / (BLOBS + root["digest"][7:])
+
+
+def another_platform(folder: Path) -> None:
+    root = root_of(folder)
+    written(root, root.read_bytes().replace(b'"amd64"', b'"arm64"'))
+
+
+CHANGES: dict[str, Change] = {
+    "an attestation less": index_with(lambda entries: entries.pop()),
+    "attestations in another order": index_with(lambda entries: entries.reverse()),
+    "another root": index_with(lambda entries: entries[0].update(digest="sha256:" + "0" * 64)),
+    "a root for another platform": another_platform,
+    "a root of other bytes": lambda folder: written(
+        root_of(folder), flipped(root_of(folder).read_bytes())
+    ),
+}
+
+
+@contextmanager
+def after(step: str, number: int, change: Callable[[], None]) -> Iterator[list[int]]:
+    """Change something when a function of this name has returned for the nth time; how often it has
+    been.
+    """
+    returned = [0]
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        is_ours = event == "return" and frame.f_code.co_name == step
+        is_the_systems = event == "c_return" and getattr(argument, "__name__", "") == step
+        if is_ours or is_the_systems:
+            returned[0] += 1
+            if returned[0] == number:
+                sys.setprofile(None)
+                change()
+
+    sys.setprofile(look)
+    try:
+        yield returned
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.fixture(scope="module")
+def bundle(genuine: MemoryBundle) -> MemoryBundle:
+    return signed(take_apart(genuine), LocalSigner.ephemeral(), LocalSigner.ephemeral())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_refused(
+    bundle: MemoryBundle, tmp_path: Path, command: str, change: str
+) -> None:
+    run = COMMANDS[command]
+
+    def attempt(step: str, number: int) -> int:
+        shutil.rmtree(tmp_path)
+        folder = write_folder(tmp_path / "old", bundle)
+        # Of whoever has it open, also when another has taken its place.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        opened = Path(f"/proc/self/fd/{descriptor}")
+
+        def changed() -> None:
+            with suppress(FileNotFoundError):
+                CHANGES[change](opened)
+
+        places = {"old"}
+        with after(step, number, changed) as returned:
+            try:
+                made = run(folder)
+            except AotcError as error:
+                assert len(error.findings) == 1
+            else:
+                places.add(made.name)
+                root, envelopes, contents = read_whole(look_into(made))
+                found = root.entry.digest, len(envelopes), list(contents.manifests)
+                assert found == expected, (step, number)
+        os.close(descriptor)
+        assert {each.name for each in tmp_path.iterdir()} == places, (step, number)
+        return returned[0]
+
+    folder = write_folder(tmp_path / "old", bundle)
+    root, envelopes, contents = read_whole(look_into(run(folder)))
+    expected = root.entry.digest, len(envelopes), list(contents.manifests)
+    tried = 0
+    for step in STEPS:
+        number = 1
+        while attempt(step, number) >= number and number < 3:
+            number, tried = number + 1, tried + 1
+    assert tried > len(STEPS)
