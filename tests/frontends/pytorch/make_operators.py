@@ -38,7 +38,6 @@ LEFT_OUT = (
     "torch",
     "geqrf",
     "ormqr",
-    "lu",
     "pca",
     "stft",
     "istft",
@@ -365,6 +364,31 @@ def own_calls() -> Iterator[Callable[[], Any]]:
     yield lambda: a.cat.default([torch.zeros(0), x[0], x[0].to(torch.float64)], 1)
     yield lambda: a.to.dtype(torch.tensor([1.9, -1.9, 300.0, -1.0]), torch.int64)
     yield lambda: a.to.dtype(odd, torch.bool)
+    square, sides = torch.randn(2, 4, 4), torch.randn(2, 4, 3)
+    factors, pivots = torch.linalg.lu_factor(square)
+    yield lambda: a.linalg_lu.default(torch.randn(3, 5))
+    yield lambda: a._lu_with_info.default(torch.randn(2, 5, 3))
+    yield lambda: a.lu_unpack.default(*torch.linalg.lu_factor(torch.randn(2, 5, 3)))
+    yield lambda: a.lu_unpack.default(factors, pivots, True, False)
+    yield lambda: a.lu_unpack.default(factors, pivots, False, True)
+    yield lambda: a.lu_solve.default(sides, factors, pivots)
+    yield lambda: a.lu_solve.default(sides[0], factors, pivots)
+    for adjoint in (False, True):
+        pairs = torch.linalg.lu_factor(torch.complex(square, square.mT))
+        yield lambda f=pairs, d=adjoint: a.linalg_lu_solve.default(
+            *f, sides.to(torch.complex64), adjoint=d
+        )
+        yield lambda f=pairs, d=adjoint: a.linalg_lu_solve.default(
+            *f, sides.mT.to(torch.complex64), left=False, adjoint=d
+        )
+    yield lambda: a._linalg_eigvals.default(square)
+    for p in ("fro", "nuc"):
+        yield lambda p=p: a.linalg_cond.p_str(square, p)
+    for p in (None, 1, -1, 2, -2, math.inf, -math.inf):
+        yield lambda p=p: a.linalg_cond.default(square, p)
+    yield lambda: a.linalg_cond.default(torch.diag(torch.tensor([1.0, 0.0])))
+    yield lambda: a.linalg_cond.default(torch.randn(2, 4, 3))
+    yield lambda: a.linalg_cond.default(torch.zeros(2, 2), 1)
     for cell in ("lstm", "gru", "rnn_tanh"):
         gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[cell]
         params = [
