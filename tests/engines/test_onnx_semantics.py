@@ -127,7 +127,40 @@ def _norm(x: Any) -> Any:
     return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+def _turned(x: Any) -> Any:
+    """Transposes that meet their inverse behind what has to be said of other axes for it."""
+    turned = x.transpose(3, 0, 2, 1)
+    row, column = np.arange(5, dtype=np.float32), np.arange(4, dtype=np.float32)[:, None]
+    edged = jnp.pad(
+        jnp.tanh(turned * row + column),
+        ((0, 1), (2, 0), (0, 0), (1, 3)),
+        constant_values=2,
+    )
+    joined = jnp.concatenate([edged, -edged, jnp.full(edged.shape, 3, edged.dtype)], 3)
+    cut = jnp.flip(joined, 0)[1:, ::2, 1:-1, 2:]
+    chosen = jnp.where(cut > cut.mean((0, 2), keepdims=True), cut, row[2])
+    return (
+        chosen.transpose(1, 3, 2, 0),
+        chosen.sum(1),
+        chosen.max((3, 1)),
+        cut.min(),
+        lax.cond(cut.sum() > 0, lambda: turned * 2, lambda: turned).transpose(1, 3, 2, 0),
+        x.transpose(1, 2, 3, 0).transpose(3, 2, 0, 1).transpose(0, 2, 1, 3),
+    )
+
+
+def _network(x: Any, w: Any) -> Any:
+    """Convolutions, and between them what others have with channels first."""
+    first = jax.nn.relu(_conv(x, w) * w[0, 0, 0] + w[0, 0, 1])
+    second = _conv(_pool(first, -jnp.inf, lax.max), w) + first[:, ::2, ::2]
+    weighted = second * jax.nn.sigmoid(second.mean((1, 2), keepdims=True))
+    return _conv(jnp.concatenate([weighted, second], 1), w), weighted.max((1, 2))
+
+
 OPERATIONS: dict[str, tuple[Any, ...]] = {
+    "transposes": (_turned, RANDOM.standard_normal((2, 5, 4, 3), np.float32)),
+    "a network": (_network, IMAGE, KERNEL),
+    "a network with no number": (_network, HOLED, KERNEL),
     "layer norm": (_norm, ROWS),
     "softmax of an inner axis": (lambda x: jax.nn.softmax(x, 1), ROWS),
     "softmax of nothing but -inf": (jax.nn.softmax, np.full((2, 3), -np.inf, np.float32)),

@@ -62,8 +62,7 @@ class Node:
 class Names:
     """What all graphs of a model have in common. constants: by what they hold.  fixed: values that
     depend on weights and constants alone, which ONNX Runtime computes at load.  convolved: results
-    of convolutions, scaled or shifted by such values at most.  sizes, shapes: bytes and shape of
-    each node's outputs.
+    of convolutions, scaled or shifted by such values at most.  tensors: all values, by name.
     """
 
     count: int = 0
@@ -71,8 +70,7 @@ class Names:
     constants: dict[tuple[Any, ...], str] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     convolved: set[str] = field(default_factory=set)
-    sizes: dict[str, int] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
     origin: str = ""
 
 
@@ -94,16 +92,14 @@ class Graph:
 
     def input(self, name: str, shape: Sequence[int], element: str) -> Tensor:
         """A parameter of the graph."""
-        self.inputs.append(Tensor(name, tuple(shape), element))
+        self.inputs.append(self._known(Tensor(name, tuple(shape), element)))
         return self.inputs[-1]
 
     def output(self, tensor: Tensor, shape: Sequence[int], name: str = "") -> None:
         """Give a result, as an array of this shape."""
         name = name or self._name()
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
-        self.outputs.append(Tensor(name, tuple(shape), tensor.element))
-        self.names.sizes[name] = 0  # counted as what it is identical to
-        self.names.shapes[name] = tuple(shape)
+        self.outputs.append(self._known(Tensor(name, tuple(shape), tensor.element)))
 
     def constant(self, value: Any, element: str) -> Tensor:
         """An array that is part of the model, whatever graph uses it."""
@@ -115,7 +111,8 @@ class Graph:
             name = self.names.constants[key] = self._name("c")
             self.names.arrays[name] = (element, array)
             self.names.fixed.add(name)
-        return Tensor(name, array.shape, element, array if array.size <= _SMALL else None)
+        kept = array if array.size <= _SMALL else None
+        return self._known(Tensor(name, array.shape, element, kept))
 
     def ints(self, *values: int) -> Tensor:
         """A list of int64."""
@@ -141,9 +138,9 @@ class Graph:
         **attributes: Attribute,
     ) -> list[Tensor]:
         """The outputs of an operator, of these shapes and elements."""
-        made = [Tensor(self._name(), tuple(shape), element) for shape, element in outputs]
-        self.names.sizes.update({each.name: each.size_bytes for each in made})
-        self.names.shapes.update({each.name: each.shape for each in made})
+        made = [
+            self._known(Tensor(self._name(), tuple(shape), element)) for shape, element in outputs
+        ]
         self._add(operator, inputs, tuple(each.name for each in made), attributes)
         return made
 
@@ -164,6 +161,10 @@ class Graph:
         ):
             names.convolved.update(outputs)
         self.nodes.append(Node(operator, taken, outputs, attributes, self.names.origin))
+
+    def _known(self, tensor: Tensor) -> Tensor:
+        self.names.tensors[tensor.name] = tensor
+        return tensor
 
     def fresh(self) -> str:
         """A name that no other value has."""
@@ -224,7 +225,7 @@ class Graph:
         if order == tuple(range(len(order))):
             return tensor
         shape = tuple(tensor.shape[axis] for axis in order)
-        if _moves_nothing(tensor.shape, order):
+        if moves_nothing(tensor.shape, order):
             return self.reshape(tensor, shape)
         return self.node("Transpose", [tensor], shape, tensor.element, perm=order)
 
@@ -323,19 +324,23 @@ class Graph:
         """The most bytes of values that are needed at once, taking nodes in order."""
         last: dict[str, int] = {}
         for at, node in enumerate(self.nodes):
-            last.update(dict.fromkeys(_names_in(node), at))
+            last.update(dict.fromkeys(names_in(node), at))
         alive = most = 0
         ends: dict[int, int] = {}
         for at, node in enumerate(self.nodes):
             inner = [each for each in node.attributes.values() if isinstance(each, Graph)]
-            made = sum(self.names.sizes[name] for name in node.outputs)
-            for name in node.outputs:
+            sizes = {name: self._size_made(node, name) for name in node.outputs}
+            for name, size in sizes.items():
                 end = last.get(name, at)
-                ends[end] = ends.get(end, 0) + self.names.sizes[name]
-            alive += made
+                ends[end] = ends.get(end, 0) + size
+            alive += sum(sizes.values())
             most = max(most, alive + max((each.most_bytes() for each in inner), default=0))
             alive -= ends.get(at, 0)
         return most
+
+    def _size_made(self, node: Node, name: str) -> int:
+        """Bytes of an output; of a result none, which counts as what it is identical to."""
+        return 0 if node.operator == "Identity" else self.names.tensors[name].size_bytes
 
     def walk(self) -> Iterator[Node]:
         """Its nodes with those within them."""
@@ -353,16 +358,16 @@ bits keeps their bits.
 """
 
 
-def _names_in(node: Node) -> Iterator[str]:
+def names_in(node: Node) -> Iterator[str]:
     """What a node takes, also within loops and branches."""
     yield from node.inputs
     for value in node.attributes.values():
         if isinstance(value, Graph):
             for inner in value.nodes:
-                yield from _names_in(inner)
+                yield from names_in(inner)
 
 
-def _moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:
+def moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:
     """Whether only axes of 1 change their place."""
     moved = [axis for axis in order if shape[axis] != 1]
     return moved == sorted(moved)

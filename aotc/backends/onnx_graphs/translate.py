@@ -14,6 +14,7 @@ from aotc.backends.onnx_graphs import (
     products,
     reductions,
     sorting,
+    transposes,
 )
 from aotc.backends.onnx_graphs.graph import Graph, Tensor
 from aotc.backends.onnx_graphs.program import Block, Operation, UnsupportedError, Value
@@ -54,6 +55,7 @@ def translate(program: Block, weights: Collection[int]) -> Graph:
         passed = elementwise.bit_cast(graph, tensor, _OUTSIDE.get(value.element, value.element))
         graph.output(passed, value.shape, graph_names.result(place))
     graph.prune()
+    transposes.cancel(graph)
     return graph
 
 

@@ -39,7 +39,8 @@ def _taken(made: work.Translated) -> work.Taken:
     core = openvino.Core()
     try:
         model = core.read_model(model_of(made.graph).SerializeToString(), b"")
-        state_sizes(openvino, model, made.graph.names.shapes)
+        tensors = made.graph.names.tensors
+        state_sizes(openvino, model, {name: each.shape for name, each in tensors.items()})
         repair(openvino, model)
         # Nothing of it is kept: what is not taken here, loaders are not given.
         core.compile_model(model, DEVICE, PROPERTIES)

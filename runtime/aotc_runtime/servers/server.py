@@ -18,6 +18,7 @@ from aotc_runtime.errors import refusal
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
+from aotc_runtime.servers.memory import keep_freed
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
 from aotc_runtime.servers.repository import Repository
@@ -93,13 +94,15 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _serve(options: Options) -> None:
+    workers = options.workers or len(os.sched_getaffinity(0))
+    keep_freed(workers + 1)
     tell = _teller(options.as_json)
     metrics = Metrics()
     settings = Settings(options.target, options.threads, options.store, ca=options.ca)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
-    service = Service(repository, options.limits, metrics, options.workers, delay, traces)
+    service = Service(repository, options.limits, metrics, workers, delay, traces)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)

@@ -38,10 +38,7 @@ LEFT_OUT = (
     "torch",
     "geqrf",
     "ormqr",
-    "lu",
     "pca",
-    "stft",
-    "istft",
     "multinomial",
     "to_sparse",
     "nn.functional.ctc_loss",
@@ -365,6 +362,62 @@ def own_calls() -> Iterator[Callable[[], Any]]:
     yield lambda: a.cat.default([torch.zeros(0), x[0], x[0].to(torch.float64)], 1)
     yield lambda: a.to.dtype(torch.tensor([1.9, -1.9, 300.0, -1.0]), torch.int64)
     yield lambda: a.to.dtype(odd, torch.bool)
+    wave, window = torch.randn(2, 50), torch.hann_window(12)
+    for options in (
+        {},
+        {"hop_length": 3, "window": window, "win_length": 12, "normalized": True},
+        {"hop_length": 5, "center": False, "onesided": False},
+        {"pad_mode": "constant", "win_length": 11},
+        {"pad_mode": "replicate", "window": torch.ones(16) + 0.5j, "hop_length": 7},
+    ):
+        yield lambda o=options: a.stft.center(wave, 16, return_complex=True, **o)
+        yield lambda o=options: a.stft.center(
+            wave[0], 15, return_complex=False, **o | {"window": None}
+        )
+    yield lambda: a.stft.default(wave, 16, 3, 12, window, return_complex=True)
+    for options in (
+        {},
+        {"length": 40},
+        {"length": 60},
+        {"center": False},
+        {"center": False, "length": 33},
+        {"normalized": True, "win_length": 12, "window": window + 0.1},
+        {"onesided": True, "hop_length": 5},
+    ):
+        spectra = torch.randn(2, 9, 6, dtype=torch.complex64)
+        spectra[:, 0], spectra[:, -1] = spectra[:, 0].real + 0j, spectra[:, -1].real + 0j
+        yield lambda o=options, s=spectra: a.istft.default(s, 16, **o)
+        yield lambda o=options, s=spectra: a.istft.default(s[0], 16, **o)
+    whole = torch.randn(2, 16, 6, dtype=torch.complex64)
+    yield lambda: a.istft.default(whole, 16, onesided=False, return_complex=True)
+    yield lambda: a.diff.default(odd, 2)
+    yield lambda: a.diff.default(ints[None], 1, 0, ints[None], ints[None])
+    yield lambda: a.diff.default(torch.tensor([True, False, False, True]))
+    square, sides = torch.randn(2, 4, 4), torch.randn(2, 4, 3)
+    factors, pivots = torch.linalg.lu_factor(square)
+    yield lambda: a.linalg_lu.default(torch.randn(3, 5))
+    yield lambda: a._lu_with_info.default(torch.randn(2, 5, 3))
+    yield lambda: a.lu_unpack.default(*torch.linalg.lu_factor(torch.randn(2, 5, 3)))
+    yield lambda: a.lu_unpack.default(factors, pivots, True, False)
+    yield lambda: a.lu_unpack.default(factors, pivots, False, True)
+    yield lambda: a.lu_solve.default(sides, factors, pivots)
+    yield lambda: a.lu_solve.default(sides[0], factors, pivots)
+    for adjoint in (False, True):
+        pairs = torch.linalg.lu_factor(torch.complex(square, square.mT))
+        yield lambda f=pairs, d=adjoint: a.linalg_lu_solve.default(
+            *f, sides.to(torch.complex64), adjoint=d
+        )
+        yield lambda f=pairs, d=adjoint: a.linalg_lu_solve.default(
+            *f, sides.mT.to(torch.complex64), left=False, adjoint=d
+        )
+    yield lambda: a._linalg_eigvals.default(square)
+    for p in ("fro", "nuc"):
+        yield lambda p=p: a.linalg_cond.p_str(square, p)
+    for p in (None, 1, -1, 2, -2, math.inf, -math.inf):
+        yield lambda p=p: a.linalg_cond.default(square, p)
+    yield lambda: a.linalg_cond.default(torch.diag(torch.tensor([1.0, 0.0])))
+    yield lambda: a.linalg_cond.default(torch.randn(2, 4, 3))
+    yield lambda: a.linalg_cond.default(torch.zeros(2, 2), 1)
     for cell in ("lstm", "gru", "rnn_tanh"):
         gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[cell]
         params = [

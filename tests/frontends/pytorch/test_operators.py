@@ -122,6 +122,9 @@ def without_signs(op: str, results: Any) -> Any:
         values, vectors = map(np.asarray, results)
         across = np.swapaxes(vectors, -1, -2).conj()
         return values, vectors * values[..., None, :] @ across, vectors @ across
+    if op.endswith("linalg_eig.default") and np.size(results[1]):
+        values, vectors = map(np.asarray, results)
+        return values, vectors * values[..., None, :] @ np.linalg.inv(vectors), abs(vectors)
     if "svd" in op and len(results) == 3 and np.asarray(results[0]).any():
         left, values, right = map(np.asarray, results)
         right = right if "linalg" in op else np.swapaxes(right, -1, -2).conj()

@@ -104,6 +104,72 @@ def test_what_is_one_operator_of_onnx_becomes_that(name: str) -> None:
     assert sorted(operators(graph_of(function, *inputs))) == sorted(expected)
 
 
+def _scaled(x: Any, w: Any, row: Any) -> Any:
+    """A convolution with its batch normalization."""
+    return (_conv(x, w) - row) * lax.rsqrt(row + 1e-5) + row
+
+
+def _largest(x: Any) -> Any:
+    edges = ((0, 0), (1, 1), (1, 1), (0, 0))
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), edges)
+
+
+def _weighted(x: Any, w: Any) -> Any:
+    """Channels by what all places say of them."""
+    made = _conv(x, w)
+    return made * jax.nn.sigmoid(made.mean((1, 2), keepdims=True))
+
+
+CHANNELS_LAST: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a residual block": lambda x, w, row: jax.nn.relu(
+        _scaled(x, w, row) + _scaled(jax.nn.relu(_scaled(x, w, row)), w, row)
+    ),
+    "a pool": lambda x, w, row: _conv(_largest(_conv(x, w)), w),
+    "channels by weight": lambda x, w, row: _conv(_weighted(x, w), w),
+    "two by two": lambda x, w, row: _conv(
+        jnp.concatenate([_conv(x, w), _scaled(x, w, row)], 3)[..., 2:6], w
+    ),
+    "a clamp": lambda x, w, row: _conv(jnp.clip(_conv(x, w), 0, 6), w),
+    "edges of ones": lambda x, w, row: _conv(
+        jnp.pad(_conv(x, w), ((0, 0), (1, 0), (2, 1), (0, 0)), constant_values=1), w
+    ),
+    "a choice": lambda x, w, row: _conv(jnp.where(_conv(x, w) > row, 1.0, row), w),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS_LAST)
+def test_channels_are_put_in_their_place_once_before_convolutions_and_once_behind(
+    name: str,
+) -> None:
+    def function(w: Any, row: Any, x: Any) -> Any:
+        return CHANNELS_LAST[name](x, w, row)
+
+    graph = graph_of(function, KERNEL, ROW[:4], IMAGE, weights=(0, 1))
+    moving = [
+        node.outputs
+        for node in graph.walk()
+        if node.operator == "Transpose" and not graph.names.fixed.issuperset(node.outputs)
+    ]
+    assert len(moving) == 2
+
+
+def test_a_mean_of_places_needs_no_transpose_behind_convolutions() -> None:
+    def function(w: Any, x: Any) -> Any:
+        return jax.nn.relu(_conv(x, w)).mean((1, 2)) @ jnp.ones((4, 3))
+
+    found = operators(graph_of(function, KERNEL, IMAGE, weights=(0,)))
+    assert found == ["Transpose", "Transpose", "Conv", "Relu", "ReduceSum", "Div", "MatMul"]
+
+
+def test_transposes_stay_where_moving_them_would_move_more() -> None:
+    def function(x: Any) -> Any:
+        turned = x.swapaxes(1, 2)
+        return jnp.tanh(turned) @ x, jnp.exp(turned) @ x
+
+    found = operators(graph_of(function, jnp.ones((2, 16, 16))))
+    assert found.count("Transpose") == 1
+
+
 NOT_A_NORM: dict[str, Callable[..., Any]] = {
     "over another axis": lambda x, s, b: (
         (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + 1e-5)

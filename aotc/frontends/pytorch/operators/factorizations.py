@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import linalg
 from jax.scipy.linalg import expm
+from jax.scipy.linalg import lu_solve as solve_by_factors
 
 from aotc.frontends.pytorch.dtypes import INT, canonical
 from aotc.frontends.pytorch.operators.reductions import vector_norm
@@ -93,6 +94,48 @@ def lu_factor_ex(
     return *lu_factor(A, pivot), _no_problem(A)
 
 
+@op("_lu_with_info.default")
+def lu_with_info(
+    self: Array, pivot: bool = True, check_errors: bool = True
+) -> tuple[Array, Array, Array]:
+    return lu_factor_ex(self, pivot)
+
+
+@op("linalg_lu.default")
+def lu(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
+    return lu_unpack(*lu_factor(A, pivot))
+
+
+@op("lu_unpack.default")
+def lu_unpack(
+    LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Array, Array, Array]:
+    rows, columns = LU_data.shape[-2:]
+    permutation = lower = upper = jnp.zeros(0, LU_data.dtype)
+    if unpack_pivots:
+        order = linalg.lu_pivots_to_permutation(LU_pivots - 1, rows)
+        permutation = (jnp.arange(rows)[:, None] == order[..., None, :]).astype(LU_data.dtype)
+    if unpack_data:
+        rank = min(rows, columns)
+        below = jnp.tril(LU_data[..., :rank], -1)
+        lower = below + jnp.eye(rows, rank, dtype=LU_data.dtype)
+        upper = jnp.triu(LU_data[..., :rank, :])
+    return permutation, lower, upper
+
+
+@op("linalg_lu_solve.default")
+def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: bool = False) -> Array:
+    if not left:
+        return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
+    factors, given = _batched(LU, B)
+    return solve_by_factors((factors, pivots - 1), given, trans=2 if adjoint else 0)
+
+
+@op("lu_solve.default")
+def lu_solve_of_first(self: Array, LU_data: Array, LU_pivots: Array) -> Array:
+    return lu_solve(LU_data, LU_pivots, self)
+
+
 @op("linalg_inv.default", "inverse.default")
 def inverse(A: Any = None, self: Any = None) -> Array:
     return jnp.linalg.inv(self if A is None else A)
@@ -126,6 +169,19 @@ def triangular_solve(
         unit_diagonal=unitriangular,
     )
     return found, matrices
+
+
+@op("linalg_tensorsolve.default")
+def tensorsolve(self: Array, other: Array, dims: Sequence[int] | None = None) -> Array:
+    axes = () if dims is None else tuple(dims)
+    moved = jnp.moveaxis(self, axes, range(self.ndim - len(axes), self.ndim))
+    found = solve(moved.reshape(other.size, other.size), other.reshape(-1))
+    return found.reshape(moved.shape[other.ndim :])
+
+
+@op("linalg_tensorinv.default")
+def tensorinv(self: Array, ind: int = 2) -> Array:
+    return jnp.linalg.tensorinv(self, ind)
 
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
@@ -231,6 +287,17 @@ def eigvalsh(self: Array, UPLO: str = "L") -> Array:
     return eigh(self, UPLO)[0]
 
 
+@op("linalg_eig.default")
+def eig(self: Array) -> tuple[Array, Array]:
+    values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
+    return values, vectors
+
+
+@op("linalg_eigvals.default", "_linalg_eigvals.default")
+def eigvals(self: Array) -> Array:
+    return jnp.linalg.eigvals(self)
+
+
 def _default_driver(driver: Any) -> None:
     if driver is not None:
         raise Unsupported(f"the driver {driver}")
@@ -325,6 +392,11 @@ def norm(
     if ord is None or len(axes) == 1:
         return vector_norm(self, 2 if ord is None else ord, dim, keepdim, dtype)
     return matrix_norm(self, ord, tuple(axes), keepdim, dtype)
+
+
+@op("linalg_cond.default", "linalg_cond.p_str")
+def cond(self: Array, p: Any = None) -> Array:
+    return jnp.linalg.cond(self, p)
 
 
 @op("linalg_matrix_rank.default")

@@ -289,6 +289,11 @@ def cumprod(self: Array, dim: int, dtype: Any = None) -> Array:
     return _running(lax.cumprod, _summed(self, dtype), dim)
 
 
+@op("diff.default")
+def diff(self: Array, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Array:
+    return jnp.diff(self, n, dim, prepend, append)
+
+
 @op("logcumsumexp.default")
 def logcumsumexp(self: Array, dim: int) -> Array:
     return _running(lax.cumlogsumexp, self, dim)

@@ -162,6 +162,9 @@ class Solves(nn.Module):
         left, singular, right = torch.linalg.svd(x, full_matrices=False)
         orthogonal, upper = torch.linalg.qr(x)
         lower = torch.linalg.cholesky(matrix)
+        permutation, below, above = torch.linalg.lu(x)
+        factors, pivots = torch.linalg.lu_factor(matrix)
+        turned, directions = torch.linalg.eig(matrix)
         return {
             "solved": torch.linalg.solve(matrix, y),
             "inverse": torch.linalg.inv(matrix),
@@ -173,6 +176,11 @@ class Solves(nn.Module):
             "of_values": vectors @ torch.diag_embed(values) @ vectors.mT,
             "of_singular": left @ torch.diag_embed(singular) @ right,
             "of_orthogonal": orthogonal @ upper,
+            "permutation": permutation,
+            "below": below,
+            "above": above,
+            "by_pivots": torch.linalg.lu_solve(factors, pivots, y, adjoint=True),
+            "turned": directions @ torch.diag_embed(turned) @ torch.linalg.inv(directions),
             "pseudo": torch.linalg.pinv(x),
             "norm": torch.linalg.norm(x, ord=2),
         }
