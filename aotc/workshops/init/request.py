@@ -52,7 +52,7 @@ def is_model_file(text: str) -> bool:
 
 def _meant(reference: str) -> str:
     """A hint for a text that is no reference to a function."""
-    if os.path.isfile(reference):
+    if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
         return (
             f"a model file ends in {', '.join(suffixes())}: docs/frontends.md says what writes it"
         )
