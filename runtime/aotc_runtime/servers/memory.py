@@ -17,7 +17,7 @@ programs may state.
 """
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Of `mallopt`: malloc.h of glibc 2.41, unchanged since 1996."""
+"""Parameters of `mallopt`, as glibc's malloc.h numbers them."""
 
 _SAID = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
