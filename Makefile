@@ -256,7 +256,7 @@ test-harnesses: $(STAMP) ## Build all of jax's own test harnesses, an hour (HARN
 	$(programs-runtime)
 	AOTC_PROGRAMS=$(CURDIR)/$(PROGRAMS) HARNESSES='$(HARNESSES)' $(BIN)/python -m pytest -m harnesses tests/programs
 
-test-stablehlo: $(STAMP) ## StableHLO's own test data (CHECKOUT=a checkout of openxla/stablehlo; STABLEHLO=sort for some), 40 minutes
+test-stablehlo: $(STAMP) ## StableHLO's own test data (CHECKOUT=a checkout of openxla/stablehlo; STABLEHLO=sort for some), two hours of a processor
 	AOTC_STABLEHLO='$(CHECKOUT)' STABLEHLO='$(STABLEHLO)' $(BIN)/python -m pytest -m stablehlo tests/programs/test_stablehlo.py
 
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)

@@ -265,6 +265,8 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
     [
         (["program"], "AOTC-E080", "a function as package.module:function"),
         (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
+        (["program.py"], "AOTC-E080", ".onnx, .pt2"),
+        (["p" * 300], "AOTC-E080", "name a function"),
         (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
         (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
         (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
