@@ -121,6 +121,8 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "bundle.py",
         "of.descriptor >= 0 -> (of.descriptor > 0)",
     ): "what the system does not copy is copied here; it only takes longer",
+    ("bundle.py", "name in self.files -> True"): "what is about to be written has both files",
+    ("bundle.py", "digest in self.blobs -> True"): "what its index names was read, or made, before",
     ("bundles.py", "not image -> False"): "where there is no image manifest, it names no config",
     (
         "files.py",
