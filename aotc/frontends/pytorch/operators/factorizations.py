@@ -143,7 +143,12 @@ def inverse(A: Any = None, self: Any = None) -> Array:
 
 @op("linalg_inv_ex.default")
 def inverse_ex(A: Array, check_errors: bool = False) -> tuple[Array, Array]:
-    return inverse(A), _no_problem(A)
+    """A singular matrix is told by the first 0 in the diagonal of its upper triangle, from 1."""
+    if A.shape[-1] == 0:
+        return A, _no_problem(A)
+    zero = jnp.diagonal(_factors(A)[0], axis1=-2, axis2=-1) == 0
+    first = jnp.argmax(zero, -1).astype(jnp.int32) + 1
+    return inverse(A), jnp.where(jnp.any(zero, -1), first, _no_problem(A))
 
 
 @op("linalg_solve_triangular.default")
