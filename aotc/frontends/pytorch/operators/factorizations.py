@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.lax import linalg
 from jax.scipy.linalg import expm
 from jax.scipy.linalg import lu_solve as solve_by_factors
@@ -43,9 +43,41 @@ def _batched(one: Array, other: Array) -> tuple[Array, Array]:
     return first, second
 
 
-def _no_problem(matrices: Array) -> Array:
-    """What torch's operators for callers that look at problems say of each matrix."""
-    return jnp.zeros(matrices.shape[:-2], jnp.int32)
+def _singular(factors: Array) -> Array:
+    """What torch's operators for callers that look at problems say of each matrix whose triangles
+    these are: the first 0 in the diagonal of the upper one, from 1; 0 without any.
+    """
+    return _first(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0)
+
+
+def _first(problems: Array) -> Array:
+    """The place of the first along the last axis, from 1; 0 without any."""
+    if problems.shape[-1] == 0:
+        return jnp.zeros(problems.shape[:-1], jnp.int32)
+    first = jnp.argmax(problems, -1).astype(jnp.int32) + 1
+    return jnp.where(jnp.any(problems, -1), first, jnp.int32(0))
+
+
+def _not_positive(matrices: Array) -> Array:
+    """The first of the leading minors that is not positive, from 1; 0 if all are. Only the lower
+    triangle is read, as by LAPACK's potrf, which stops at this pivot.
+    """
+
+    def step(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, found = state
+        column = lax.dynamic_index_in_dim(rest, place, -1, keepdims=False)
+        pivot = lax.dynamic_index_in_dim(column, place, -1, keepdims=False).real
+        here = (place + 1).astype(jnp.int32)
+        scale = jnp.where(pivot > 0, pivot, 1)[..., None, None]
+        rest = rest - column[..., :, None] * column[..., None, :].conj() / scale
+        return rest, jnp.where((found == 0) & ~(pivot > 0), here, found)
+
+    whole = jnp.tril(matrices) + _adjoint(jnp.tril(matrices, -1))
+    none = jnp.zeros(matrices.shape[:-2], jnp.int32)
+    if not matrices.shape[-1]:
+        return none
+    found: Array = lax.fori_loop(0, matrices.shape[-1], step, (whole, none))[1]
+    return found
 
 
 # Systems of equations.
@@ -64,14 +96,15 @@ def solve(A: Array, B: Array, left: bool = True) -> Array:
 def solve_ex(
     A: Array, B: Array, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, Array]:
-    return solve(A, B, left), _no_problem(A)
+    return solve(A, B, left), _singular(_factors(A)[0])
 
 
 @op("_linalg_solve_ex.default")
 def solve_with_factors(
     A: Array, B: Array, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, Array, Array, Array]:
-    return solve(A, B, left), *_factors(A if left else _transposed(A)), _no_problem(A)
+    factors, pivots = _factors(A if left else _transposed(A))
+    return solve(A, B, left), factors, pivots, _singular(factors)
 
 
 def _factors(A: Array) -> tuple[Array, Array]:
@@ -91,7 +124,8 @@ def lu_factor(A: Array, pivot: bool = True) -> tuple[Array, Array]:
 def lu_factor_ex(
     A: Array, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Array, Array, Array]:
-    return *lu_factor(A, pivot), _no_problem(A)
+    factors, pivots = lu_factor(A, pivot)
+    return factors, pivots, _singular(factors)
 
 
 @op("_lu_with_info.default")
@@ -143,12 +177,7 @@ def inverse(A: Any = None, self: Any = None) -> Array:
 
 @op("linalg_inv_ex.default")
 def inverse_ex(A: Array, check_errors: bool = False) -> tuple[Array, Array]:
-    """A singular matrix is told by the first 0 in the diagonal of its upper triangle, from 1."""
-    if A.shape[-1] == 0:
-        return A, _no_problem(A)
-    zero = jnp.diagonal(_factors(A)[0], axis1=-2, axis2=-1) == 0
-    first = jnp.argmax(zero, -1).astype(jnp.int32) + 1
-    return inverse(A), jnp.where(jnp.any(zero, -1), first, _no_problem(A))
+    return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
 
 
 @op("linalg_solve_triangular.default")
@@ -247,7 +276,7 @@ def cholesky(self: Array, upper: bool = False) -> Array:
 def cholesky_ex(
     self: Array, upper: bool = False, check_errors: bool = False
 ) -> tuple[Array, Array]:
-    return cholesky(self, upper), _no_problem(self)
+    return cholesky(self, upper), _not_positive(_adjoint(self) if upper else self)
 
 
 @op("cholesky_solve.default")
