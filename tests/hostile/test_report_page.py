@@ -67,7 +67,7 @@ def poisoned_json(value: Any, attack: str) -> Any:
 
 
 def poisoned_review(found: Review, attack: str) -> Review:
-    kept = ("contents", "envelopes", "root_digest", "verified", "sizes", "blobs")
+    kept = ("contents", "envelopes", "root", "verified", "sizes", "blobs")
     names = [field.name for field in fields(found) if field.name not in kept]
     changed = {name: poisoned(getattr(found, name), attack) for name in names}
     changed["claims"] = tuple(
@@ -84,8 +84,9 @@ def poisoned_review(found: Review, attack: str) -> Review:
         manifests=poisoned(found.contents.manifests, attack),
     )
     sizes = {kind + attack: size for kind, size in found.sizes.items()}
-    digest = found.root_digest + attack
-    return replace(found, **changed, contents=contents, sizes=sizes, root_digest=digest)
+    entry = msgspec.structs.replace(found.root.entry, digest=found.root_digest + attack)
+    root = msgspec.structs.replace(found.root, entry=entry)
+    return replace(found, **changed, contents=contents, sizes=sizes, root=root)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from aotc.workshops.diff.changes import Change
 from aotc.workshops.diff.diff import Diff, diff
 from aotc.workshops.diff.rules import parse_rules, violations
 from aotc.workshops.diff.text import diff_document, diff_lines
+from aotc_runtime.formats import oci
 from aotc_runtime.schema.manifest import (
     BlobRef,
     BundleManifest,
@@ -34,6 +35,7 @@ from aotc_runtime.schema.manifest import (
 )
 from aotc_runtime.schema.shardings import mesh_of
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import Root
 
 NOW = datetime.now(UTC)
 V3 = "cpu-x86-64-v3"
@@ -66,6 +68,11 @@ tolerance = { rtol = 1e-4, atol = 1e-4 }
 
 type Make = Callable[..., Review]
 type Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+def named(digest: str) -> Root:
+    """The root of another bundle."""
+    return Root(oci.Entry(mediaType=oci.INDEX_TYPE, digest=digest, size=1), ())
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +132,7 @@ def changed_records(old: Review, **what: Any) -> Review:
         for name, entry in target.manifest.entry_points.items()
     }
     manifest = msgspec.structs.replace(target.manifest, entry_points=entry_points)
-    return replace(old, root_digest="other", targets={V3: replace(target, manifest=manifest)})
+    return replace(old, root=named("other"), targets={V3: replace(target, manifest=manifest)})
 
 
 def test_a_bundle_is_the_same_as_itself(base: Review) -> None:
@@ -208,7 +215,7 @@ def test_targets_and_toolchains_are_compared(base: Review) -> None:
     target = base.targets[V3]
     other = replace(
         base,
-        root_digest="other",
+        root=named("other"),
         targets={
             V3: replace(
                 target,
@@ -265,7 +272,7 @@ def with_manifest(old: Review, **change: Any) -> Review:
     }
     changed = replace(target, manifest=msgspec.structs.replace(target.manifest, **fields))
     names = {name: value for name, value in fields.items() if name in ("name", "version")}
-    return replace(old, root_digest=repr(change), targets={V3: changed}, **names)
+    return replace(old, root=named(repr(change)), targets={V3: changed}, **names)
 
 
 @pytest.mark.parametrize("field", BundleManifest.__struct_fields__)
@@ -340,7 +347,7 @@ def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Revie
     def not_run(_: ProfileRecord) -> Any:
         return ParityNotRun(reason="another processor")
 
-    after = replace(changed_records(base, parity=not_run), root_digest="after")
+    after = replace(changed_records(base, parity=not_run), root=named("after"))
     found = diff(base, after, lines_max=9)
     assert set(kinds(found)) == {"parity", "ulp"}
     assert all(b.isdigit() and a == "-" for _, b, a in changes(found, "ulp"))
@@ -352,7 +359,7 @@ def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Revie
 def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
     target = base.targets[V3]
     manifest = msgspec.structs.replace(target.manifest, evidence=msgspec.UNSET)
-    blind = replace(base, root_digest="blind", targets={V3: ReviewedTarget(manifest, None)})
+    blind = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
     for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
         assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
 
@@ -362,7 +369,7 @@ def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -
     assert target.evidence is not None
     entry = msgspec.structs.replace(target.evidence.entry_points["f"], reference="recorded")
     evidence = msgspec.structs.replace(target.evidence, entry_points={"f": entry})
-    other = replace(base, root_digest="other", targets={V3: replace(target, evidence=evidence)})
+    other = replace(base, root=named("other"), targets={V3: replace(target, evidence=evidence)})
     (change,) = changes(diff(base, other, lines_max=9), "parity")
     assert change == (f"f for {V3} recorded results", "false", "true")
 
@@ -374,7 +381,7 @@ def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(ba
     profiles = tuple(msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in entry.profiles)
     told = msgspec.structs.replace(entry, profiles=profiles)
     evidence = msgspec.structs.replace(target.evidence, entry_points={"f": told})
-    blind = replace(base, root_digest="blind", targets={V3: replace(target, evidence=evidence)})
+    blind = replace(base, root=named("blind"), targets={V3: replace(target, evidence=evidence)})
     for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
         assert set(kinds(found)) == {"custom_calls", "fusions"}
 
@@ -389,7 +396,7 @@ def placed(old: Review, *places: Place) -> Review:
     profiles = (msgspec.structs.replace(profile, compiled=compiled), *rest)
     changed = msgspec.structs.replace(entry, profiles=profiles)
     evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
-    return replace(old, root_digest=repr(places), targets={V3: replace(target, evidence=evidence)})
+    return replace(old, root=named(repr(places)), targets={V3: replace(target, evidence=evidence)})
 
 
 def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
@@ -407,7 +414,7 @@ def test_a_long_value_is_told_by_its_digest(base: Review) -> None:
 
 
 def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
-    larger = replace(base, root_digest="larger", sizes={**base.sizes, "more": 5})
+    larger = replace(base, root=named("larger"), sizes={**base.sizes, "more": 5})
     ((where, before, after),) = changes(diff(base, larger, lines_max=9), "artifact_size")
     assert where == "bundle" and int(after) - int(before) == 5
 
@@ -422,7 +429,7 @@ def proven(old: Review, max_abs: str) -> Review:
     entry = msgspec.structs.replace(target.manifest.entry_points["f"], out_of_profile={"n": policy})
     manifest = msgspec.structs.replace(target.manifest, entry_points={"f": entry})
     targets = {V3: replace(target, manifest=manifest)}
-    return replace(old, root_digest=max_abs, targets=targets)
+    return replace(old, root=named(max_abs), targets=targets)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +458,7 @@ def test_a_number_may_change_as_much_as_its_rule_says(
         return msgspec.structs.replace(profile.cost, flops=1000)
 
     before = changed_records(base, cost=round_flops)
-    after = replace(changed_records(before, cost=more), root_digest="after")
+    after = replace(changed_records(before, cost=more), root=named("after"))
     assert bool(broken(diff(before, after, lines_max=9), rule)) is is_met
 
 
@@ -460,7 +467,7 @@ def test_a_number_may_shrink_as_much_as_its_rule_says(base: Review) -> None:
         return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
 
     before = changed_records(base, memory=memory(10_000))
-    after = replace(changed_records(base, memory=memory(8_000)), root_digest="after")
+    after = replace(changed_records(base, memory=memory(8_000)), root=named("after"))
     found = diff(before, after, lines_max=9)
     assert kinds(found) == ["call_memory", "temp_memory"]
     assert broken(found, "temp_memory<-1kB") and not broken(found, "temp_memory<-2kB")
@@ -474,7 +481,7 @@ def test_a_part_is_no_approximation(base: Review, rule: str, is_met: bool) -> No
         return lambda profile: msgspec.structs.replace(profile.cost, flops=count)
 
     before = changed_records(base, cost=flops(100))
-    after = replace(changed_records(base, cost=flops(129)), root_digest="after")
+    after = replace(changed_records(base, cost=flops(129)), root=named("after"))
     assert bool(broken(diff(before, after, lines_max=9), f"flops>+{rule}%")) is is_met
 
 
@@ -483,7 +490,7 @@ def test_a_number_that_was_none_grows_by_any_part(base: Review) -> None:
         return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
 
     before = changed_records(base, memory=memory(0))
-    after = replace(changed_records(base, memory=memory(1)), root_digest="after")
+    after = replace(changed_records(base, memory=memory(1)), root=named("after"))
     assert broken(diff(before, after, lines_max=9), "temp_memory>+900%")
 
 
@@ -507,7 +514,7 @@ def test_what_is_no_rule_is_refused(rule: str) -> None:
 
 
 def test_bundles_that_differ_in_nothing_that_is_known_still_differ(base: Review) -> None:
-    found = diff(base, replace(base, root_digest="sha256:other"), lines_max=9)
+    found = diff(base, replace(base, root=named("sha256:other")), lines_max=9)
     assert found.changes == () and not found.is_same
     assert broken(found) == ["sha256:other"]
     assert broken(found, "module") == []
