@@ -122,10 +122,12 @@ class Repository:
                 if reference not in self._places:
                     self._places[reference] = Place(reference, trust)
 
-    def _is_unchanged(self, place: Place) -> bool:
-        """Raises RegistryError, if the registry does not say what a tag names now."""
+    def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
+        """Raises RegistryError, if the registry does not say what a tag names now. looks: of its
+        files now.
+        """
         served = place.release
-        if served is None or place.was != looks_of(place):
+        if served is None or place.was != looks:
             return False
         return not is_tag(place.reference) or (
             named_by(place.reference, self._settings) == served.bundle.root_digest
@@ -142,7 +144,7 @@ class Repository:
             # A registry may take its time, and is asked again where it does not answer.
             self._tell("looking", {"bundle": place.reference})
         try:
-            if self._is_unchanged(place):
+            if self._is_unchanged(place, looks):
                 place.refused = ()
                 return
             bundle = loaded(place.reference, place.trust, self._settings)

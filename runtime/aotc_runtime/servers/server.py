@@ -94,15 +94,14 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _serve(options: Options) -> None:
-    workers = options.workers or len(os.sched_getaffinity(0))
-    keep_freed(workers + 1)
     tell = _teller(options.as_json)
     metrics = Metrics()
     settings = Settings(options.target, options.threads, options.store, ca=options.ca)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
-    service = Service(repository, options.limits, metrics, workers, delay, traces)
+    service = Service(repository, options.limits, metrics, options.workers, delay, traces)
+    keep_freed(service.workers + 1)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)

@@ -59,9 +59,8 @@ class Service:
         self.memory = Memory(limits.memory)
         self.is_draining = False
         self._requests = 0
-        self._pool = ThreadPoolExecutor(
-            workers or len(os.sched_getaffinity(0)), thread_name_prefix="aotc-serve"
-        )
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="aotc-serve")
         self._lines: Lines | None = None
         if delay is not None:
             self._lines = Lines(delay, self._pool, metrics, self._call)
