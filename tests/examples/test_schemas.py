@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -91,6 +90,8 @@ def strict(schema: Any) -> Any:
 @pytest.mark.skipif(not KSERVE, reason="needs a checkout of kserve/kserve: make test-examples")
 @pytest.mark.parametrize("kind", ["ServingRuntime", "InferenceService"])
 def test_a_resource_has_what_kserve_knows_and_nothing_else(kind: str) -> None:
+    import jsonschema  # a second of every collection, for a test that is mostly skipped
+
     name = f"serving.kserve.io_{kind.lower()}s.yaml"
     text = Path(KSERVE, "config", "crd", "full", name).read_text("utf-8")
     (version,) = yaml.safe_load(text)["spec"]["versions"]

@@ -206,7 +206,7 @@ def test_a_job_that_takes_too_long_is_ended_with_what_it_has_started(ask: Asking
     ask("one")
     crash = ask.crash("hang", seconds=3.0)
     assert (crash.late, crash.status) == (True, -signal.SIGKILL)
-    assert all(map(is_gone, ask.numbers()[:2]))
+    until(lambda: all(map(is_gone, ask.numbers()[:2])), "both have ended")
     assert ask("next")[1] == "next"
 
 
