@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from jax_free import MANIFESTS, Server
 
+from tests.engines.conftest import ENGINES
+
 INSTALLED = Path(__file__).parents[2] / "out" / "arm"
 """Where `make test-arm` puts qemu, Python and the loader."""
+
+(IREE,) = (engine for engine in ENGINES if engine.name == "iree")
 
 SIGILL = -4
 
@@ -50,7 +53,7 @@ def server(cpu: str) -> Server:
     python, packages = root / "usr" / "bin" / "python3.13", INSTALLED / "packages"
     unpacked = emulator.exists() and python.exists() and (packages / "aotc_runtime").exists()
     # What `make test-arm` has left here says nothing of the environment that runs the tests now.
-    if not unpacked or find_spec("iree") is None or find_spec("iree.compiler") is None:
+    if not (unpacked and IREE.is_here()):
         # Under `make test-arm`, which installs everything, what cannot run has failed.
         (pytest.fail if os.environ.get("AOTC_ARM") else pytest.skip)("needs `make test-arm`")
     return Server(
