@@ -7,10 +7,11 @@ version found, so that a new jax fails here and not somewhere deep inside a buil
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,12 @@ def serialize_portable(module: Any, version: str) -> bytes:
         raise _missing("jaxlib._jax.mlir.serialize_portable_artifact", error) from error
     artifact: bytes = serialize(module, version)
     return artifact
+
+
+def import_for_lowering() -> None:
+    """Import what jax otherwise imports when it lowers the first function of a process."""
+    with suppress(ImportError):
+        importlib.import_module("jaxlib.mlir.dialects.mhlo")
 
 
 def read_xla_flags() -> None:

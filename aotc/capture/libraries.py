@@ -7,11 +7,11 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import Distribution
 from pathlib import Path
 
 import aotc
 import aotc_runtime
+from aotc.capture.installed import Installed
 
 NATIVE = frozenset(
     {"jaxlib", "numpy", "pydantic_core", "scipy", "scikit-learn", "cryptography", "cffi", "regex"}
@@ -84,12 +84,8 @@ def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(os.path.join(folder, "") for folder in dict.fromkeys(folders))
 
 
-def owned(distribution: Distribution, paths: set[str]) -> set[str]:
+def owned(distribution: Installed, paths: set[str]) -> set[str]:
     """Which of these files a distribution has installed."""
-    base = os.path.join(str(distribution.locate_file("")), "")
+    base = distribution.folder
     below = {path.removeprefix(base): path for path in paths if path.startswith(base)}
-    if not below:
-        return set()
-    record = distribution.read_text("RECORD") or ""
-    names = {line.partition(",")[0] for line in record.splitlines()}
-    return {below[name] for name in below.keys() & names}
+    return {below[name] for name in below.keys() & distribution.files} if below else set()

@@ -7,6 +7,7 @@ installation. Python, aotc and installed packages are named by their versions an
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
@@ -16,7 +17,7 @@ from aotc.capture import libraries
 from aotc.capture.file_digests import digest_of
 from aotc_runtime.digest import sha256
 
-INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of packages that are not the program, even where an environment lies beside it."""
 
 GIT = ".git"
@@ -28,11 +29,11 @@ MAIN = ("__main__", "__mp_main__")
 @cache
 def is_own(file: str, root: Path) -> bool:
     """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
-    path = Path(file)
-    if not path.is_absolute() or libraries.is_of_python_or_ours(file):
+    if not file.startswith("/") or libraries.is_of_python_or_ours(file):
         return False
-    inside = path.is_relative_to(root)
-    if set(INSTALLED) & set((path.relative_to(root) if inside else path).parts):
+    below = os.path.join(root, "")
+    inside = file.startswith(below)
+    if not _INSTALLED.isdisjoint(file.removeprefix(below).split("/")):
         return False
     return inside or not file.startswith(libraries.folders())
 

@@ -59,11 +59,21 @@ _prepared: list[Watched] = []
 
 
 def prepare() -> None:
-    """Import what programs need, and watch that."""
+    """Import what programs need, watch that, and read once what is the same for all of them."""
     watched = Watched.now()
     for worker in WORKERS:
         importlib.import_module(worker)
+    from aotc import private
+    from aotc.backends.registry import platforms
+    from aotc.capture.packages import imported_packages
+    from aotc.pipeline.tasks.identity import package_parts
+
+    private.import_for_lowering()
     watched.recorder.pause()
+    platforms()
+    # Each program asks for the packages that it has imported, and whether they are as installed.
+    for _ in package_parts(tuple(imported_packages())):
+        pass
     _prepared.append(watched)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import platform
@@ -10,7 +9,7 @@ import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +17,8 @@ import aotc
 import aotc_runtime
 from aotc.backends.targets import builtin_folder
 from aotc.cache.keys import Parts
-from aotc.capture.packages import files_digest
+from aotc.capture import installed
+from aotc.capture.installed import Installed
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.host import libc
 
@@ -74,38 +74,33 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Installed distributions as parts of a key."""
     for name in names:
         try:
-            found = distribution(name)
+            found = installed.named(name)
         except PackageNotFoundError:
             continue
         yield from of_distribution(name, found)
 
 
-def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
+def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Parts for one distribution: its version, the digest of its list of files, and each file that
     was changed after it was installed.
     """
     yield f"package {name}", found.version
-    yield f"files of package {name}", files_digest(found)
-    yield from _touched(name, found, (found.read_text("RECORD") or "").splitlines())
+    yield f"files of package {name}", found.digest
+    yield from _touched(name, found)
 
 
-def _touched(name: str, found: Distribution, lines: list[str]) -> Iterator[tuple[str, str]]:
+def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Files that are not as RECORD lists them. Installers write RECORD last, so that only files
     that are younger or of another size need to be read.
     """
-    base = Path(str(found.locate_file("")))
-    rows = [row for row in csv.reader(lines) if len(row) == len(("path", "hash", "size"))]
-    own = next((row[0] for row in rows if row[0].endswith(".dist-info/RECORD")), "RECORD")
-    installed = _modified(base / own)
-    for path, digest, size in sorted(rows):
-        algorithm, _, stated = digest.partition("=")
-        if algorithm != "sha256" or path.startswith(("..", "/")) or path.endswith(".pyc"):
-            continue
+    recorded = _modified(found.record)
+    for path, stated, size in found.hashed:
+        place = found.folder + path
         try:
-            status = (base / path).stat()
-            if status.st_mtime_ns <= installed and size in ("", str(status.st_size)):
+            status = os.stat(place)
+            if status.st_mtime_ns <= recorded and size in ("", str(status.st_size)):
                 continue
-            data = (base / path).read_bytes()
+            data = Path(place).read_bytes()
         except OSError:
             yield f"file of package {name} {path}", "none"
             continue
@@ -114,9 +109,9 @@ def _touched(name: str, found: Distribution, lines: list[str]) -> Iterator[tuple
             yield f"file of package {name} {path}", sha256(data)
 
 
-def _modified(path: Path) -> int:
+def _modified(path: str) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns
     except OSError:
         return 0
 

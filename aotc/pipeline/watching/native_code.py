@@ -113,6 +113,12 @@ def _stays_in_memory(symbol: str) -> bool:
     return bool(IN_MEMORY.fullmatch(symbol)) or symbol in _arithmetic()
 
 
+def look_anew() -> None:
+    """Judge from here on by what the process has mapped by then."""
+    for found in (_mapped, _of_system, _arithmetic):
+        found.cache_clear()
+
+
 @cache
 def _interface(path: str) -> Interface | None:
     try:

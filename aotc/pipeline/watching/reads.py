@@ -10,12 +10,13 @@ import importlib.util
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.machinery import all_suffixes
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from msgspec import Struct
 
 from aotc.cache.keys import Parts
+from aotc.capture import installed
 from aotc.capture.file_digests import digest_of
 from aotc.constants import EVERYTHING
 from aotc.pipeline.tasks import identity
@@ -108,7 +109,7 @@ class Looking:
     def _package(self, name: str) -> tuple[tuple[str, str], ...]:
         if name not in self._packages:
             try:
-                found = tuple(identity.of_distribution(name, distribution(name)))
+                found = tuple(identity.of_distribution(name, installed.named(name)))
             except PackageNotFoundError:
                 found = ((f"package {name}", ABSENT),)
             self._packages[name] = found

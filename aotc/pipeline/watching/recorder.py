@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from aotc.capture import libraries
+from aotc.capture import installed, libraries
 from aotc.constants import EVERYTHING
 from aotc.pipeline.watching import native_code, sources_only
 from aotc.pipeline.watching.calls import Calls
@@ -88,6 +88,8 @@ class Recorder:
         sys.meta_path.insert(0, self._imports)
         self._refusals: dict[str, None] = {}
         self._variables: set[str] = set()
+        self._packages: set[str] = set()
+        self._owned: set[str] = set()
         self._brought: set[str] = set()
         self._own_thread: int | None = None
         """A thread that does something meanwhile which is not the program's doing."""
@@ -98,7 +100,10 @@ class Recorder:
         sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
 
     def pause(self) -> None:
-        """Hear nothing of this thread until the program begins."""
+        """Hear nothing of this thread until the program begins, and find the packages of what was
+        loaded by now, which need not be done again for each program.
+        """
+        self._unowned()
         self._own_thread = threading.get_ident()
 
     def begin(self, root: Path, own: Path) -> None:
@@ -106,6 +111,7 @@ class Recorder:
         whose files do not count.
         """
         self._root, self._own = os.fspath(root), os.fspath(own)
+        native_code.look_anew()
         self._own_thread = None
 
     def refuse(self, why: str) -> None:
@@ -114,7 +120,7 @@ class Recorder:
 
     def finish(self) -> Reads:
         """What was read until now."""
-        packages, unowned = self._packages()
+        unowned = self._unowned()
         files = {path for path in self._opened if not self._is_library(path)} | unowned
         files |= self._read_again
         for path in sorted(files):
@@ -141,7 +147,7 @@ class Recorder:
             modules=tuple(sorted({part for name in names for part in name.split(".")})),
             own=tuple(steady(Path(self._root), self.path, self.is_project)),
             environment=tuple(sorted(self._environment.asked)),
-            packages=tuple(sorted(packages)),
+            packages=tuple(sorted(self._packages)),
             absent=tuple(sorted(absent)),
             current_folder=self._uses_current_folder,
             refusals=tuple(sorted(self._refusals)),
@@ -325,8 +331,10 @@ class Recorder:
         # Folders that do not exist yet would be searched once they do.
         return {path for path in every if not self._is_library(path + os.sep)}
 
-    def _packages(self) -> tuple[set[str], set[str]]:
-        """The distributions of which something was loaded, and loaded library files of none."""
+    def _unowned(self) -> set[str]:
+        """The library files that were loaded and belong to no distribution; notes the distributions
+        that others belong to.
+        """
         loaded = {path for path in self._opened if self._is_library(path)}
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
@@ -335,12 +343,13 @@ class Recorder:
             elif isinstance(file, str) and file.endswith((".py", *NATIVE_CODE)):
                 self._opened.setdefault(file, _state(file))
                 self._check_native({file}, Path(file).name)
-        found: set[str] = set()
-        left = {path for path in loaded if not libraries.is_of_python_or_ours(path)}
-        every = list(metadata.distributions())
+        new = loaded - self._owned
+        left = {path for path in new if not libraries.is_of_python_or_ours(path)}
+        every = list(installed.every()) if left or self._brought else []
         for each in every:
             if owned := libraries.owned(each, left):
-                found.add(each.name)
+                self._packages.add(each.name)
+                self._owned |= owned
                 left -= owned
                 if each.name not in libraries.NATIVE:
                     self._check_native(owned, each.name)
@@ -348,11 +357,11 @@ class Recorder:
         # Libraries that native code has brought along, of whatever package or of none.
         for each in every:
             if owned := libraries.owned(each, self._brought):
-                found.add(each.name)
+                self._packages.add(each.name)
                 self._brought -= owned
         for path in self._brought:
             self._opened.setdefault(path, _state(path))
-        return found, left | self._brought
+        return left | self._brought
 
     def _check_native(self, paths: set[str], owner: str) -> None:
         """Refuse the result if native code of modules may have read unseen."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aotc.capture import installed
 from aotc.pipeline.tasks.identity import code_digests, of_distribution
 from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
 
@@ -30,7 +31,7 @@ def parts(folder: Path, record: str, version: str = "1") -> dict[str, str]:
     place.mkdir(exist_ok=True)
     (place / "METADATA").write_text(f"Name: pkg\nVersion: {version}\n")
     (place / "RECORD").write_text(record)
-    return dict(of_distribution("pkg", PathDistribution(place)))
+    return dict(of_distribution("pkg", installed.of(PathDistribution(place))))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ def test_another_version_is_another_package(tmp_path: Path) -> None:
 
 TELL = """
 import json
+from aotc.capture import installed
 from aotc.pipeline.tasks.identity import code_digests
 import aotc
 print(json.dumps([aotc.__path__[0], dict(code_digests())]))

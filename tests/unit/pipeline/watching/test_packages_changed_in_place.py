@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.cache.keys import Parts
+from aotc.capture import installed
 from aotc.pipeline.tasks import identity
 
 
@@ -30,7 +31,7 @@ def package(tmp_path: Path) -> PathDistribution:
 
 
 def parts(package: PathDistribution) -> Parts:
-    return dict(identity.of_distribution("package", package))
+    return dict(identity.of_distribution("package", installed.of(package)))
 
 
 def test_as_installed_it_is_two_parts(package: PathDistribution) -> None:
