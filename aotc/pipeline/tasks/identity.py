@@ -57,12 +57,14 @@ def _folder(package: ModuleType) -> Path:
 
 def _files_below(folder: Path, prefix: str = "") -> dict[str, Path]:
     """Files by name, without what Python compiled and what systems and editors hide."""
-    found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    return {
-        prefix + name.as_posix(): path
-        for name, path in found.items()
-        if name.suffix != ".pyc" and not any(part.startswith(".") for part in name.parts)
-    }
+    found: dict[str, Path] = {}
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = Path(place).relative_to(folder).as_posix()
+        for name in files:
+            if not name.startswith(".") and not name.endswith(".pyc"):
+                found[prefix + (name if below == "." else f"{below}/{name}")] = Path(place, name)
+    return found
 
 
 def _digest_of(files: Mapping[str, Path]) -> str:
