@@ -21,6 +21,7 @@ from aotc.parity.isolated import Answer, Differing, Job
 from aotc.parity.trials import try_entry
 from aotc.shapes.files import read_plans
 from aotc.workers.child import Progress, answer
+from aotc_runtime.engines import survey
 from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
@@ -68,7 +69,8 @@ def outcome(job: Job, progress: Progress) -> Answer:
 
 
 def prepare() -> None:
-    """Import what a load imports later, too."""
+    """Import what a load imports later, too, and ask once which engines are installed."""
+    survey.installed()
     with suppress(ImportError):  # which the load says
         import_module("aotc_runtime.engines.xla.client")
         import_module("jaxlib.xla_client")
