@@ -21,7 +21,6 @@ from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
-from digits.data import load_split
 from digits.model import predict as predict_digits
 from lm.generate import generate_greedy, plain_jax
 from lm.model import VOCABULARY
@@ -81,6 +80,8 @@ def generate(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 def digits() -> tuple[Client, Arrays, Arrays]:
     """Images held out of the training."""
+    from digits.data import load_split
+
     image, params = load_split()[1].image[:64], {}
     for name, tensor in load_file(MANIFESTS / "digits" / "params.safetensors").items():
         layer, part = name.split("/")
@@ -121,10 +122,11 @@ def test_a_program_answers_as_plain_jax_does_here(
     target: str,
     tmp_path: Path,
 ) -> None:
+    bundle = arm_bundle(program.__name__)
     client, inputs, expected = program()
     outputs, report = jax_free.run(
         client,
-        arm_bundle(program.__name__),
+        bundle,
         tmp_path,
         inputs,
         target=target,

@@ -78,13 +78,12 @@ ENGINES = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test of an engine in this folder, and skip it where the engine is missing."""
     for engine in ENGINES:
-        for item in items:
-            if f"tests/engines/test_{engine.marker}" in item.path.as_posix():
-                for mark in engine.marks():
-                    item.add_marker(mark)
+        if item.path.name.startswith(f"test_{engine.marker}"):
+            for mark in engine.marks():
+                item.add_marker(mark)
 
 
 @pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])

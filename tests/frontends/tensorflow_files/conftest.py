@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-HERE = Path(__file__).parent
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test of this folder."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.tensorflow)
+    item.add_marker(pytest.mark.tensorflow)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from msgspec.structs import replace
 
 from aotc.signing.sbom import sbom
@@ -84,6 +83,9 @@ def test_what_loading_takes_is_that_of_the_targets_engines(
 
 
 def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:
+    # It takes a second, in every process that collects this file.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = canonical.encode(bill).decode()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
