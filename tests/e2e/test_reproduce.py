@@ -77,15 +77,18 @@ SIGNER = LocalSigner.ephemeral()
 POLICY = parse_policy(policy_text("small", [SIGNER.public_pem()]), Path(), "trust.toml")
 
 
-@pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_and_signed(folder: Path, program: str) -> Path:
     """small.aotb beside its sources, in src."""
-    folder = tmp_path_factory.mktemp("signed")
     (folder / "src" / "deep").mkdir(parents=True)
-    (folder / "src" / "deep" / "small.py").write_text(PROGRAM)
+    (folder / "src" / "deep" / "small.py").write_text(program)
     (folder / "src" / "deep" / "small.toml").write_text(MANIFEST)
     build(folder / "src" / "deep" / "small.toml", output=folder / "small.aotb", signer=SIGNER)
     return folder / "small.aotb"
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_and_signed(tmp_path_factory.mktemp("signed"), PLAIN)
 
 
 @pytest.fixture
@@ -111,12 +114,14 @@ def with_provenance(path: Path, change: Callable[[dict[str, Any]], None]) -> Non
     with_attestations(path, contents.root_digest, [made.envelope], lambda old: True)
 
 
-def test_a_bundle_is_built_again_elsewhere_byte_for_byte(copy: Path) -> None:
-    done = reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
-    contents, _ = read_unverified(open_bundle(copy / "small.aotb"))
+def test_a_bundle_is_built_again_elsewhere_byte_for_byte(tmp_path: Path) -> None:
+    bundle = built_and_signed(tmp_path, PROGRAM)
+    elsewhere = (tmp_path / "src").rename(tmp_path / "elsewhere")
+    done = reproduce(bundle, elsewhere, policy=POLICY)
+    contents, _ = read_unverified(open_bundle(bundle))
     assert done.root_digest == contents.root_digest
     assert (done.recipe.signers, done.installed) == ((SIGNER.key_id,), False)
-    assert done.manifest == copy / "elsewhere" / "deep" / "small.toml"
+    assert done.manifest == elsewhere / "deep" / "small.toml"
     assert {"small.py"} == set(done.recipe.files)
     assert {"jax", "jaxlib", "numpy", "aotc"} <= set(done.recipe.packages)
     assert done.recipe.code == identity.code_digests()
@@ -190,7 +195,7 @@ def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
 
 
 def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy: Path) -> None:
-    (copy / "elsewhere" / "deep" / "small.py").write_text(PROGRAM + "# changed")
+    (copy / "elsewhere" / "deep" / "small.py").write_text(PLAIN + "# changed")
     with pytest.raises(ReproducibilityError) as caught:
         reproduce(copy / "small.aotb", copy / "elsewhere")
     assert [(f.code, Path(f.where).name) for f in caught.value.findings] == [
@@ -303,7 +308,7 @@ def test_other_code_of_the_same_version_is_the_first_suspect_where_something_dif
 def test_a_build_that_fails_by_other_code_says_so_beside_its_own_findings(copy: Path) -> None:
     with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
     source = copy / "elsewhere" / "deep" / "small.py"
-    source.write_text(f"{PROGRAM}\nimport os\nos._exit(3)\n")
+    source.write_text(f"{PLAIN}\nimport os\nos._exit(3)\n")
 
     def change(build: dict[str, Any]) -> None:
         for each in build["resolvedDependencies"]:
