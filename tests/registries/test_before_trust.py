@@ -102,16 +102,32 @@ def scale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scale]:
     made.process.communicate()
 
 
+@pytest.fixture(scope="module")
+def good(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
+    return in_memory(digits_bundle[0])
+
+
+@pytest.fixture(scope="module")
+def attacks(good: MemoryBundle) -> dict[str, MemoryBundle]:
+    """What each attack makes of it: hundreds of megabytes, made once for all doors."""
+    return {name: attack(good) for name, attack in ATTACKS.items()}
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_asks_who_vouches_before_it_reads_more(
-    door: str, scale: Scale, server: OciServer, digits_bundle: tuple[Path, Path], tmp_path: Path
+    door: str,
+    scale: Scale,
+    server: OciServer,
+    good: MemoryBundle,
+    attacks: dict[str, MemoryBundle],
+    digits_bundle: tuple[Path, Path],
+    tmp_path: Path,
 ) -> None:
-    good, policy = in_memory(digits_bundle[0]), digits_bundle[1]
+    policy = digits_bundle[1]
     served(server, good)
     genuine = cost(scale, door, server, policy, tmp_path / "good")
     assert genuine.code == 0
-    for name, attack in ATTACKS.items():
-        bad = attack(good)
+    for name, bad in attacks.items():
         server.blobs.clear(), server.manifests.clear(), server.asked.clear()
         served(server, bad)
         found = cost(scale, door, server, policy, tmp_path / name)
