@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.memory_files import folder_in_memory
 from tests.waiting import started
 
 FILES = (
@@ -54,8 +54,6 @@ NEW = (
 STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 6
 """In folders, the same five calls are made for each file."""
 
-MEMORY = Path("/dev/shm")
-
 
 type Outcomes = Callable[[str, str], list[dict[str, Any]]]
 """Of an operation's name and a fault: a record for each call that was hit."""
@@ -66,8 +64,8 @@ def outcomes(
     digits_bundle: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Outcomes]:
     """All are asked of one process, which imports the toolchain once and forks for each."""
-    # In memory if there is such a place: what is asked here is not whether the disk syncs.
-    where = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path_factory.mktemp("sweeps")
+    # What is asked here is not whether the disk syncs.
+    otherwise = tmp_path_factory.mktemp("sweeps")
     command = [sys.executable, "-m", "tests.faults.sweep", str(digits_bundle[0])]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sweeper:
         assert sweeper.stdin and sweeper.stdout
@@ -75,7 +73,7 @@ def outcomes(
 
         def records(name: str, fault: str) -> list[dict[str, Any]]:
             stride = STRIDE if "folder" in name else 1
-            with tempfile.TemporaryDirectory(dir=where) as folder:
+            with folder_in_memory(otherwise) as folder:
                 asked.write(json.dumps([name, fault, folder, stride]) + "\n")
                 asked.flush()
                 code = answered.readline()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from aotc.workshops.registries.push import push
 from aotc_runtime.system.passing import look_into
 from tests.faults.registry_sweep import there
-from tests.faults.test_every_write import MEMORY
+from tests.memory_files import folder_in_memory
 from tests.registries.conftest import GOLDEN, LAYERS
 from tests.registries.oci_server import Handler, OciServer
 from tests.waiting import started
@@ -41,8 +40,7 @@ def place(server: OciServer) -> str:
 
 
 def swept(what: str, fault: str, place: str, tmp_path: Path) -> list[dict[str, Any]]:
-    where = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
-    with tempfile.TemporaryDirectory(dir=where) as folder:
+    with folder_in_memory(tmp_path) as folder:
         command = [*SWEEP, what, fault, place, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -7,12 +7,12 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -31,6 +31,7 @@ from aotc_runtime.verification import authorities, identities, timestamps
 from aotc_runtime.verification.signatures import SignedPayload, Trials
 from tests.hostile.authorities import Authority, answer_to, authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
+from tests.memory_files import folder_in_memory
 
 OFFLINE, RELEASE, ONLINE = (
     LocalSigner(ed25519.Ed25519PrivateKey.from_private_bytes(bytes([n] * 32))) for n in range(3)
@@ -44,9 +45,9 @@ FIRST_ROOT, SNAPSHOT, TARGETS, STAMP = (
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> TemporaryDirectory[str]:
     """One for all; it goes with the process."""
-    return tempfile.TemporaryDirectory(prefix="aotc-fuzz-")
+    return folder_in_memory()
 
 
 @cache

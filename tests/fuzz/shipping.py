@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from http.client import HTTPResponse
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -44,6 +44,7 @@ from aotc_runtime.store.files import BLOBS, BUNDLES
 from aotc_runtime.store.pulling import pull
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
+from tests.memory_files import folder_in_memory
 
 GRPC = find_spec("grpc") is not None
 """`make fuzz FUZZ_BIN=…` takes an environment that has it."""
@@ -56,9 +57,9 @@ TENSOR_BYTES_MAX = 2**20
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> TemporaryDirectory[str]:
     """One for all; it goes with the process."""
-    return tempfile.TemporaryDirectory(prefix="aotc-fuzz-")
+    return folder_in_memory()
 
 
 @cache

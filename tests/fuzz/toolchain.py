@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import io
 import math
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jax
 import msgspec
@@ -58,6 +58,7 @@ from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.verification.keys import PublicKey, load_public_key
+from tests.memory_files import folder_in_memory
 
 ONNX, KERAS = (find_spec(name) is not None for name in ("onnx", "keras"))
 """Libraries of extras: `make fuzz FUZZ_BIN=…` takes an environment that has them."""
@@ -78,9 +79,9 @@ NAME = "cpu-x86-64-v3"
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> TemporaryDirectory[str]:
     """One for all; it goes with the process."""
-    folder = tempfile.TemporaryDirectory(prefix="aotc-fuzz-")
+    folder = folder_in_memory()
     source = Path(folder.name, "source")
     (source / "deep" / "app").mkdir(parents=True)
     (source / "deep" / "app" / "model.py").write_bytes(b"x = 1\n")

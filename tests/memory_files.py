@@ -1,0 +1,19 @@
+"""Where files lie in memory: for tests that write and remove thousands of them, each of which a
+disk would be asked to keep.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+MEMORY = Path("/dev/shm")
+
+
+def folder_in_memory(otherwise: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """One of its own, which goes with what is returned. otherwise: where it lies on systems without
+    files in memory; by default, where temporary files do.
+    """
+    where = MEMORY if os.access(MEMORY, os.W_OK) else otherwise
+    return tempfile.TemporaryDirectory(prefix="aotc-test-", dir=where)
