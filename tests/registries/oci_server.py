@@ -81,6 +81,7 @@ class OciServer(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or what follows the headers waits for 40 ms
     server: OciServer
     query: dict[str, list[str]]
 
