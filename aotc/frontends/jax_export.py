@@ -15,14 +15,10 @@ from jaxlib.mlir.dialects import stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.modules import refused_as_damaged
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
-from aotc.frontends.stablehlo import (
-    lift_constants,
-    model_of,
-    refused_as_damaged,
-    spell_out,
-)
+from aotc.frontends.stablehlo import lift_constants, model_of, spell_out
 
 EXPECTED = "what `jax.export.export(...)(...).serialize()` returns"
 

@@ -74,7 +74,8 @@ def rewritten(
                 job,
                 type(None),
                 within=folder,
-                environment=environment.bare(JAX_PLATFORMS="cpu"),
+                # Threads for products of matrices, of which there are none, take time to start.
+                environment=environment.bare(JAX_PLATFORMS="cpu", OPENBLAS_NUM_THREADS="1"),
                 processes=Processes(),
                 seconds=PATIENCE * seconds,
             )

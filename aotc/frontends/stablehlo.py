@@ -6,8 +6,7 @@ they lie in the bundle once and not in every executable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,17 +21,13 @@ from jaxlib.mlir.dialects import func, stablehlo
 
 from aotc import private
 from aotc.errors import refusal
+from aotc.frontends.modules import PORTABLE, refused_as_damaged
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 
 SUFFIXES = (".mlir", ".mlirbc")
-BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
-"""How MLIR's bytecode begins, and the name of who wrote it that follows in portable artifacts
-(https://openxla.org/stablehlo/compatibility).
-"""
-
 CONSTANT_BYTES_MIN = 33
 """Constants of so many bytes become weights; jax keeps smaller ones in its modules, too."""
 
@@ -118,37 +113,6 @@ def model_of(
         return put_together(jax.tree.leaves(found))
 
     return Model(function, tuple(inputs), weights, {}, producer)
-
-
-@contextmanager
-def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
-    """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
-    nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
-    """
-    try:
-        yield
-    except (AotcError, ImportError):
-        raise
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        found = "; ".join([type(error).__name__, *lines[:2]])
-        raise refusal("AOTC-E843", where, found, expected=expected) from error
-
-
-def parse(data: bytes, where: str, expected: str) -> Any:
-    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
-    (AOTC-E843).
-    """
-    is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
-    with refused_as_damaged(where, expected):
-        if is_portable:
-            module = stablehlo.deserialize_portable_artifact(_context(), data)
-        else:
-            if not data.startswith(BYTECODE):
-                data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
-            module = ir.Module.parse(data, context=_context())
-        module.operation.verify()
-    return module
 
 
 def _context() -> Any:

@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotc.config.build_manifest import BuildManifest
 from aotc.constants import NOT_SET, SET
 from aotc.locations import stated_at
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
 from aotc_runtime.schema.manifest import BundleManifest
+
+if TYPE_CHECKING:
+    # Which signing need not import: it reads no build manifest.
+    from aotc.config.build_manifest import BuildManifest
 
 BUILDER_ID = "https://aotc.dev/builder/local"
 """The builder id of builds for which none was named."""

@@ -33,9 +33,9 @@ from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.frontends import jax_export, tensorflow
 from aotc.frontends.archive import Damaged
+from aotc.frontends.modules import refused_as_damaged
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
-from aotc.frontends.stablehlo import refused_as_damaged
 from aotc.locations import read_locations
 from aotc.processes import StoppedError
 from aotc.review.reading import Claim

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from string import Formatter
+from typing import NamedTuple, TypeGuard
 
 import pytest
 
@@ -35,11 +36,6 @@ def sources(package: Path) -> Iterator[Path]:
     return (path for path in package.rglob("*.py") if path.name != "codes.py")
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
 def used(package: Path) -> set[str]:
     return {
         code
@@ -48,20 +44,37 @@ def used(package: Path) -> set[str]:
     }
 
 
+class Found(NamedTuple):
+    """sites: where findings are made of a row: the place, the code, the names of what is given.
+    of_runtime: files with makers that they import from the runtime.
+    """
+
+    sites: list[tuple[str, str, set[str]]]
+    of_runtime: set[Path]
+
+
 @cache
+def found() -> Found:
+    """In the sources, each of which is parsed once."""
+    made, of_runtime = list[tuple[str, str, set[str]]](), set[Path]()
+    for path in (*sources(TOOLCHAIN), *sources(RUNTIME)):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in MAKERS and node.args and _is_row(node.args[0]):
+                    given = {keyword.arg or "**" for keyword in node.keywords}
+                    place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    made.append((place, node.args[0].value, given))
+            elif isinstance(node, ast.ImportFrom) and node.module == "aotc_runtime.errors":
+                of_runtime |= {path for alias in node.names if alias.name in MAKERS}
+    return Found(made, of_runtime)
+
+
+def _is_row(node: ast.expr) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and node.value in ROWS
+
+
 def sites() -> list[tuple[str, str, set[str]]]:
-    """Where findings are made of a row: the place, the code, the names of what is given."""
-    return [
-        (
-            f"{path.relative_to(ROOT)}:{node.lineno}",
-            node.args[0].value,
-            {keyword.arg or "**" for keyword in node.keywords},
-        )
-        for path in (*sources(TOOLCHAIN), *sources(RUNTIME))
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS
-        if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value in ROWS
-    ]
+    return found().sites
 
 
 def text_of(row: Code, name: str) -> str:
@@ -140,8 +153,4 @@ STOPS = {"AOTC-E981", "AOTC-E982", "AOTC-E983"}
 
 
 def test_the_toolchain_makes_findings_of_both_catalogues() -> None:
-    for path in sources(TOOLCHAIN):
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.ImportFrom) and node.module == "aotc_runtime.errors":
-                names = {alias.name for alias in node.names}
-                assert not names & MAKERS, path
+    assert not [path for path in found().of_runtime if path.is_relative_to(TOOLCHAIN)]

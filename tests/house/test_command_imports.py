@@ -60,6 +60,12 @@ def test_a_command_imports_its_own_code_alone() -> None:
     assert not imported & {"numpy", "aotc.workshops", "aotc_runtime.loader"}
 
 
+def test_signing_imports_nothing_of_build_manifests() -> None:
+    code = "import sys, aotc.bundles.endorse; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"numpy", "pydantic", "aotc.config.build_manifest"} & set(done.stdout.split())
+
+
 def test_a_command_is_called_as_its_function_in_the_registry() -> None:
     for place in (place for places in SECTIONS.values() for place in places):
         assert load(place).name == name_of(place)

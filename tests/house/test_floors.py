@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,15 +37,22 @@ RAY = {"ray"}
 FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
 
 
-def imports_of(path: Path) -> set[str]:
-    """Top-level packages a file imports, also inside functions."""
-    found: set[str] = set()
+@cache
+def names_in(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Top-level packages that a file imports, also inside functions; names that it calls."""
+    found, called = set[str](), set[str]()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add((node.module or "").partition(".")[0])
-    return found
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+    return frozenset(found), frozenset(called)
+
+
+def imports_of(path: Path) -> frozenset[str]:
+    return names_in(path)[0]
 
 
 @pytest.mark.parametrize("path", sorted(RUNTIME.rglob("*.py")), ids=lambda p: p.stem)
@@ -104,8 +112,7 @@ def makers(*names: str) -> set[str]:
     return {
         path.relative_to(RUNTIME).as_posix()
         for path in RUNTIME.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+        if not names_in(path)[1].isdisjoint(names)
     }
 
 

@@ -8,6 +8,7 @@ last.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from msgspec import Struct
 from aotc.pipeline.scratch import scratch_folder
 from aotc.processes import GRACE_SECONDS, Processes
 from aotc.workers import environment, parent
-from aotc.workers.forked import Zygotes
+from aotc.workers.forked import Zygotes, kept
 from aotc_runtime.errors import AotcError
 
 LINES_SHOWN = 15
@@ -72,14 +73,15 @@ def ask[A](
     doing: str,
     on_output: Callable[[str], None] = parent.nobody,
 ) -> A:
-    """Have a module of ours do a job, for a command that runs the user's code once.
+    """Have a module of ours do a job, for a command that runs the user's code once. A zygote forks
+    it, which commands share that this process runs one after the other.
 
     variables: to add to the environment that every child has.  doing, on_output: as for `run`.
     Raises the child's own findings, CaptureError (AOTC-E835) for a crash.
     """
     with scratch_folder() as folder:
         return run(
-            parent.module(module),
+            kept(module),
             job,
             answer_type,
             within=folder,
@@ -89,6 +91,17 @@ def ask[A](
             processes=Processes(),
             on_output=on_output,
         )
+
+
+def begin_as_if_alone() -> None:
+    """In a process that was forked: nobody may find what another process would not, the same
+    numbers by chance, and a folder without what has been put there since.
+    """
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        np.random.seed()
+    importlib.invalidate_caches()
 
 
 def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:

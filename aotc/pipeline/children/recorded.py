@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.constants import CAPTURE_WORKER, REFERENCE_WORKER
+from aotc.pipeline.children.child import begin_as_if_alone
 from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
@@ -83,13 +83,7 @@ def _forked(watched: Watched, options: Mapping[str, str]) -> Watched:
 
     os.environ.update(options)
     private.take_options(options)
-    # Nobody may find what another process would not: the same numbers by chance, and a folder
-    # without what has been put there since.
-    if "numpy" in sys.modules:
-        import numpy as np
-
-        np.random.seed()
-    importlib.invalidate_caches()
+    begin_as_if_alone()
     return replace(watched, variables={**watched.variables, **options})
 
 

@@ -20,7 +20,7 @@ from aotc.capture.like import missing
 from aotc.capture.models import NARROWER, open_file, paths_of
 from aotc.config.build_manifest import SourceFile
 from aotc.errors import raise_if, refusal
-from aotc.pipeline.children.child import runs_users_code
+from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
 from aotc.workers.child import Progress, answer
 from aotc.workshops.init import callables, wrappers
 from aotc.workshops.init.array_text import DTYPES
@@ -224,5 +224,15 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
     return refusal("AOTC-E082", where, found, expected=expected, hint=hint)
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Nothing more than what is imported above."""
+
+
+def main() -> None:
+    """Do the job."""
+    begin_as_if_alone()
     answer(Job, look)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from aotc.frontends.registry import operators_of
 from aotc.workers.child import Progress, answer
 from aotc.workshops.operators.messages import Answer, Job
@@ -14,5 +16,15 @@ def look(job: Job, progress: Progress) -> Answer:
     return Answer({family: sorted(names) for family, names in found.items()})
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Import what every frontend does."""
+    import_module("jax")
+
+
+def main() -> None:
+    """Do the job."""
     answer(Job, look)
+
+
+if __name__ == "__main__":
+    main()

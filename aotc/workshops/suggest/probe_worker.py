@@ -26,7 +26,7 @@ from aotc.capture.weights import Weights
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
-from aotc.pipeline.children.child import runs_users_code
+from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
 from aotc.workers.child import Progress, answer
 from aotc.workshops.suggest.traffic.messages import Answer, Job, Probe
 from aotc.workshops.suggest.xla_cost import cost_of_call
@@ -127,5 +127,15 @@ def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return [statistics.median(mine) for mine in times]
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Nothing more than what is imported above."""
+
+
+def main() -> None:
+    """Do the job."""
+    begin_as_if_alone()
     answer(Job, probe)
+
+
+if __name__ == "__main__":
+    main()

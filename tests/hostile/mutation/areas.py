@@ -197,7 +197,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("frontends/probe.py", "frontends/probe_worker.py"),
+        ("frontends/modules.py", "frontends/probe.py", "frontends/probe_worker.py"),
         ("tests/unit/frontends/test_stablehlo_modules.py",),
         in_file=True,
     ),

@@ -40,16 +40,19 @@ def conv(x: Any, w: Any) -> Any:
     return lax.conv(x, w, (1, 1), "VALID")
 
 
-def exported(function: Callable[[Any], Any], *shape: int) -> bytes:
-    made = export.export(jax.jit(function))(jax.ShapeDtypeStruct(shape, jnp.float32))
-    return bytes(made.serialize())
+def exported(function: Callable[[Any], Any], suffix: str) -> bytes:
+    made = export.export(jax.jit(function))(jax.ShapeDtypeStruct((1, 4, 6, 6), jnp.float32))
+    return bytes(made.serialize()) if suffix == "jax" else made.mlir_module_serialized
 
 
-def captured(capture: Capture, *functions: Callable[[Any], Any]) -> Outcome:
-    """Entry points f0, f1, … of images over one weights set, each a file of jax.export."""
-    files = {f"f{i}.jax": exported(each, 1, 4, 6, 6) for i, each in enumerate(functions)}
+def captured(capture: Capture, *functions: Callable[[Any], Any], suffix: str = "mlirbc") -> Outcome:
+    """Entry points f0, f1, … of images over one weights set, each a file: of modules, which are
+    read without jax, unless the suffix is another.
+    """
+    files = {f"f{i}.{suffix}": exported(each, suffix) for i, each in enumerate(functions)}
     entries = [
-        f'[entry_points.f{i}]\nsource = "f{i}.jax"\nweights = "f"' for i in range(len(functions))
+        f'[entry_points.{name.partition(".")[0]}]\nsource = "{name}"\nweights = "f"'
+        for name in files
     ]
     return capture("", "\n".join(entries), files=files)
 
@@ -74,7 +77,7 @@ def test_the_kernel_of_a_convolution_is_stored_as_xla_reads_it(capture: Capture)
 
 
 def test_files_of_jax_export_have_it_too(capture: Capture) -> None:
-    outcome = captured(capture, lambda x: conv(x, W))
+    outcome = captured(capture, lambda x: conv(x, W), suffix="jax")
     assert orders(outcome) == [(2, 3, 1, 0)]
     (array,) = stored(outcome).values()
     assert np.array_equal(array, W.transpose(2, 3, 1, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from aotc.cache.store import LocalStore
 from aotc.parity import isolated
 from aotc.pipeline import user_code
 from aotc.pipeline.build import Built, build
-from aotc.workers import forked, parent
+from aotc.workers import parent
 
 MANIFEST = """
 schema = 1
@@ -82,9 +81,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    yield Project(tmp_path, monkeypatch)
-    forked.renew()
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(tmp_path, monkeypatch)
 
 
 def test_it_has_the_same_bytes_and_each_finds_in_the_cache_what_the_other_has_left(

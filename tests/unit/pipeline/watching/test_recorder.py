@@ -19,20 +19,29 @@ from aotc.pipeline.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.pipeline.watching.recording import Recording
 from aotc.processes import Processes
 from aotc.workers import parent
+from aotc.workers.forked import kept
+
+FORKING = kept("recorded_alone")
 
 
-def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Recording:
-    """Run code as a program of this folder. beside: another folder on the import path."""
+def record(
+    root: Path, code: str, *, beside: str = "", forked: bool = True, **environment: str
+) -> Recording:
+    """Run code as a program of this folder. beside: another folder on the import path.  forked: not
+    in a process whose interpreter has started for it, which takes longer than most programs.
+    """
     path = os.pathsep.join(filter(None, [str(root), beside]))
     body = "".join(f"    {line}\n" for line in code.splitlines())
     (root / "program.py").write_text(f"def work(*_):\n{body}")
     (root / "own").mkdir(exist_ok=True)
+    given = {"PYTHONPATH": path, **environment}
+    started = {"PYTHONPATH": str(Path(__file__).parent)} if forked else given
     parent.run(
-        parent.module("aotc.pipeline.children.recorded"),
-        Job("program", str(root / "program.toml"), str(root / "own"), b""),
+        FORKING if forked else parent.module("aotc.pipeline.children.recorded"),
+        Job("program", str(root / "program.toml"), str(root / "own"), b"", given if forked else {}),
         type(None),
         within=root / "own",
-        environment={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
+        environment={**os.environ, "PYTHONHASHSEED": "0", **started},
         processes=Processes(),
         working=root,
     )
@@ -53,7 +62,7 @@ class Together:
             (root / name).write_text(f"def main():\n{body}")
         modules = [name.removesuffix(".py") for name in self._files.values()]
         calls = "\n".join(f"import {name}; {name}.main()" for name in modules)
-        self.recording = record(root, calls, beside=beside)
+        self.recording = record(root, calls, beside=beside, forked=False)
 
     def refused(self, code: str, reason: str) -> bool:
         """Whether the result is not kept for this reason, and because of this program."""
@@ -528,7 +537,7 @@ def test_files_in_shared_memory_are_files(tmp_path: Path) -> None:
 def test_a_folder_of_the_import_path_counts_before_it_is_there(tmp_path: Path) -> None:
     absent = tmp_path / "absent"
     (tmp_path / "helper.py").write_text("")
-    found = record(tmp_path, "import helper", PYTHONPATH=f"{absent}:{tmp_path}")
+    found = record(tmp_path, "import helper", forked=False, PYTHONPATH=f"{absent}:{tmp_path}")
     absent.mkdir()
     (absent / "helper.py").write_text("")
     assert str(absent.relative_to(tmp_path)) in found.reads.searched
@@ -580,7 +589,7 @@ def test_what_was_checked_out_with_the_manifest_is_the_same_in_every_checkout(
         (src / "link").symlink_to("weights.txt")
         code = "import shared\n(shared.WHERE / 'link').resolve().read_text()"
         path = {"PYTHONPATH": f"{deploy}:{src}"}
-        made.append((record(deploy, code, **path), native_parts(path, deploy)))
+        made.append((record(deploy, code, forked=False, **path), native_parts(path, deploy)))
     (one, its), (_, others) = made
     assert {"../src/shared.py", "../src/weights.txt"} <= set(one.reads.files)
     assert one.parts["place of module shared"] == "../src/shared.py"
@@ -599,7 +608,7 @@ def test_what_lies_beside_a_manifest_that_belongs_to_no_checkout_keeps_its_path(
         (tmp_path / name).mkdir()
     (tmp_path / "src" / "shared.py").touch()
     path = f"{tmp_path / 'deploy'}:{tmp_path / 'src'}"
-    found = record(tmp_path / "deploy", "import shared", PYTHONPATH=path)
+    found = record(tmp_path / "deploy", "import shared", forked=False, PYTHONPATH=path)
     assert str(tmp_path / "src" / "shared.py") in found.reads.files
 
 
@@ -624,7 +633,7 @@ def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> 
             py_compile.compile(str(helper))
     code = "import helper\nopen(f'/{helper.value}')"
     with pytest.raises(parent.CrashedError) as caught:
-        record(tmp_path, code)
+        record(tmp_path, code, forked=False)
     assert "'/b'" in caught.value.found(1)
 
 
@@ -635,7 +644,7 @@ def test_where_imports_lead_counts(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "shared.py").write_text("")
     path = {"PYTHONPATH": f"{one}:{two}"}
-    found = record(one, "import shared", **path)
+    found = record(one, "import shared", forked=False, **path)
     assert set(found.reads.own) >= {"program", "shared"}
     assert found.parts["place of module shared"] == "shared.py"
     assert parts(one, found.reads, **path)["place of module shared"] == "shared.py"

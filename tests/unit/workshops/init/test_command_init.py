@@ -213,6 +213,28 @@ def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Pat
     assert "--input 'temperature=float32[]'" in notes
 
 
+BY_CHANCE = """
+import numpy as np
+%s
+def scaled(x, *, scale):
+    return x * scale
+def example():
+    return {"x": np.ones(3), "scale": float(np.random.random())}
+"""
+
+
+def test_a_process_that_is_forked_finds_what_one_of_its_own_would(run: Run, tmp_path: Path) -> None:
+    """Other numbers by chance each time, and modules that were written meanwhile."""
+    found = set()
+    for name, more in (("one", ""), ("other", "import beside")):
+        (tmp_path / "chance.py").write_text(BY_CHANCE % more)
+        done = run("init", "chance:scaled", "--example=chance:example", "-o", f"{name}.toml")
+        assert done.exit_code == 0, done.stderr
+        found.add(read(tmp_path / f"{name}.toml")["entry_points"]["scaled"]["static"]["scale"])
+        (tmp_path / "beside.py").touch()
+    assert len(found) == 2
+
+
 def test_doubles_of_an_example_are_narrowed_with_a_note(drafting: Drafting) -> None:
     drafted = drafting(
         *("program:predict", "--example=program:example", "--weights=params=program:weights")

@@ -1,0 +1,76 @@
+"""Modules of MLIR from files, parsed without jax: importing it takes a process three times as long
+as all that reading a module needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
+
+BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
+"""How MLIR's bytecode begins, and the name of who wrote it that follows in portable artifacts
+(https://openxla.org/stablehlo/compatibility).
+"""
+
+
+def new_context() -> ir.Context:
+    """A context with the dialects that those of jax have."""
+    try:
+        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+        from jaxlib.mlir.dialects import chlo, mhlo, mpmd, sdy
+
+        register_upstream = _jax_mlir_ext.register_dialects
+        others = (
+            *(sdy.register_dialect, mpmd.register_dialect, mhlo.register_mhlo_dialect),
+            *(chlo.register_dialect, stablehlo.register_dialect),
+        )
+    except (ImportError, AttributeError):
+        # A jaxlib that has them elsewhere: the jax that belongs to it knows where.
+        from jax.interpreters import mlir
+
+        return mlir.make_ir_context()
+    context, upstream = ir.Context(), ir.DialectRegistry()
+    register_upstream(upstream)
+    context.append_dialect_registry(upstream)
+    context.load_all_available_dialects()
+    for register in others:
+        register(context)
+    return context
+
+
+@contextmanager
+def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
+    """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
+    nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
+    """
+    try:
+        yield
+    except (AotcError, ImportError):
+        raise
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        found = "; ".join([type(error).__name__, *lines[:2]])
+        raise refusal("AOTC-E843", where, found, expected=expected) from error
+
+
+def parse(data: bytes, where: str, expected: str) -> Any:
+    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
+    (AOTC-E843).
+    """
+    is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
+    with refused_as_damaged(where, expected):
+        if is_portable:
+            module = stablehlo.deserialize_portable_artifact(ir.Context.current, data)
+        else:
+            if not data.startswith(BYTECODE):
+                data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
+            module = ir.Module.parse(data, context=ir.Context.current)
+        module.operation.verify()
+    return module
