@@ -14,6 +14,7 @@ import msgspec
 
 from aotc.cache.keys import Kind, Parts, Task, changes
 from aotc.cache.store import Cache
+from aotc.unpacking import unpacked
 from aotc_runtime.errors import AotcError
 
 type Last = Mapping[str, Parts]
@@ -218,7 +219,7 @@ def _by_number(text: str) -> list[tuple[int, str]]:
 
 def _decoded[T](data: bytes, type_: type[T]) -> T | None:
     try:
-        return msgspec.msgpack.decode(data, type=type_)
+        return unpacked(data, type_)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
 

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from aotc.stages import file_stem
+from aotc.unpacking import unpacked
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.serving.readiness import compare
 
@@ -85,7 +86,7 @@ def call_file(folder: Path, key: ExecutableKey) -> Path:
 
 def read_call(path: Path) -> PlainCall:
     """What `write_call` left."""
-    return msgspec.msgpack.decode(path.read_bytes(), type=PlainCall)
+    return unpacked(path.read_bytes(), PlainCall)
 
 
 def leaf_of(array: Array, *, is_number: bool = False) -> Leaf:

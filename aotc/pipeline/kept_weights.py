@@ -19,6 +19,7 @@ from aotc.capture import file_digests
 from aotc.errors import refusal
 from aotc.pipeline.scratch import KnownWeights, Scratch
 from aotc.pipeline.tasks import identity
+from aotc.unpacking import unpacked
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 
@@ -95,6 +96,6 @@ class KeptWeights:
     def _read(self) -> KnownWeights:
         data = self._store.read_record(self._place) if self._store else None
         try:
-            return msgspec.msgpack.decode(data, type=KnownWeights) if data else KnownWeights()
+            return unpacked(data, KnownWeights) if data else KnownWeights()
         except ValueError:
             return KnownWeights()

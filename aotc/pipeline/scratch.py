@@ -18,6 +18,7 @@ from aotc.constants import FULL
 from aotc.errors import refusal
 from aotc.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.temporaries import temporary_folder
+from aotc.unpacking import unpacked
 from aotc_runtime.digest import cores, pieces, sha256_of
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
@@ -177,7 +178,7 @@ class Scratch:
         """What `write_known` left; nothing if nobody did."""
         if not self._known.exists():
             return KnownWeights()
-        return msgspec.msgpack.decode(self._known.read_bytes(), type=KnownWeights)
+        return unpacked(self._known.read_bytes(), KnownWeights)
 
     @property
     def _known(self) -> Path:
@@ -244,7 +245,7 @@ class Scratch:
     def read_entry_point(self, name: str) -> CapturedEntryPoint:
         """What `write_entry_point` left."""
         data = self._entry_point(name).read_bytes()
-        return msgspec.msgpack.decode(data, type=CapturedEntryPoint)
+        return unpacked(data, CapturedEntryPoint)
 
     def _entry_point(self, name: str) -> Path:
         return self.folder / f"captured.{name}.msgpack"
@@ -259,7 +260,7 @@ class Scratch:
 
     def read_files(self) -> dict[str, str]:
         """What `write_files` left."""
-        return msgspec.msgpack.decode(self._files.read_bytes(), type=dict[str, str])
+        return unpacked(self._files.read_bytes(), dict[str, str])
 
     @property
     def _files(self) -> Path:
@@ -275,9 +276,9 @@ class Scratch:
         """What `write_variables` left, of all workers."""
         found: dict[str, bool] = {}
         for path in self.folder.glob(variables_file("*")):
-            found |= msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bool])
+            found |= unpacked(path.read_bytes(), dict[str, bool])
         return dict(sorted(found.items()))
 
     def read_program(self) -> CapturedProgram:
         """What `write_program` left."""
-        return msgspec.msgpack.decode(self.program.read_bytes(), type=CapturedProgram)
+        return unpacked(self.program.read_bytes(), CapturedProgram)

@@ -11,6 +11,7 @@ import numpy as np
 from aotc.shapes.run import Array, Call
 from aotc.shapes.trials import EntryTrials, PlannedTrial
 from aotc.stages import file_stem
+from aotc.unpacking import unpacked
 from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
@@ -31,7 +32,7 @@ def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> Non
 def read_plans(folder: Path) -> Plans:
     """The plan of trials; empty if none was written."""
     path = folder / "trials.msgpack"
-    return msgspec.msgpack.decode(path.read_bytes(), type=Plans) if path.exists() else {}
+    return unpacked(path.read_bytes(), dict[str, list[EntryTrials]]) if path.exists() else {}
 
 
 def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
@@ -42,8 +43,7 @@ def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
 def read_outcomes(folder: Path) -> Outcomes:
     """The outcomes of the trials in plain JAX."""
     data = (folder / "outcomes.msgpack").read_bytes()
-    outcomes: Outcomes = msgspec.msgpack.decode(data, type=Outcomes)
-    return outcomes
+    return unpacked(data, dict[str, list[list[Difference]]])
 
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:

@@ -20,6 +20,7 @@ import aotc
 from aotc.errors import is_code, quoted, raise_if, refusal
 from aotc.processes import Ending, Processes, describe_status
 from aotc.temporaries import require_room, temporary_folder
+from aotc.unpacking import unpacked
 from aotc.workers.child import ANSWER, FINDINGS, FINISHED, JOB, STARTED
 from aotc.workers.forked import Zygotes
 from aotc_runtime.errors import AotcError, Finding
@@ -144,7 +145,7 @@ def run[A](
         misread = ""
         if status == 0:
             try:
-                return msgspec.msgpack.decode(_left(folder / ANSWER), type=answer_type)
+                return unpacked(_left(folder / ANSWER), answer_type)
             except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
                 misread = str(error)
         raise_if(_findings(folder / FINDINGS))

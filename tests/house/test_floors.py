@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
+TOOLCHAIN = ROOT / "aotc"
 ALLOWED = {
     "aotc_runtime",
     "cryptography",
@@ -172,3 +173,22 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
     for engine in ("onnxruntime", "openvino"):
         extra = {requirement.split()[0] for requirement in project["optional-dependencies"][engine]}
         assert extra == {"ml_dtypes", engine}
+
+
+BY_THEMSELVES = {
+    "aotc_runtime/servers/rest.py",  # a dictionary
+    "aotc_runtime/servers/tensors.py",  # numbers
+    "aotc/unpacking.py",
+    "aotc/workers/child.py",  # which has one thread when it does
+}
+"""Where values of a type are decoded without the lock of `aotc_runtime.canonical.decoder`."""
+
+
+def test_structures_that_threads_decode_are_described_by_one_at_a_time() -> None:
+    found = {
+        path.relative_to(package.parent).as_posix()
+        for package, decode in ((RUNTIME, "msgspec.json.decode("), (TOOLCHAIN, "msgpack.decode("))
+        for path in package.rglob("*.py")
+        if any(decode in line and "type=" in line for line in path.read_text("utf-8").splitlines())
+    }
+    assert found == BY_THEMSELVES

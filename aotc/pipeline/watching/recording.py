@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.pipeline.watching.reads import Reads
+from aotc.unpacking import unpacked
 
 
 class Recording(Struct, frozen=True):
@@ -23,4 +24,4 @@ class Recording(Struct, frozen=True):
     @classmethod
     def read(cls, folder: Path, worker: str) -> Recording:
         """What a worker left."""
-        return msgspec.msgpack.decode((folder / f"{worker}.reads").read_bytes(), type=cls)
+        return unpacked((folder / f"{worker}.reads").read_bytes(), cls)

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from aotc.stages import CompileJob, Executable, Module
+from aotc.unpacking import unpacked
 from aotc_runtime.digest import sha256, sha256_bytes
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Mesh, Target
@@ -139,7 +140,7 @@ def decode_answer(request: bytes, data: object) -> Answer | None:
     if data[:DIGEST_BYTES] != _digest(request, body):
         return None
     try:
-        return msgspec.msgpack.decode(body, type=Answer)
+        return unpacked(body, Answer)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
 

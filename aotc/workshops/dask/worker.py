@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-import msgspec
-
 from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
 from aotc.cache.keys import Parts, changes
@@ -22,6 +20,7 @@ from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc.processes import StoppedError
+from aotc.unpacking import unpacked
 from aotc.workers.forked import renew
 from aotc.workshops.dask.wire import Answer, Blobs, Job, Request, compile_job, encode_answer
 from aotc_runtime.digest import sha256
@@ -71,7 +70,7 @@ def answer(request: bytes, blobs: Blobs) -> bytes:
     """Compile what a request asks for; an encoded `Answer`. blobs: those that came with it; the
     others are looked up in this host's cache.
     """
-    return encode_answer(request, _answer(msgspec.msgpack.decode(request, type=Request), blobs))
+    return encode_answer(request, _answer(unpacked(request, Request), blobs))
 
 
 def stop_build(build: str) -> None:
@@ -84,7 +83,7 @@ def _answer(request: Request, blobs: Blobs) -> Answer:
         differences = changes(request.toolchain, _own_parts(request.platform))
         if told := tuple(map(str, differences)):
             return Answer(differences=told)
-        job = msgspec.msgpack.decode(request.job, type=Job)
+        job = unpacked(request.job, Job)
         found = _collect(job, blobs)
         if missing := tuple(digest for digest in job.digests if digest not in found):
             return Answer(missing=missing)

@@ -186,7 +186,7 @@ def _stand_in(repository: Repository, root: str, ours: Sequence[dict[str, object
         there: list[dict[str, object]] = []
         if stored is not None:
             try:
-                there = msgspec.json.decode(stored.data, type=_Listed).manifests
+                there = canonical.decoder(_Listed).decode(stored.data).manifests
             except (ValueError, RecursionError) as error:
                 where = f"{repository.where}:{tag}"
                 raise refusal("AOTC-E775", where, "no index of referrers") from error

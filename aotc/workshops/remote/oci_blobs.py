@@ -8,12 +8,12 @@ import json
 from http import HTTPStatus
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from aotc.cache.bounded import SECONDS, Limit, OutageError, Pace
 from aotc.workshops.remote.http_blobs import REPLY_BYTES_MAX
 from aotc.workshops.remote.http_requests import read_all
+from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.oci import EMPTY_BLOB, EMPTY_TYPE, MANIFEST_TYPE
@@ -37,7 +37,7 @@ class _Manifest(Struct, frozen=True):
 def layer_of(manifest: bytes) -> str | None:
     """The digest of the one layer that the manifest of an entry has; None for other documents."""
     try:
-        (layer,) = msgspec.json.decode(manifest, type=_Manifest).layers
+        (layer,) = canonical.decoder(_Manifest).decode(manifest).layers
     except (ValueError, RecursionError):  # MsgspecError is a ValueError
         return None
     return layer.digest if is_digest(layer.digest) else None

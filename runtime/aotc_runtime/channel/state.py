@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.system.store import read_file
@@ -101,7 +102,7 @@ def _read(folder: Path) -> Files:
     if digest != sha256(text).encode():
         raise _damaged(folder)
     try:
-        files = msgspec.json.decode(text, type=Files)
+        files = canonical.decoder(Files).decode(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(folder) from error
     if not all(_NAME.fullmatch(name) for name in files):

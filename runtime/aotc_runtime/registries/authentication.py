@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlencode, urlsplit
 
-import msgspec
 from msgspec import Struct
 
+from aotc_runtime import canonical
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.registries.credentials import NOBODY, Credentials
 from aotc_runtime.registries.transport import Body, Pace, Transport
@@ -100,7 +100,7 @@ class Login:
         if answer.status != 200:
             raise ConnectionError(f"{status} by its token server")
         try:
-            given = msgspec.json.decode(bytes(data), type=_Token)
+            given = canonical.decoder(_Token).decode(bytes(data))
         except (ValueError, RecursionError) as error:
             raise self._refused("its token server gave no token") from error
         token = given.token or given.access_token

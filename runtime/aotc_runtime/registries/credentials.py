@@ -13,9 +13,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from aotc_runtime import canonical
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.registries.references import HUB_NAMES, HUB_SERVER
 from aotc_runtime.system.store import read_file
@@ -92,7 +92,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
     try:
         if len(data) > CONFIG_BYTES_MAX:
             raise ValueError(f"more than {CONFIG_BYTES_MAX} bytes")
-        config = msgspec.json.decode(data, type=_Config)
+        config = canonical.decoder(_Config).decode(data)
     except (ValueError, RecursionError) as error:
         # The error's own text quotes none of the values.
         raise _unusable(str(path), f"no configuration of docker: {error}") from error
@@ -165,7 +165,7 @@ def _ask(helper: str, server: str, environment: Mapping[str, str]) -> Credential
             return NOBODY
         raise _unusable(program, f"exit code {done.returncode}: {said[:200]!r}")
     try:
-        given = msgspec.json.decode(done.stdout, type=_Given)
+        given = canonical.decoder(_Given).decode(done.stdout)
     except (ValueError, RecursionError) as error:
         raise _unusable(program, "an answer that is not what helpers print") from error
     if given.Username == TOKEN_USER:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlencode
 
-import msgspec
 from msgspec import Struct
 
 from aotc_runtime import canonical, limits
@@ -190,7 +189,7 @@ class _Named(Struct):
 def target_name(config: bytes, where: str) -> str:
     """What a bundle manifest calls its target. Raises BundleFormatError (AOTC-E101)."""
     try:
-        return msgspec.json.decode(config, type=_Named).target.name
+        return canonical.decoder(_Named).decode(config).target.name
     except (ValueError, RecursionError) as error:
         raise refusal(
             "AOTC-E101", where, str(error), expected="the manifest of a bundle"
@@ -291,7 +290,7 @@ def referrers(repository: Repository, root: str) -> list[str]:
 
 def _listed(data: bytes, repository: Repository) -> Iterator[str]:
     try:
-        listed = msgspec.json.decode(data, type=_Referrers).manifests
+        listed = canonical.decoder(_Referrers).decode(data).manifests
     except (ValueError, RecursionError) as error:
         found = "no index of referrers"
         raise refusal("AOTC-E775", repository.where, found) from error
@@ -310,7 +309,7 @@ def tags(repository: Repository, prefix: str) -> list[str]:
         if answer is None:
             break
         try:
-            listed = msgspec.json.decode(answer[0], type=_Tags).tags or ()
+            listed = canonical.decoder(_Tags).decode(answer[0]).tags or ()
         except (ValueError, RecursionError) as error:
             raise refusal("AOTC-E775", repository.where, "no list of tags") from error
         found += (tag for tag in listed if tag.startswith(prefix) and len(tag) <= 128)

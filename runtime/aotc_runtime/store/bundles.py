@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from aotc_runtime import canonical, limits
@@ -86,7 +85,7 @@ class Store:
         path = self._record(root)
         try:
             data, used = read_file(path, limits.INDEX_BYTES_MAX), path.stat().st_mtime
-            entries = msgspec.json.decode(data, type=Entries).manifests
+            entries = canonical.decoder(Entries).decode(data).manifests
         except (OSError, ValueError, RecursionError):
             return None
         roots = [each for each in entries if each.mediaType == oci.INDEX_TYPE]
