@@ -8,6 +8,7 @@ where there is none: then a padded image gives what the image alone would.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypedDict
 
 import jax
@@ -71,6 +72,7 @@ def init() -> Params:
     }
 
 
+@partial(jax.jit, static_argnames=("rows", "columns"))
 def picture(rows: int, columns: int) -> jax.Array:
     """Something to look at, float32[STRIDE * rows, STRIDE * columns, 3], from 0 to 1."""
     y = jnp.arange(STRIDE * rows)[:, None, None]

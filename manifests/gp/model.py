@@ -74,7 +74,11 @@ def fit(x: jax.Array, y: jax.Array) -> Fit:
 
     starts = search_starts(x, y)
     nothing = Best(starts[0], jnp.asarray(-jnp.inf), jnp.asarray(0, jnp.int32))
-    best = jax.lax.scan(try_start, nothing, starts)[0]
+    return fit_at(jax.lax.scan(try_start, nothing, starts)[0], x, y)
+
+
+def fit_at(best: Best, x: jax.Array, y: jax.Array) -> Fit:
+    """The process with the hyperparameters that were found, given the observations."""
     hyperparameters = Hyperparameters(*jnp.exp(best.logarithms))
     cholesky = jnp.linalg.cholesky(observed_covariance(hyperparameters, x))
     return {

@@ -13,6 +13,6 @@ TEXT = "Ship the program, not the compiler. "
 
 def prompted_cache(batch: int) -> Cache:
     """What `prefill` leaves after TEXT, in every row of the batch."""
-    tokens = encode(TEXT)
-    cache: Cache = jax.jit(prefill)(init(), jnp.broadcast_to(tokens, (batch, tokens.shape[1])))[1]
-    return cache
+    cache: Cache = jax.jit(prefill)(init(), encode(TEXT))[1]
+    rows: Cache = jax.tree.map(lambda row: jnp.broadcast_to(row, (batch, *row.shape[1:])), cache)
+    return rows

@@ -62,25 +62,26 @@ type Cache = list[LayerCache]
 
 def init() -> Params:
     """Weights of an untrained model, always the same."""
-    initializer = jax.nn.initializers.lecun_normal()
-    embedding_key, unembedding_key, *layer_keys = jax.random.split(jax.random.key(SEED), 2 + LAYERS)
+    random = np.random.default_rng(SEED)
 
-    def init_layer(key: jax.Array) -> Layer:
-        keys = jax.random.split(key, 4)
+    def normal(inputs: int, outputs: int) -> jax.Array:
+        return jnp.asarray(random.standard_normal((inputs, outputs), np.float32) / inputs**0.5)
+
+    def init_layer() -> Layer:
         return {
             "attention_norm": jnp.ones(WIDTH),
-            "qkv": initializer(keys[0], (WIDTH, 3 * WIDTH)),
-            "attention_out": initializer(keys[1], (WIDTH, WIDTH)),
+            "qkv": normal(WIDTH, 3 * WIDTH),
+            "attention_out": normal(WIDTH, WIDTH),
             "mlp_norm": jnp.ones(WIDTH),
-            "mlp_in": initializer(keys[2], (WIDTH, 4 * WIDTH)),
-            "mlp_out": initializer(keys[3], (4 * WIDTH, WIDTH)),
+            "mlp_in": normal(WIDTH, 4 * WIDTH),
+            "mlp_out": normal(4 * WIDTH, WIDTH),
         }
 
     return {
-        "embedding": jax.random.normal(embedding_key, (VOCABULARY, WIDTH)),
-        "layers": {str(index): init_layer(key) for index, key in enumerate(layer_keys)},
+        "embedding": jnp.asarray(random.standard_normal((VOCABULARY, WIDTH), np.float32)),
+        "layers": {str(index): init_layer() for index in range(LAYERS)},
         "final_norm": jnp.ones(WIDTH),
-        "unembedding": initializer(unembedding_key, (WIDTH, VOCABULARY)),
+        "unembedding": normal(WIDTH, VOCABULARY),
     }
 
 

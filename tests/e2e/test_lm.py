@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import jax_free
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from jax_free import Arrays
 
 from aotc_runtime import LoadedBundle
-from lm.generate import Functions, generate_greedy, plain_jax
+from lm.generate import generate_greedy, plain_jax
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH, VOCABULARY
 from lm.reference import generate_without_cache
 
@@ -19,18 +20,39 @@ PROMPT_SHAPES = [(1, 16), (1, 32), (2, 16), (2, 32)]
 """batch and seq, each a profile."""
 
 
-@pytest.fixture(scope="module")
-def jitted() -> Functions:
-    """The functions as JAX compiles them here, once for all tests."""
-    return plain_jax()
-
-
 def prompts() -> Arrays:
     generator = np.random.default_rng(0)
     return {
         f"{batch}x{seq}": generator.integers(0, VOCABULARY, (batch, seq), np.int32)
         for batch, seq in PROMPT_SHAPES
     }
+
+
+class Expected(NamedTuple):
+    """What continues each prompt, int32[batch, NEW_TOKENS] by its name. plain_jax: as JAX compiles
+    the functions here.  without_cache: by the model that computes every token from the whole text.
+    """
+
+    plain_jax: Arrays
+    without_cache: Arrays
+
+
+@pytest.fixture(scope="module")
+def expected() -> Expected:
+    """Prompts of one length are continued together, so that less is compiled: a text does not
+    depend on those beside it.
+    """
+    found, given, functions = Expected({}, {}), prompts(), plain_jax()
+    for seq in sorted({prompt.shape[1] for prompt in given.values()}):
+        alike = {name: prompt for name, prompt in given.items() if prompt.shape[1] == seq}
+        together = np.concatenate([*alike.values()])
+        ends = np.cumsum([len(prompt) for prompt in alike.values()])[:-1]
+        for texts, tokens in (
+            (found.plain_jax, generate_greedy(functions, together, NEW_TOKENS)),
+            (found.without_cache, generate_without_cache(together, NEW_TOKENS)),
+        ):
+            texts.update(zip(alike, np.split(tokens, ends), strict=True))
+    return found
 
 
 def generate_all(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
@@ -42,19 +64,15 @@ def generate_all(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def test_greedy_generation_equals_plain_jax_and_the_model_without_a_cache(
-    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions
+    lm_bundle: tuple[Path, Path], tmp_path: Path, expected: Expected
 ) -> None:
     inputs = {**prompts(), "new_tokens": np.asarray(NEW_TOKENS)}
     outputs, report = jax_free.run(generate_all, lm_bundle, tmp_path, inputs)
 
     for name, prompt in prompts().items():
         assert outputs[name].shape == (len(prompt), NEW_TOKENS)
-        np.testing.assert_array_equal(
-            outputs[name], generate_greedy(jitted, prompt, NEW_TOKENS), err_msg=name
-        )
-        np.testing.assert_array_equal(
-            outputs[name], generate_without_cache(prompt, NEW_TOKENS), err_msg=name
-        )
+        for texts in expected:
+            np.testing.assert_array_equal(outputs[name], texts[name], err_msg=name)
     # Texts that did not depend on the prompt would also come out of an empty cache.
     texts = [row for tokens in outputs.values() for row in tokens.tolist()]
     assert len({tuple(text) for text in texts}) == len(texts)
@@ -104,12 +122,12 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
-    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions
+    lm_bundle: tuple[Path, Path], tmp_path: Path, expected: Expected
 ) -> None:
     prompt = prompts()["2x16"]
     outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, {"prompt": prompt})
 
-    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(jitted, prompt, 8))
+    np.testing.assert_array_equal(outputs["tokens"], expected.plain_jax["2x16"][:, :8])
     assert len(outputs["on_device"]) == 7 * LAYERS * 2
     assert outputs["on_device"].all()
     assert outputs["used_up"].all()
@@ -128,9 +146,9 @@ def generate_through_the_host(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 @pytest.mark.parametrize("shape", ["1x16", "2x32"])
 def test_a_cache_taken_to_the_host_and_back_gives_the_same_text(
-    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions, shape: str
+    lm_bundle: tuple[Path, Path], tmp_path: Path, expected: Expected, shape: str
 ) -> None:
     prompt = prompts()[shape]
     outputs, _ = jax_free.run(generate_through_the_host, lm_bundle, tmp_path, {"prompt": prompt})
 
-    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(jitted, prompt, 8))
+    np.testing.assert_array_equal(outputs["tokens"], expected.plain_jax[shape][:, :8])
