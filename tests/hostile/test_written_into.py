@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FunctionType
 
 import pytest
 
@@ -26,6 +27,8 @@ from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_whole
 
 from .tampering import BLOBS, MemoryBundle, flipped, signed, take_apart, to_json, write_folder
+
+DISABLE = sys.monitoring.DISABLE
 
 Change = Callable[[Path], None]
 
@@ -110,27 +113,71 @@ CHANGES: dict[str, Change] = {
 }
 
 
+class Watch:
+    """Whoever is told each time that a function of STEPS has returned; one of another name tells of
+    itself once, so that watching takes no time (sys.monitoring).
+    """
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.returned: Callable[[str], None] | None = None
+
+    def python(self, code: CodeType, offset: int, value: object) -> object:
+        return self.told(code.co_name)
+
+    def called(self, code: CodeType, offset: int, function: object, argument: object) -> object:
+        """Without this, nobody is told of what it returns."""
+        is_step = getattr(function, "__name__", "") in STEPS
+        return None if is_step and not isinstance(function, FunctionType) else DISABLE
+
+    def native(self, code: CodeType, offset: int, function: object, argument: object) -> object:
+        self.told(getattr(function, "__name__", ""))
+        return None
+
+    def told(self, name: str) -> object:
+        if name not in STEPS:
+            return DISABLE
+        if self.returned is not None and threading.get_ident() == self.thread:
+            self.returned(name)
+        return None
+
+
+@pytest.fixture(scope="module")
+def watch() -> Iterator[Watch]:
+    made, tool, events = Watch(), sys.monitoring.PROFILER_ID, sys.monitoring.events
+    sys.monitoring.use_tool_id(tool, "steps")
+    for event, told in {
+        events.PY_RETURN: made.python,
+        events.PY_YIELD: made.python,
+        events.CALL: made.called,
+        events.C_RETURN: made.native,
+    }.items():
+        sys.monitoring.register_callback(tool, event, told)
+    sys.monitoring.set_events(tool, events.PY_RETURN | events.PY_YIELD | events.CALL)
+    yield made
+    sys.monitoring.set_events(tool, events.NO_EVENTS)
+    sys.monitoring.free_tool_id(tool)
+
+
 @contextmanager
-def after(step: str, number: int, change: Callable[[], None]) -> Iterator[list[int]]:
+def after(watch: Watch, step: str, number: int, change: Callable[[], None]) -> Iterator[list[int]]:
     """Change something when a function of this name has returned for the nth time; how often it has
-    been.
+    been until then.
     """
     returned = [0]
 
-    def look(frame: FrameType, event: str, argument: object) -> None:
-        is_ours = event == "return" and frame.f_code.co_name == step
-        is_the_systems = event == "c_return" and getattr(argument, "__name__", "") == step
-        if is_ours or is_the_systems:
+    def one(name: str) -> None:
+        if name == step:
             returned[0] += 1
             if returned[0] == number:
-                sys.setprofile(None)
+                watch.returned = None
                 change()
 
-    sys.setprofile(look)
+    watch.returned = one
     try:
         yield returned
     finally:
-        sys.setprofile(None)
+        watch.returned = None
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +188,7 @@ def bundle(genuine: MemoryBundle) -> MemoryBundle:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_refused(
-    bundle: MemoryBundle, tmp_path: Path, command: str, change: str
+    bundle: MemoryBundle, watch: Watch, tmp_path: Path, command: str, change: str
 ) -> None:
     run = COMMANDS[command]
 
@@ -157,7 +204,7 @@ def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_ref
                 CHANGES[change](opened)
 
         places = {"old"}
-        with after(step, number, changed) as returned:
+        with after(watch, step, number, changed) as returned:
             try:
                 made = run(folder)
             except AotcError as error:
