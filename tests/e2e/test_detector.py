@@ -10,6 +10,7 @@ import jax_free
 import numpy as np
 import pytest
 from jax_free import Arrays
+from plain import compiled_at_each_size
 
 from aotc_runtime import LoadedBundle
 from detector.model import BOXES, CHANNELS, CLASSES, STRIDE, detect, init
@@ -29,7 +30,7 @@ def images() -> Arrays:
 @pytest.fixture(scope="module")
 def expected() -> dict[str, Arrays]:
     """What plain JAX computes of each image alone, nothing masked."""
-    params, function = init(), jax.jit(detect)
+    params, function = init(), compiled_at_each_size(detect)
     return {
         name: {key: np.asarray(value) for key, value in function(params, image, real).items()}
         for name, image in images().items()
