@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
 from aotc.errors import CompileError, UsageError
 from aotc.pipeline.backends import on_this_host
 from aotc.pipeline.build import Built, build
@@ -71,48 +73,58 @@ def local(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built(project, tmp_path_factory.mktemp("local"))
 
 
+def started(folder: Path, module: str, *arguments: str) -> psutil.Popen:
+    """A process of Dask, with a cache for what it builds."""
+    return psutil.Popen(
+        [sys.executable, "-m", f"distributed.cli.{module}", *arguments],
+        cwd=folder,
+        env={**os.environ, "AOTC_CACHE": str(folder / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "said").open("ab"),
+    )
+
+
+class Scheduler:
+    """A scheduler on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        place = ["--scheduler-file", f"{folder}/scheduler.json"]
+        where = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+        self.process = started(folder, "dask_scheduler", *where, *place)
+        path = folder / "scheduler.json"
+        written = until(lambda: path.exists() and json.loads(path.read_text() or "{}"), "it serves")
+        assert isinstance(written, dict)
+        self.address = str(written["address"])
+
+    def stop(self) -> None:
+        with suppress(psutil.NoSuchProcess):
+            self.process.kill()
+        self.process.wait()
+
+
 class Dask:
     """A scheduler and two workers on loopback, each a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: list[psutil.Popen] = []
-        place = ["--scheduler-file", f"{folder}/scheduler.json"]
-        where = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
-        self.scheduler = self.start("dask_scheduler", *where, *place)
-        self.address = self._address()
+    def __init__(self, folder: Path, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler.process
+        self.address = scheduler.address
         alone = ["--no-nanny", "--nthreads", "1", "--no-dashboard"]
         self.workers = [
-            self.start("dask_worker", self.address, *alone, "--local-directory", f"{folder}/{n}")
+            started(
+                folder, "dask_worker", self.address, *alone, "--local-directory", f"{folder}/{n}"
+            )
             for n in range(2)
         ]
-
-    def start(self, module: str, *arguments: str) -> psutil.Popen:
-        process = psutil.Popen(
-            [sys.executable, "-m", f"distributed.cli.{module}", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "AOTC_CACHE": str(self.folder / "cache")},
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "said").open("ab"),
-        )
-        self.processes.append(process)
-        return process
 
     @property
     def url(self) -> str:
         return self.address.replace("tcp://", "dask://")
 
-    def _address(self) -> str:
-        path = self.folder / "scheduler.json"
-        written = until(lambda: path.exists() and json.loads(path.read_text() or "{}"), "it serves")
-        assert isinstance(written, dict)
-        return str(written["address"])
-
     def compiling(self, worker: psutil.Popen) -> list[psutil.Process]:
         return [child for child in worker.children() if is_compiler(child)]
 
     def stop(self) -> None:
-        for process in self.processes:
+        for process in self.workers:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
             process.wait()
@@ -125,9 +137,22 @@ def is_compiler(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.fixture(scope="module")
+def schedulers() -> Iterator[list[Scheduler]]:
+    """Those of the tests so far: one serves all of them until one is ended."""
+    found: list[Scheduler] = []
+    yield found
+    for each in found:
+        each.stop()
+
+
 @pytest.fixture
-def dask(tmp_path: Path) -> Iterator[Dask]:
-    cluster = Dask(tmp_path)
+def dask(
+    schedulers: list[Scheduler], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Dask]:
+    if not schedulers or schedulers[-1].process.poll() is not None:
+        schedulers.append(Scheduler(tmp_path_factory.mktemp("scheduler")))
+    cluster = Dask(tmp_path, schedulers[-1])
     yield cluster
     cluster.stop()
 
@@ -161,14 +186,16 @@ def test_any_executor_will_do(kind: str, project: Path, tmp_path: Path, local: B
 
 
 def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
-    dask: Dask, project: Path, tmp_path: Path, local: Built
+    dask: Dask,
+    project: Path,
+    tmp_path: Path,
+    local: Built,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    command = [sys.executable, "-m", "aotc.cli.main", "build", str(project / "many.toml")]
-    with subprocess.Popen(
-        [*command, "-o", str(tmp_path / "x.aotb"), "--executor", dask.url],
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    arguments = ["build", str(project / "many.toml"), "-o", str(tmp_path / "x.aotb")]
+    arguments += ["--executor", dask.url]
+    command = [sys.executable, "-m", "aotc.cli.main", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: any(map(dask.compiling, dask.workers)), "a worker compiles", process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -176,12 +203,9 @@ def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
     assert said.splitlines()[-1] == "aborted"
     assert not (tmp_path / "x.aotb").exists()
     until(lambda: not any(map(dask.compiling, dask.workers)), "no worker compiles")
-    again = subprocess.run(
-        [*command, "-o", str(tmp_path / "x.aotb"), "--executor", dask.url, "--json"],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(again.stdout)["root_digest"] == local.bundle.root_digest
+    capfd.readouterr()
+    assert run_command([*arguments, "--json"], Stops()) == 0
+    assert json.loads(capfd.readouterr().out)["root_digest"] == local.bundle.root_digest
 
 
 def test_a_build_whose_workers_are_all_gone_does_not_wait_for_ever(

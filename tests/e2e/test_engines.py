@@ -11,10 +11,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from command_lines import Said, run_all
 
 ABACUS = Path(__file__).parent / "abacus"
 
@@ -87,33 +87,6 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 """
 
 
-def run(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> subprocess.CompletedProcess[str]:
-    """A process of Python that has the distribution on its path."""
-    paths = [path, os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def command(
-    *arguments: object, cwd: Path, path: str = str(ABACUS)
-) -> subprocess.CompletedProcess[str]:
-    return run("-m", "aotc.cli.main", *arguments, cwd=cwd, path=path)
-
-
-def aotc(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> dict[str, Any]:
-    """What a command says as JSON."""
-    done = command(*arguments, "--json", cwd=cwd, path=path)
-    assert done.stdout, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
 def write_program(folder: Path, function: str) -> None:
     (folder / "targets").mkdir(parents=True)
     (folder / "targets" / "wooden.toml").write_text(TARGET)
@@ -122,53 +95,74 @@ def write_program(folder: Path, function: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Programs: a good one, one that the engine computes wrongly, and one with a bad target."""
+    found = {name: tmp_path_factory.mktemp(name) for name in ("good", "wrong", "bad")}
+    for name, folder in found.items():
+        write_program(folder, "other" if name == "wrong" else "predict")
+    bad = TARGET.replace("rods = 3", 'rods = "3"')
+    (found["bad"] / "targets" / "wooden.toml").write_text(bad)
+    return found
+
+
+@pytest.fixture(scope="module")
+def said(folders: dict[str, Path]) -> dict[str, Said]:
+    """What commands say that have the distribution on their path."""
+    trust = "trust init -o sums.trust.toml --name sums --key release.pub"
+    lines = {
+        "keygen": ("good", "keygen release --plain"),
+        "trust": ("good", trust),
+        "build": ("good", "build sums.toml --key release.key -o sums.aotb --json"),
+        "list": ("good", "targets list --json"),
+        "show": ("good", "targets show wooden --toml --json"),
+        "check": ("good", "targets check wooden --json"),
+        "verify": ("good", "verify sums.aotb --trust sums.trust.toml --json"),
+        "show the bad one": ("bad", "targets show wooden --json"),
+        "build the wrong one": ("wrong", "build sums.toml --json"),
+    }
+    every = [(folders[name], line.split()) for name, line in lines.values()]
+    return dict(zip(lines, run_all(every, {"PYTHONPATH": str(ABACUS)}), strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(folders: dict[str, Path], said: dict[str, Said]) -> Path:
     """sums.aotb with sums.trust.toml, signed."""
-    folder = tmp_path_factory.mktemp("abacus")
-    write_program(folder, "predict")
-    assert command("keygen", "release", "--plain", cwd=folder).returncode == 0
-    built = command("build", "sums.toml", "--key", "release.key", "-o", "sums.aotb", cwd=folder)
-    assert built.returncode == 0, built.stdout + built.stderr
-    trusted = command(
-        "trust",
-        "init",
-        "-o",
-        "sums.trust.toml",
-        "--name",
-        "sums",
-        "--key",
-        "release.pub",
-        cwd=folder,
-    )
-    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
-    return folder
+    for each in ("keygen", "trust", "build"):
+        assert said[each].exit_code == 0, said[each]
+    return folders["good"]
 
 
-def test_its_target_files_are_read_and_listed(folder: Path) -> None:
-    listed = {each["name"]: each for each in aotc("targets", "list", cwd=folder)["targets"]}
+@pytest.fixture(scope="module")
+def without(folder: Path) -> list[Said]:
+    """What commands say of it that do not have the distribution on their path."""
+    verify = ["verify", "sums.aotb", "--trust", "sums.trust.toml", "--json"]
+    show = ["targets", "show", "wooden", "--json"]
+    return run_all([(folder, line) for line in (verify, show, ["inspect", "sums.aotb"])], {})
+
+
+def test_its_target_files_are_read_and_listed(said: dict[str, Said]) -> None:
+    listed = {each["name"]: each for each in said["list"].document["targets"]}
     assert (listed["wooden"]["platform"], listed["wooden"]["platform_checked"]) == ("abacus", "run")
-    shown = aotc("targets", "show", "wooden", "--toml", cwd=folder)["toml"]
+    shown = said["show"].document["toml"]
     assert "rods = 3\n" in shown and 'platform = "abacus"\n' in shown
-    checked = aotc("targets", "check", "wooden", cwd=folder)
+    checked = said["check"].document
     assert checked["compiles_here"] and checked["runs_here"], checked
 
 
-def test_a_key_that_its_target_files_lack_is_told_with_its_line(tmp_path: Path) -> None:
-    write_program(tmp_path, "predict")
-    (tmp_path / "targets" / "wooden.toml").write_text(TARGET.replace("rods = 3", 'rods = "3"'))
-    (finding,) = aotc("targets", "show", "wooden", cwd=tmp_path)["findings"]
+def test_a_key_that_its_target_files_lack_is_told_with_its_line(said: dict[str, Said]) -> None:
+    (finding,) = said["show the bad one"].document["findings"]
     assert finding["code"] == "AOTC-E805"
     assert finding["where"].endswith("wooden.toml:6 rods")
 
 
-def test_its_bundles_are_verified(folder: Path) -> None:
-    verified = aotc("verify", "sums.aotb", "--trust", "sums.trust.toml", cwd=folder)
+def test_its_bundles_are_verified(folder: Path, said: dict[str, Said]) -> None:
+    verified = said["verify"].document
     assert verified["ok"] and verified["target"] == "wooden", verified
     assert verified["gates"][-1] == "host"
 
 
-def test_people_are_told_its_version_instead_of_jaxlibs(folder: Path) -> None:
-    told = command("inspect", "sums.aotb", cwd=folder, path="").stdout
+def test_people_are_told_its_version_instead_of_jaxlibs(without: list[Said]) -> None:
+    told = without[2].out
     assert "abacus 1.0" in told and "jaxlib" not in told
 
 
@@ -186,7 +180,15 @@ def test_executables_ran_and_matched_plain_jax_at_build(folder: Path) -> None:
 
 
 def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
-    served = run("-c", SERVER, "sums.aotb", "sums.trust.toml", cwd=folder)
+    paths = [str(ABACUS), os.environ.get("PYTHONPATH", "")]
+    served = subprocess.run(
+        [sys.executable, "-c", SERVER, "sums.aotb", "sums.trust.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert served.returncode == 0, served.stderr
     answer = json.loads(served.stdout)
     image = np.array(answer["image"], np.float32)
@@ -205,15 +207,16 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     assert "jaxlib.xla_client" not in answer["modules"]
 
 
-def test_a_program_that_it_computes_wrongly_does_not_pass(tmp_path: Path) -> None:
-    write_program(tmp_path, "other")
-    built = aotc("build", "sums.toml", cwd=tmp_path)
+def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said]) -> None:
+    built = said["build the wrong one"].document
     assert {finding["code"][:7] for finding in built["findings"]} == {"AOTC-E9"}, built
     assert "wooden" in built["findings"][0]["where"]
 
 
-def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(folder: Path) -> None:
-    refused = aotc("verify", "sums.aotb", "--trust", "sums.trust.toml", cwd=folder, path="")
+def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(
+    without: list[Said],
+) -> None:
+    refused, shown = (each.document for each in without[:2])
     assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
-    (finding,) = aotc("targets", "show", "wooden", cwd=folder, path="")["findings"]
+    (finding,) = shown["findings"]
     assert finding["code"] == "AOTC-E805" and finding["where"].endswith("wooden.toml:5 platform")

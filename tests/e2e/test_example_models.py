@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -28,12 +28,18 @@ def walk(language: str) -> str:
     return str(block)
 
 
-def test_the_walk_in_the_documentation_works_as_it_stands(tmp_path: Path) -> None:
+def test_the_walk_in_the_documentation_works_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "manifests").symlink_to(MANIFESTS)
-    folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    for command in (["bash", "-e", "-c", walk("sh")], [sys.executable, "-c", walk("python")]):
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, stdin=subprocess.DEVNULL)
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line, comments=True) for line in walk("sh").splitlines()]
+    assert [words[:2] for words in commands] == [
+        ["aotc", each] for each in ("keygen", "trust", "build", "verify")
+    ]
+    for _, *arguments in commands:
+        assert run_command(arguments, Stops()) == 0, arguments
+    exec(compile(walk("python"), "docs/frontends.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ import pytest
 from aotc.bundles.endorse import endorse
 from aotc.packing.bundle import Form
 from aotc.packing.weights import write_tensors
+from aotc.signing.keys import generate_key_pair
 from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merge import merge_bundles
 from aotc_runtime import digest
@@ -95,9 +97,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "w.safetensors").write_bytes(write_tensors(tensors, where="weights"))
     (folder / "large.toml").write_text(MANIFEST)
     (folder / "program.py").write_text(PROGRAM)
-    subprocess.run(aotc("keygen", "--plain", "ci"), cwd=folder, check=True, timeout=SECONDS)
-    policy = ("trust", "init", "--key", "ci.pub", "--name", "large", "--output", "trust.toml")
-    subprocess.run(aotc(*policy), cwd=folder, check=True, timeout=SECONDS)
+    key = generate_key_pair(folder / "ci", None)
+    (folder / "trust.toml").write_text(policy_text("large", [key.public.read_text()]))
     options = ("--cache", "off", "-o", "both.aotb", "--key", "ci.key")
     return folder, on_a_terminal(folder, "build", "large.toml", *options)
 
@@ -159,7 +160,8 @@ def test_a_build_shows_how_much_is_packed(built: tuple[Path, str]) -> None:
 def test_a_terminal_shows_how_much_is_hashed_and_copied(
     folder: Path, arguments: tuple[str, ...]
 ) -> None:
-    subprocess.run(aotc("keygen", "--plain", "new"), cwd=folder, check=True, timeout=SECONDS)
+    if arguments[0] == "sign":
+        generate_key_pair(folder / "new", None)
     if arguments[0] == "merge":
         for name, target in (("one", ONE), ("two", OTHER)):
             source = look_into(folder / "both.aotb")

@@ -15,7 +15,7 @@ import pytest
 from aotc.cache.store import LocalStore
 from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
-from aotc.pipeline.build import build
+from aotc.pipeline.build import Built, build
 from aotc.pipeline.tasks import identity
 from aotc.report.inspect import bundle_report
 from aotc.review.reading import review
@@ -25,7 +25,7 @@ from aotc.signing.trust_file import policy_text
 from aotc.workshops.reproduce.build_again import BuildAgain
 from aotc.workshops.reproduce.reproduce import Install, reproduce
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import TrustError
+from aotc_runtime.errors import Finding, TrustError
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import parse_policy
@@ -91,12 +91,17 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built_and_signed(tmp_path_factory.mktemp("signed"), PLAIN)
 
 
+def copied(signed: Path, folder: Path) -> Path:
+    """The folder, with a copy of the bundle and of its sources in elsewhere."""
+    shutil.copytree(signed.parent / "src", folder / "elsewhere")
+    shutil.copy(signed, folder / "small.aotb")
+    return folder
+
+
 @pytest.fixture
 def copy(signed: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
-    shutil.copytree(signed.parent / "src", tmp_path / "elsewhere")
-    shutil.copy(signed, tmp_path / "small.aotb")
-    return tmp_path
+    return copied(signed, tmp_path)
 
 
 def envelopes(path: Path) -> Iterator[dict[str, Any]]:
@@ -114,6 +119,20 @@ def with_provenance(path: Path, change: Callable[[dict[str, Any]], None]) -> Non
     with_attestations(path, contents.root_digest, [made.envelope], lambda old: True)
 
 
+def built_by(digest: str) -> Callable[[dict[str, Any]], None]:
+    """Provenance of a build by an aotc of this version with other code."""
+
+    def change(build: dict[str, Any]) -> None:
+        for each in build["resolvedDependencies"]:
+            if each["name"] == "aotc":
+                each["annotations"]["code"] = digest
+
+    return change
+
+
+OTHER_CODE = f"sha256:{'0' * 64}"
+
+
 def test_a_bundle_is_built_again_elsewhere_byte_for_byte(tmp_path: Path) -> None:
     bundle = built_and_signed(tmp_path, PROGRAM)
     elsewhere = (tmp_path / "src").rename(tmp_path / "elsewhere")
@@ -128,14 +147,25 @@ def test_a_bundle_is_built_again_elsewhere_byte_for_byte(tmp_path: Path) -> None
     assert not any("code of" in note for note in done.notes)
 
 
+@pytest.fixture(scope="module")
+def different(signed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    """Of a bundle that other code than ours has built, while variables that its program reads were
+    not set, and are set now to what makes a difference.
+    """
+    folder = copied(signed, tmp_path_factory.mktemp("different"))
+    with_provenance(folder / "small.aotb", built_by(OTHER_CODE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCALE_OF_THE_TEST", "2")
+        patch.setenv("WEIGHT_OF_THE_TEST", "1")
+        with pytest.raises(ReproducibilityError) as caught:
+            reproduce(folder / "small.aotb", folder / "elsewhere", policy=POLICY)
+    return [*caught.value.findings]
+
+
 def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
+    different: list[Finding],
 ) -> None:
-    monkeypatch.setenv("SCALE_OF_THE_TEST", "2")
-    monkeypatch.setenv("WEIGHT_OF_THE_TEST", "1")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere")
-    first, second, *others = caught.value.findings
+    first, second, _, *others = different
     assert [(each.code, each.where, each.found) for each in (first, second)] == [
         ("AOTC-E946", f"variable {name}_OF_THE_TEST", "it is set here")
         for name in ("SCALE", "WEIGHT")
@@ -148,50 +178,108 @@ def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
     )
 
 
-def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_code_of_the_same_version_is_the_first_suspect_where_something_differs(
+    different: list[Finding],
 ) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "small.py").write_text(PLAIN)
-    (tmp_path / "src" / "small.toml").write_text(MANIFEST)
-    bundle, cache = tmp_path / "small.aotb", LocalStore(tmp_path / "cache", 1 << 30)
-    monkeypatch.setenv("SCALE_OF_THE_TEST", "31415")
-    for again in (False, True):
-        done = build(tmp_path / "src" / "small.toml", output=bundle, signer=SIGNER, cache=cache)
+    # Variables that differ are the program's own doing; then comes the toolchain's code.
+    *variables, first = different[:3]
+    assert all(each.code == "AOTC-E946" for each in variables)
+    assert first.code == "AOTC-E944" and first.where.startswith("code of aotc ")
+    assert OTHER_CODE in first.expected and identity.code_digests()["aotc"] in first.found
+    assert {finding.code for finding in different[3:]} == {"AOTC-E940"}
+
+
+READING = f"{PLAIN}\nos.environ.get('OTHER_OF_THE_TEST')\n"
+"""Besides a variable that changes nothing."""
+
+VALUES = {"SCALE_OF_THE_TEST": "31415", "OTHER_OF_THE_TEST": "1"}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Built], list[Any]]:
+    """small.aotb of a program that was run with VALUES, beside its sources, in src; the builds that
+    gave it, the first without and the second with what the cache had, and their provenance.
+    """
+    folder = tmp_path_factory.mktemp("recorded")
+    bundle, builds, statements = folder / "small.aotb", [], []
+    (folder / "src").mkdir()
+    (folder / "src" / "small.py").write_text(READING)
+    (folder / "src" / "small.toml").write_text(MANIFEST)
+    cache = LocalStore(folder / "cache", 1 << 30)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in VALUES.items():
+            patch.setenv(name, value)
+        for _ in range(2):
+            manifest = folder / "src" / "small.toml"
+            builds.append(build(manifest, output=bundle, signer=SIGNER, cache=cache))
+            statements.extend(s for s in envelopes(bundle) if "slsa" in s["predicateType"])
+    return bundle, builds, statements
+
+
+def test_provenance_has_the_names_of_variables_that_were_read_and_no_values(
+    recorded: tuple[Path, list[Built], list[Any]],
+) -> None:
+    bundle, builds, statements = recorded
+    assert len(statements) == 2
+    for again, done, statement in zip((False, True), builds, statements, strict=True):
         assert all(t.cached is again for t in done.tasks if t.task.kind in ("capture", "reference"))
-        (statement,) = (s for s in envelopes(bundle) if "slsa" in s["predicateType"])
         internal = statement["predicate"]["buildDefinition"]["internalParameters"]
         assert internal["variables"] == {
             "SCALE_OF_THE_TEST": "set",
             "WEIGHT_OF_THE_TEST": "not set",
+            "OTHER_OF_THE_TEST": "set",
         }
         assert "31415" not in json.dumps(statement)
-        (claim, *_) = bundle_report(review(open_bundle(bundle), None, datetime.now(UTC)))[
-            "signatures"
-        ]
-        assert claim["variables"] == internal["variables"]
-    monkeypatch.delenv("SCALE_OF_THE_TEST")
+    (claim, *_) = bundle_report(review(open_bundle(bundle), None, datetime.now(UTC)))["signatures"]
+    assert claim["variables"] == internal["variables"]
+
+
+def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
+    recorded: tuple[Path, list[Built], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = recorded[0]
+    monkeypatch.setenv("OTHER_OF_THE_TEST", "27182")
     with pytest.raises(ReproducibilityError) as caught:
-        reproduce(bundle, tmp_path / "src")
-    first = caught.value.findings[0]
+        reproduce(bundle, bundle.parent / "src")
+    first, second, third, *_ = caught.value.findings
     assert (first.code, first.where) == ("AOTC-E946", "variable SCALE_OF_THE_TEST")
     assert (first.found, first.hint) == (
         "it is not set here",
         "set SCALE_OF_THE_TEST to what it was; provenance holds no values",
     )
-    assert caught.value.findings[1].code == "AOTC-E940"
-    monkeypatch.setenv("SCALE_OF_THE_TEST", "27182")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(bundle, tmp_path / "src")
-    first = caught.value.findings[0]
-    assert first.found == "set here, perhaps to others: SCALE_OF_THE_TEST"
-    monkeypatch.setenv("SCALE_OF_THE_TEST", "31415.0")
-    monkeypatch.setenv("WEIGHT_OF_THE_TEST", "0")
-    (_, note) = reproduce(bundle, tmp_path / "src").notes
+    assert second.found == "set here, perhaps to others: OTHER_OF_THE_TEST"
+    assert third.code == "AOTC-E940"
+
+
+@pytest.fixture(scope="module")
+def alike(
+    recorded: tuple[Path, list[Built], list[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, ...]:
+    """What is noted of a bundle that other code has built, and that is the same again, though
+    variables that its program read have other values, or were not set.
+    """
+    folder = copied(recorded[0], tmp_path_factory.mktemp("alike"))
+    with_provenance(folder / "small.aotb", built_by(OTHER_CODE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCALE_OF_THE_TEST", "31415.0")
+        patch.setenv("OTHER_OF_THE_TEST", "27182")
+        patch.setenv("WEIGHT_OF_THE_TEST", "0")
+        return reproduce(folder / "small.aotb", folder / "elsewhere", policy=POLICY).notes
+
+
+def test_a_variable_that_made_no_difference_is_noted(alike: tuple[str, ...]) -> None:
+    note, _ = alike
     assert note == (
         "variable WEIGHT_OF_THE_TEST: not set, as in the recorded build, which asked for it, and "
         "it is set here; it made no difference"
     )
+
+
+def test_other_code_of_the_same_version_is_noted_where_it_makes_no_difference(
+    alike: tuple[str, ...],
+) -> None:
+    (note,) = (note for note in alike if note.startswith("code of aotc 0."))
+    assert OTHER_CODE in note and identity.code_digests()["aotc"] in note
 
 
 def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy: Path) -> None:
@@ -269,42 +357,6 @@ def test_another_aotc_is_never_installed_for_it(copy: Path) -> None:
     assert [(f.code, f.where) for f in caught.value.findings] == [("AOTC-E944", "package aotc")]
 
 
-def built_by(digest: str) -> Callable[[dict[str, Any]], None]:
-    """Provenance of a build by an aotc of this version with other code."""
-
-    def change(build: dict[str, Any]) -> None:
-        for each in build["resolvedDependencies"]:
-            if each["name"] == "aotc":
-                each["annotations"]["code"] = digest
-
-    return change
-
-
-OTHER_CODE = f"sha256:{'0' * 64}"
-
-
-def test_other_code_of_the_same_version_is_noted_where_it_makes_no_difference(copy: Path) -> None:
-    with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
-    done = reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
-    (note,) = (note for note in done.notes if note.startswith("code of aotc 0."))
-    assert OTHER_CODE in note and identity.code_digests()["aotc"] in note
-
-
-def test_other_code_of_the_same_version_is_the_first_suspect_where_something_differs(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
-    monkeypatch.setenv("SCALE_OF_THE_TEST", "2")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
-    # A variable that differs is the program's own doing; then comes the toolchain's code.
-    variable, first, *others = caught.value.findings
-    assert variable.code == "AOTC-E946" and variable.where.endswith("SCALE_OF_THE_TEST")
-    assert first.code == "AOTC-E944" and first.where.startswith("code of aotc ")
-    assert OTHER_CODE in first.expected and identity.code_digests()["aotc"] in first.found
-    assert {finding.code for finding in others} == {"AOTC-E940"}
-
-
 def test_a_build_that_fails_by_other_code_says_so_beside_its_own_findings(copy: Path) -> None:
     with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
     source = copy / "elsewhere" / "deep" / "small.py"
@@ -356,6 +408,7 @@ def test_provenance_of_a_key_that_the_policy_lacks_does_not_count(copy: Path) ->
 
 
 def test_two_builds_that_differ_write_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That two which do not are packed is in `test_command_cache`."""
     manifest = copy / "elsewhere" / "deep" / "small.toml"
     output = copy / "twice.aotb"
     again = BuildAgain(manifest, (), None, None)
@@ -368,9 +421,6 @@ def test_two_builds_that_differ_write_nothing(copy: Path, monkeypatch: pytest.Mo
         build(manifest, output=output, before_packing=check)
     assert caught.value.findings[0].where.startswith("weights:")
     assert not output.exists()
-    monkeypatch.delenv("WEIGHT_OF_THE_TEST")
-    built = build(manifest, output=output, before_packing=again.check)
-    assert built.bundle.path == output
 
 
 def test_provenance_and_bill_of_materials_are_signed_beside_each_other(signed: Path) -> None:

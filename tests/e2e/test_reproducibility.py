@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aotc.backends.xla import private
+from aotc.pipeline.build import build as build_here
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import MappedBundle, open_bundle
 from aotc_runtime.verification.contents import read_root
@@ -120,7 +121,7 @@ def aotc(
     assert done.returncode == 0, done.stderr
 
 
-def build(place: Place, folder: Path, sources: Path, name: str, *options: str | Path) -> Path:
+def build(place: Place, folder: Path, sources: Path, name: str) -> Path:
     """Copy the sources into a folder of the place's own and build them there."""
     environment = place.environment(folder)
     copied = folder / f"work-of-{place.user}" / "deep" / "manifests"
@@ -139,7 +140,6 @@ def build(place: Place, folder: Path, sources: Path, name: str, *options: str | 
             "--jobs",
             str(place.jobs),
         ),
-        *options,
         folder=folder,
         environment=environment,
         cores=place.cores,
@@ -148,23 +148,17 @@ def build(place: Place, folder: Path, sources: Path, name: str, *options: str | 
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """digits, unsigned, by two people in two places."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The digits example and a program with library calls, control flow, LAPACK and a closed-over
+    array in one bundle, unsigned, by two people in two places.
+    """
     sources = tmp_path_factory.mktemp("sources")
-    shutil.copy(MANIFESTS / "digits.toml", sources)
     shutil.copytree(MANIFESTS / "digits", sources / "digits")
-    first, second = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second-of-two")
-    return build(ALICE, first, sources, "digits"), build(BARBARA, second, sources, "digits")
-
-
-@pytest.fixture(scope="module")
-def varied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A program with library calls, control flow, LAPACK and a closed-over array, likewise."""
-    sources = tmp_path_factory.mktemp("sources")
     (sources / "varied.py").write_text(VARIED)
-    (sources / "varied.toml").write_text(VARIED_MANIFEST)
+    text = (MANIFESTS / "digits.toml").read_text()
+    (sources / "both.toml").write_text(VARIED_MANIFEST + text[text.index("[weights.") :])
     first, second = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second-of-two")
-    return build(ALICE, first, sources, "varied"), build(BARBARA, second, sources, "varied")
+    return build(ALICE, first, sources, "both"), build(BARBARA, second, sources, "both")
 
 
 def root_digest(bundle: Path) -> str:
@@ -175,32 +169,27 @@ def blobs(bundle: MappedBundle) -> dict[str, bytes]:
     return {digest: bytes(bundle.blob(digest) or b"") for digest in bundle.digests()}
 
 
-def test_two_builds_of_digits_in_different_places_are_the_same_file(
-    digits: tuple[Path, Path],
-) -> None:
-    first, second = digits
-    assert root_digest(first) == root_digest(second)
-    assert first.read_bytes() == second.read_bytes()
-
-
-def test_two_builds_of_a_varied_program_are_the_same_file(varied: tuple[Path, Path]) -> None:
-    first, second = varied
-    manifests = [read_unverified(open_bundle(path))[0].manifests for path in varied]
+def test_two_builds_in_different_places_are_the_same_file(both: tuple[Path, Path]) -> None:
+    first, second = both
+    manifests = [read_unverified(open_bundle(path))[0].manifests for path in both]
     assert manifests[0] == manifests[1]
     assert root_digest(first) == root_digest(second)
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_another_source_gives_another_digest(digits: tuple[Path, Path], tmp_path: Path) -> None:
-    shutil.copytree(digits[0].parent / "work-of-alice" / "deep" / "manifests", tmp_path / "sources")
-    model = tmp_path / "sources" / "digits" / "model.py"
+def test_another_source_gives_another_digest(
+    digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    shutil.copy(MANIFESTS / "digits.toml", tmp_path)
+    shutil.copytree(MANIFESTS / "digits", tmp_path / "digits")
+    model = tmp_path / "digits" / "model.py"
     model.write_text(model.read_text().replace("jax.nn.relu(", "jax.nn.gelu("))
-    changed = build(ALICE, tmp_path / "changed", tmp_path / "sources", "digits")
-    assert root_digest(changed) != root_digest(digits[0])
+    changed = build_here(tmp_path / "digits.toml", output=tmp_path / "changed.aotb")
+    assert changed.bundle.root_digest != root_digest(digits_bundle[0])
 
 
-def test_signing_changes_only_the_attestation(digits: tuple[Path, Path], tmp_path: Path) -> None:
-    unsigned = digits[0]
+def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path: Path) -> None:
+    unsigned = both[0]
     signed = tmp_path / "signed.aotb"
     shutil.copy(unsigned, signed)
     environment = ALICE.environment(tmp_path)
@@ -219,29 +208,26 @@ def test_signing_changes_only_the_attestation(digits: tuple[Path, Path], tmp_pat
 
 
 def test_a_build_that_signs_has_the_root_of_one_that_does_not(
-    digits: tuple[Path, Path], tmp_path: Path
+    digits_bundle: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    environment = BARBARA.environment(tmp_path / "keys")
-    aotc("keygen", "ci", "--plain", folder=tmp_path, environment=environment)
-    sources = digits[0].parent / "work-of-alice" / "deep" / "manifests"
-    signed = build(BARBARA, tmp_path / "b", sources, "digits", "--key", tmp_path / "ci.key")
-    assert root_digest(signed) == root_digest(digits[0])
+    assert read_root(open_bundle(digits_bundle[0])).attestations
+    unsigned = build_here(MANIFESTS / "digits.toml", output=tmp_path / "unsigned.aotb").bundle
+    assert read_root(open_bundle(unsigned.path)).attestations == ()
+    assert unsigned.root_digest == root_digest(digits_bundle[0])
 
 
-@pytest.mark.parametrize("which", ["digits", "varied"])
-def test_no_blob_names_a_place_or_a_person(which: str, request: pytest.FixtureRequest) -> None:
-    for path in request.getfixturevalue(which):
+def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:
+    for path in both:
         folder = str(path.parent).encode()
         private_names = (folder, b"alice", b"barbara", b"site-packages", b"/home", b"aotc-build-")
         for digest, data in blobs(open_bundle(path)).items():
             assert [name for name in private_names if name in data] == [], digest
 
 
-@pytest.mark.parametrize("which", ["digits", "varied"])
 def test_modules_and_executables_hold_no_locations_and_no_names_of_the_program(
-    which: str, request: pytest.FixtureRequest
+    both: tuple[Path, Path],
 ) -> None:
-    bundle = open_bundle(request.getfixturevalue(which)[0])
+    bundle = open_bundle(both[0])
     for manifest in read_unverified(bundle)[0].manifests.values():
         for entry_point in manifest.entry_points.values():
             for profile in entry_point.profiles:

@@ -11,11 +11,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_lines import Said, run_all
 
 from aotc.backends.targets import builtin_folder
 
@@ -73,6 +76,9 @@ with aotc_runtime.load("sums.aotb", trust="trust.toml") as loaded:
 """
 
 
+INSPECT = ["inspect", "sums.aotb", "--json"]
+
+
 class Place:
     """A folder with the program; what runs in it has the distribution on its path."""
 
@@ -88,32 +94,35 @@ class Place:
         text = MANIFEST.replace("ENGINES", engines)
         (self.folder / "sums.toml").write_text(text + more)
 
-    def python(self, *arguments: str, **variables: str) -> str:
-        paths = [str(SLATE), os.environ.get("PYTHONPATH", "")]
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stdout, done.stderr
-        return done.stdout
+    def run(self, *lines: Sequence[str], **variables: str) -> list[Said]:
+        """What command lines say, one after another in a process with these variables."""
+        every = [(self.folder, line) for line in lines]
+        return run_all(every, {"PYTHONPATH": str(SLATE), **variables})
 
-    def aotc(self, *arguments: str, **variables: str) -> dict[str, Any]:
-        """What a command says as JSON."""
-        said = self.python("-m", "aotc.cli.main", *arguments, "--json", **variables)
-        document: dict[str, Any] = json.loads(said)
-        return document
-
-    def build(self, *options: str, **variables: str) -> dict[str, Any]:
+    def build(self, *options: str, manifest: str = "sums.toml") -> list[str]:
+        """The command line that builds sums.aotb with the cache and says JSON."""
         cache = ["--cache", str(self._cache)]
-        return self.aotc("build", "sums.toml", "-o", "sums.aotb", *cache, *options, **variables)
+        return ["build", manifest, "-o", "sums.aotb", *cache, *options, "--json"]
 
-    def choice(self) -> dict[str, Any]:
-        """Why the bundle's target has its engine."""
-        found: dict[str, Any] = self.aotc("inspect", "sums.aotb")["targets"]["few"]["engine_choice"]
+    def tune(self, *options: str, **variables: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a tuned build and then `inspect` say."""
+        built, inspected = self.run(self.build("--tune", *options), INSPECT, **variables)
+        assert "root_digest" in built.document, built
+        return built.document, inspected.document
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A place with sums.aotb, sums.json and trust.toml; what commands said of the bundle."""
+
+    place: Place
+    document: dict[str, Any]
+    told: str
+    page: str
+
+    @property
+    def target(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document["targets"]["few"]
         return found
 
 
@@ -123,25 +132,31 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Place:
-    """sums.aotb, which --tune chose slate for, signed, with sums.json and trust.toml."""
+def tuned(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Tuned:
+    """sums.aotb, which --tune chose slate for, signed."""
     place = Place(tmp_path_factory.mktemp("tuned"), cache)
     place.write()
-    place.aotc("keygen", "release", "--plain")
-    place.aotc("trust", "init", "-o", "trust.toml", "--name", "sums", "--key", "release.pub")
-    built = place.build("--tune", "--save-tuning", "sums.json", "--key", "release.key")
-    assert "root_digest" in built, built
-    return place
+    *_, built, inspected, told, reported = place.run(
+        ["keygen", "release", "--plain"],
+        ["trust", "init", "-o", "trust.toml", "--name", "sums", "--key", "release.pub"],
+        place.build("--tune", "--save-tuning", "sums.json", "--key", "release.key"),
+        INSPECT,
+        ["inspect", "sums.aotb"],
+        ["report", "sums.aotb", "-o", "sums.html"],
+    )
+    assert "root_digest" in built.document, built
+    assert reported.exit_code == 0, reported
+    return Tuned(place, inspected.document, told.out, (place.folder / "sums.html").read_text())
 
 
 @pytest.fixture
-def place(tmp_path: Path, cache: Path, tuned: Place) -> Place:
+def place(tmp_path: Path, cache: Path, tuned: Tuned) -> Place:
     """Another folder, with the same cache."""
     return Place(tmp_path, cache)
 
 
-def test_the_fastest_engine_is_taken_with_the_figures_of_all(tuned: Place) -> None:
-    choice = tuned.choice()
+def test_the_fastest_engine_is_taken_with_the_figures_of_all(tuned: Tuned) -> None:
+    choice = tuned.target["engine_choice"]
     assert (choice["engine"], choice["objective"]) == ("slate", "latency")
     xla, slate = choice["engines"]
     assert (xla["engine"], xla["relative"], slate["engine"]) == ("xla", "1.000", "slate")
@@ -153,12 +168,11 @@ def test_the_fastest_engine_is_taken_with_the_figures_of_all(tuned: Place) -> No
             assert 0 < least <= median <= most
 
 
-def test_engines_are_compared_in_rounds_that_chose_none_of_their_candidates(tuned: Place) -> None:
+def test_engines_are_compared_in_rounds_that_chose_none_of_their_candidates(tuned: Tuned) -> None:
     """Of the one executable, the figures of an engine are those of its best candidate, again."""
-    target = tuned.aotc("inspect", "sums.aotb")["targets"]["few"]
-    (profile,) = target["entry_points"]["predict"]["profiles"]
+    (profile,) = tuned.target["entry_points"]["predict"]["profiles"]
     chose = {each["name"]: each for each in profile["tuned"]["candidates"] if "p50_us" in each}
-    xla, slate = tuned.choice()["engines"]
+    xla, slate = tuned.target["engine_choice"]["engines"]
     again = xla["latency_us"]["median"], slate["latency_us"]["median"], slate["relative"]
     best = chose["slate-default"]
     assert all(
@@ -168,75 +182,81 @@ def test_engines_are_compared_in_rounds_that_chose_none_of_their_candidates(tune
     )
 
 
-def test_each_executable_says_what_was_tried_with_every_engine(tuned: Place) -> None:
-    target = tuned.aotc("inspect", "sums.aotb")["targets"]["few"]
-    assert target["engine"] == "slate"
-    (profile,) = target["entry_points"]["predict"]["profiles"]
+def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> None:
+    assert tuned.target["engine"] == "slate"
+    (profile,) = tuned.target["entry_points"]["predict"]["profiles"]
     names = [each["name"] for each in profile["tuned"]["candidates"]]
     assert names == ["xla-default", "xla-captured", "slate-default"]
     assert profile["tuned"]["choice"] == "slate-default"
     assert profile["parity"]["status"] == "ran"
 
 
-def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Place) -> None:
-    result, report, modules = json.loads(tuned.python("-c", SERVER))
+def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
+    paths = [str(SLATE), os.environ.get("PYTHONPATH", "")]
+    served = subprocess.run(
+        [sys.executable, "-c", SERVER],
+        cwd=tuned.place.folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert served.stdout, served.stderr
+    result, report, modules = json.loads(served.stdout)
     image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
     kernel = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     np.testing.assert_allclose(result, image @ kernel + np.arange(3), atol=1e-5)
     assert report["engine"] == "slate" and "jaxlib.xla_client" not in modules
 
 
-def test_people_are_told_in_text_and_in_the_page(tuned: Place) -> None:
-    told = tuned.python("-m", "aotc.cli.main", "inspect", "sums.aotb")
-    assert "engine slate, chosen for its latency" in told and "ms" in told
-    tuned.aotc("report", "sums.aotb", "-o", "sums.html")
-    page = (tuned.folder / "sums.html").read_text()
-    assert "Engines" in page and "slate-default" in page
+def test_people_are_told_in_text_and_in_the_page(tuned: Tuned) -> None:
+    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
+    assert "Engines" in tuned.page and "slate-default" in tuned.page
 
 
-def test_the_same_bundle_is_built_from_the_choices(tuned: Place, place: Place) -> None:
+def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -> None:
     place.write()
-    saved = tuned.folder / "sums.json"
-    (place.folder / "release.key").write_bytes((tuned.folder / "release.key").read_bytes())
-    built = place.build("--tuning", str(saved))
-    assert built["root_digest"] == tuned.aotc("inspect", "sums.aotb")["root_digest"]
-    place.write('["xla"]')
-    refused = place.build("--tuning", str(saved))
-    (finding,) = refused["findings"]
+    (place.folder / "alone.toml").write_text(MANIFEST.replace("ENGINES", '["xla"]'))
+    saved = str(tuned.place.folder / "sums.json")
+    key = tuned.place.folder / "release.key"
+    (place.folder / "release.key").write_bytes(key.read_bytes())
+    built, refused = place.run(
+        place.build("--tuning", saved), place.build("--tuning", saved, manifest="alone.toml")
+    )
+    assert built.document["root_digest"] == tuned.document["root_digest"]
+    (finding,) = refused.document["findings"]
     assert (finding["code"], finding["found"]) == ("AOTC-E031", "a choice of slate")
 
 
 @pytest.mark.parametrize(
     ("objective", "variable", "value"),
-    [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "600")],
+    [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "300")],
 )
 def test_another_objective_weighs_starts_or_memory(
     place: Place, objective: str, variable: str, value: str
 ) -> None:
     place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
-    built = place.build("--tune", **{variable: value})
-    assert "root_digest" in built, built
-    choice = place.choice()
+    choice = place.tune(**{variable: value})[1]["targets"]["few"]["engine_choice"]
     assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)
     assert float(choice["engines"][1]["relative"]) < 0.97
 
 
 @pytest.mark.parametrize(
-    ("variable", "reason"),
+    ("variable", "options", "reason"),
     [
-        ("SLATE_REFUSES", "predict[batch=4]: AOTC-E901: a long one"),
-        ("SLATE_WRONG", "predict[batch=4]: its results differ from plain JAX by up to 1"),
+        # What was compiled before is not refused.
+        ("SLATE_REFUSES", ["--cache", "off"], "predict[batch=4]: AOTC-E901: a long one"),
+        ("SLATE_WRONG", [], "predict[batch=4]: its results differ from plain JAX by up to 1"),
     ],
 )
 def test_an_engine_that_refuses_or_differs_is_not_taken_and_a_note_says_so(
-    place: Place, variable: str, reason: str
+    place: Place, variable: str, options: list[str], reason: str
 ) -> None:
     place.write()
-    # What was compiled before is not refused.
-    built = place.build("--tune", "--cache", "off", **{variable: "1"})
+    built, inspected = place.tune(*options, **{variable: "1"})
     assert f"few was not measured with slate: {reason}" in built["notes"]
     assert built["targets"]["few"]["engine"] == "xla"
-    assert place.choice()["engines"][1] == {
+    assert inspected["targets"]["few"]["engine_choice"]["engines"][1] == {
         "status": "left-out",
         "engine": "slate",
         "reason": reason,
