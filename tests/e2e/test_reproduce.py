@@ -201,7 +201,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Built
     gave it, the first without and the second with what the cache had, and their provenance.
     """
     folder = tmp_path_factory.mktemp("recorded")
-    bundle, builds, statements = folder / "small.aotb", [], []
+    bundle = folder / "small.aotb"
+    builds: list[Built] = []
+    statements: list[Any] = []
     (folder / "src").mkdir()
     (folder / "src" / "small.py").write_text(READING)
     (folder / "src" / "small.toml").write_text(MANIFEST)
