@@ -154,6 +154,8 @@ def serving(answer: Any) -> Iterator[str]:
     """A server for as long as this lasts, its URL. answer: is called with each request."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or a body waits 40 ms for the client to have its head
+
         def do_GET(self) -> None:
             answer(self)
 

@@ -81,7 +81,11 @@ class OciServer(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or what follows the headers waits for 40 ms
+    disable_nagle_algorithm = True
+    """A body is sent after its head: the system would keep it until the client's has said that the
+    head arrived, 40 ms later.
+    """
+
     server: OciServer
     query: dict[str, list[str]]
 

@@ -113,9 +113,8 @@ def test_a_record_keeps_attestations_that_a_registry_has_lost(
     assert len(store.bundle(root).attestations) == 2
 
 
-@pytest.mark.parametrize("name", ["trust", "digest"])
 def test_a_bundle_is_loaded_from_its_reference_and_then_without_a_registry(
-    name: str, server: OciServer, connect: Connect, store: Store, policy: Path
+    server: OciServer, connect: Connect, store: Store, policy: Path
 ) -> None:
     place = pushed(connect)
     read = read_policy(policy)

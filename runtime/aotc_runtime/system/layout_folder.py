@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import stat
 from pathlib import Path
 
 from aotc_runtime import limits
@@ -69,10 +70,11 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
         if inner > FOLDERS_MAX:
             expected = f"at most {FOLDERS_MAX} folders in it"
             raise refusal("AOTC-E109", shown, "more", expected=expected, hint="remove empty ones")
+        within = Path(parent).relative_to(folder).parts
         for name in sorted(folders + files):
-            path = Path(parent, name)
-            inside = path.relative_to(folder).as_posix()
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            path, inside = f"{parent}/{name}", "/".join((*within, name))
+            mode = _mode(path)
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise refusal(
                     "AOTC-E109",
                     f"{shown} {inside}",
@@ -80,7 +82,7 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
                     expected="regular files and folders",
                     hint="copy the bundle without links",
                 )
-            if path.is_file():
+            if stat.S_ISREG(mode):
                 if len(members) >= limits.BLOBS_MAX:
                     raise refusal(
                         "AOTC-E109",
@@ -93,7 +95,15 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
     return members
 
 
-def _mapped(path: Path, kind: MapOf, shown: str, before: int) -> memoryview:
+def _mode(path: str) -> int:
+    """Of what has this name, and not of what it leads to; 0 if that cannot be looked at."""
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0
+
+
+def _mapped(path: str, kind: MapOf, shown: str, before: int) -> memoryview:
     """The bytes of a file. before: how many were mapped before it."""
     try:
         return map_file(path, kind)

@@ -92,7 +92,7 @@ type MapOf = Callable[..., mmap.mmap]
 """`mmap.mmap`, or what makes another map of a descriptor, a size and options."""
 
 
-def map_file(path: Path, kind: MapOf = mmap.mmap) -> memoryview:
+def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryview:
     """The file's bytes, mapped read-only. kind: makes the map. Raises OSError."""
     # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

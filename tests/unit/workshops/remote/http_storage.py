@@ -20,7 +20,7 @@ ENDLESS_BYTES = 2**28
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or what follows the headers waits for 40 ms
+    disable_nagle_algorithm = True  # or a body waits 40 ms for the client to have its head
 
     def do_GET(self) -> None:
         path = FOLDER / self.path.rpartition("/")[2]

@@ -26,7 +26,7 @@ TOKEN = "Bearer t0ken"
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or what follows the headers waits for 40 ms
+    disable_nagle_algorithm = True  # or a body waits 40 ms for the client to have its head
 
     def route(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
