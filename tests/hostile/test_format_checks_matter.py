@@ -224,7 +224,7 @@ CHECKS = [
     Check(store.open_bundle, ("(OSError, ValueError, TypeError)", "ZeroDivisionError"), no_file,
           "AOTC-E108",
           "FileNotFoundError"),
-    Check(layout_folder._read_once, ("path.is_symlink()", "False"), again_linked, "AOTC-E109"),
+    Check(layout_folder._mode, ("os.lstat(path)", "os.stat(path)"), again_linked, "AOTC-E109"),
     Check(layout_folder._read_once, ("not (folder / oci.LAYOUT_FILE).is_file()", "False"),
           no_layout_file, "AOTC-E109", "AOTC-E110"),
     Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),

@@ -96,7 +96,7 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
 
 
 def _mode(path: str) -> int:
-    """Of what has this name, and not of what it leads to; 0 if that cannot be looked at."""
+    """The mode of the file of this name, not of what it leads to; 0 if nobody can look at it."""
     try:
         return os.lstat(path).st_mode
     except OSError:
