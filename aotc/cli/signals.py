@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import typing
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -43,7 +44,8 @@ class Stops:
         """From now on raise KeyboardInterrupt(signal) in the main thread, also for noted signals.
 
         During an import it is raised a little later: a half-done import would fail again for code
-        that cleans up, and may end the process if it is one of C++ code. Where Python drops the
+        that cleans up, and may end the process if it is one of C++ code. So it is while `typing`
+        is asked for the hash of a type: msgspec drops what is raised then. Where Python drops the
         exception, as in callbacks of the garbage collector (jax has one), it is raised again.
         """
         self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
@@ -67,7 +69,7 @@ class Stops:
     def _raise(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGALRM:
             number = self._noted[-1]
-        if _is_importing(frame):
+        if _has_to_wait(frame):
             self._again(number)
             return
         self.ignore()
@@ -87,9 +89,10 @@ class Stops:
         self._again(self._raised.args[0])
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _has_to_wait(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib") or file == typing.__file__:
             return True
         frame = frame.f_back
     return False

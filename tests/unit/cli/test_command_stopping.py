@@ -287,6 +287,30 @@ def test_ctrl_c_amid_an_import_is_no_traceback(
         assert (done.stdout, done.stderr) == ("", "aborted\n")
 
 
+DESCRIBING = """
+import os, signal, sys, typing
+def told(frame, event, argument):
+    if frame.f_code.co_name == "__hash__" and frame.f_back.f_code.co_name == "decoder":
+        if event == "call" and frame.f_code.co_filename == typing.__file__:
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGINT)
+from aotc.cli.main import main
+sys.setprofile(told)
+main()
+"""
+
+
+def test_ctrl_c_while_msgspec_describes_a_type_to_itself_is_not_dropped(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    """It asks types for their hashes, and goes on whatever they raise."""
+    command = [sys.executable, "-c", DESCRIBING, "verify", str(digits_bundle[0])]
+    done = subprocess.run(
+        [*command, "--trust", str(digits_bundle[1])], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "aborted\n")
+
+
 def test_ctrl_c_after_the_document_does_not_add_another(
     aotc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
