@@ -53,13 +53,14 @@ def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
 
     told: called with the number of bytes, as they are hashed.
     """
-    before = _state(file)
+    before = _state(os.fstat(file.fileno()))
     if before in _KNOWN:
         told(before[2])
         return _KNOWN[before]
     file.seek(0)
     digest = sha256_of(_telling(iter(partial(file.read, PIECE_BYTES), b""), told))
-    if _state(file) == before and time.time() - os.fstat(file.fileno()).st_ctime > SETTLED_SECONDS:
+    after = os.fstat(file.fileno())
+    if _state(after) == before and time.time() - after.st_ctime > SETTLED_SECONDS:
         _KNOWN[before] = digest
     return digest
 
@@ -70,7 +71,14 @@ def _telling(data: Iterable[bytes], told: Told) -> Iterator[bytes]:
         told(len(piece))
 
 
-def _state(file: BinaryIO) -> State:
-    found = os.fstat(file.fileno())
+def state_of(path: str) -> State | None:
+    """What a file is known by; None if nobody can look at it."""
+    try:
+        return _state(os.stat(path))
+    except OSError:
+        return None
+
+
+def _state(found: os.stat_result) -> State:
     times = (found.st_mtime_ns, found.st_ctime_ns)
     return (found.st_dev, found.st_ino, found.st_size, *times)

@@ -15,6 +15,7 @@ from importlib.metadata import Distribution, distribution, distributions
 from inspect import getmodulename
 from typing import NamedTuple
 
+from aotc.capture.file_digests import State, state_of
 from aotc_runtime.digest import sha256
 
 _OF_INSTALLATION = re.compile(
@@ -25,8 +26,6 @@ _OF_INSTALLATION = re.compile(
 
 _METADATA = ("METADATA", "RECORD", "top_level.txt")
 """The files of a distribution that are read here."""
-
-type _State = tuple[tuple[int, ...] | None, ...]
 
 
 class Hashed(NamedTuple):
@@ -112,7 +111,7 @@ class Installed:
         )
 
 
-_KNOWN: dict[str, tuple[_State, Installed]] = {}
+_KNOWN: dict[str, tuple[tuple[State | None, ...], Installed]] = {}
 
 
 def every() -> Iterator[Installed]:
@@ -131,15 +130,7 @@ def of(found: Distribution) -> Installed:
     place = str(getattr(found, "_path", ""))
     if not place.endswith(".dist-info"):
         return Installed(found)
-    state = tuple(_state(f"{place}/{name}") for name in _METADATA)
+    state = tuple(state_of(f"{place}/{name}") for name in _METADATA)
     if place not in _KNOWN or _KNOWN[place][0] != state:
         _KNOWN[place] = state, Installed(found)
     return _KNOWN[place][1]
-
-
-def _state(path: str) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hostile.doors import toolchain
 
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
 from aotc.errors import CompileError, UsageError
 from aotc.pipeline.backends import on_this_host
 from aotc.pipeline.build import Built, build
@@ -204,7 +203,7 @@ def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
     assert not (tmp_path / "x.aotb").exists()
     until(lambda: not any(map(dask.compiling, dask.workers)), "no worker compiles")
     capfd.readouterr()
-    assert run_command([*arguments, "--json"], Stops()) == 0
+    assert toolchain([*arguments, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["root_digest"] == local.bundle.root_digest
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile.doors import toolchain
 
 import aotc_runtime
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -38,7 +37,7 @@ def test_the_walk_in_the_documentation_works_as_it_stands(
         ["aotc", each] for each in ("keygen", "trust", "build", "verify")
     ]
     for _, *arguments in commands:
-        assert run_command(arguments, Stops()) == 0, arguments
+        assert toolchain(arguments) == 0, arguments
     exec(compile(walk("python"), "docs/frontends.md", "exec"), {})
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile.doors import toolchain
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
 from aotc.workshops.suggest.coverage import check_bundle
 from aotc.workshops.suggest.probe import CostKind
 from aotc.workshops.suggest.suggest import suggest
@@ -96,7 +95,7 @@ def test_the_commands_of_the_page_work_as_they_stand(
         words = shlex.split(command)
         assert words[0] == "aotc"
         capfd.readouterr()
-        assert run_command(words[1:], Stops()) == 0, command
+        assert toolchain(words[1:]) == 0, command
         printed = capfd.readouterr().out
         assert "left out" not in printed and "outside" not in printed
     assert "100 % covered, 0 % padding" in printed

@@ -63,6 +63,7 @@ def prepare() -> None:
     watched = Watched.now()
     for worker in WORKERS:
         importlib.import_module(worker)
+    # Not before: what they import, jax first, would not have been watched.
     from aotc import private
     from aotc.backends.registry import platforms
     from aotc.capture.packages import imported_packages

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from aotc.capture import installed, libraries
+from aotc.capture.file_digests import State, state_of
 from aotc.constants import EVERYTHING
 from aotc.pipeline.watching import native_code, sources_only
 from aotc.pipeline.watching.calls import Calls
@@ -77,7 +78,7 @@ class Recorder:
         self._root = self._own = NOWHERE
         self.path = tuple(sys.path)
         self._libraries = libraries.folders()
-        self._opened: dict[str, tuple[int, ...] | None] = {}
+        self._opened: dict[str, State | None] = {}
         self._written: set[str] = set()
         self._read_again: set[str] = set()
         self._looked: dict[str, str] = {}
@@ -124,7 +125,7 @@ class Recorder:
         files = {path for path in self._opened if not self._is_library(path)} | unowned
         files |= self._read_again
         for path in sorted(files):
-            if path in self._opened and self._opened[path] != _state(path):
+            if path in self._opened and self._opened[path] != state_of(path):
                 self.refuse(f"{path} was changed while it was read")
             if _is_special(path):
                 self.refuse(f"{path} is a pipe or a device, which gives something else each time")
@@ -162,7 +163,7 @@ class Recorder:
 
     def is_unchanged(self) -> bool:
         """Whether every file still is as it was when it was first opened."""
-        return all(state == _state(path) for path, state in self._opened.items())
+        return all(state == state_of(path) for path, state in self._opened.items())
 
     def _heard_opener(self, name: str, frame: FrameType) -> None:
         (module,) = (each for each in libraries.OPENERS if name.startswith(f"{each}."))
@@ -211,7 +212,7 @@ class Recorder:
             name = _source_of(name)
         if METADATA in name and not self.asked_by_project(sys._getframe(2)):
             return
-        state = _state(name)
+        state = state_of(name)
         if state is None and name in sys.path:
             return  # an archive of modules that is not there: searched, as folders are
         if state is None and mode is None and not os.path.isabs(os.fsdecode(path)):
@@ -248,7 +249,7 @@ class Recorder:
         """A size counts as the content that it belongs to."""
         self.heard_relative(path)
         name = self._absolute(path)
-        self._opened.setdefault(name, _state(name))
+        self._opened.setdefault(name, state_of(name))
 
     def heard_link(self, path: str) -> None:
         """The path counts even if it is no link yet."""
@@ -341,7 +342,7 @@ class Recorder:
             if isinstance(file, str) and self._is_library(file):
                 loaded.add(file)
             elif isinstance(file, str) and file.endswith((".py", *NATIVE_CODE)):
-                self._opened.setdefault(file, _state(file))
+                self._opened.setdefault(file, state_of(file))
                 self._check_native({file}, Path(file).name)
         new = loaded - self._owned
         left = {path for path in new if not libraries.is_of_python_or_ours(path)}
@@ -360,7 +361,7 @@ class Recorder:
                 self._packages.add(each.name)
                 self._brought -= owned
         for path in self._brought:
-            self._opened.setdefault(path, _state(path))
+            self._opened.setdefault(path, state_of(path))
         return left | self._brought
 
     def _check_native(self, paths: set[str], owner: str) -> None:
@@ -425,11 +426,3 @@ def _is_special(path: str) -> bool:
     except OSError:
         return False
     return path not in HARMLESS_DEVICES and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _state(path: str) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
