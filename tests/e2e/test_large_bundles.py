@@ -47,7 +47,12 @@ function = "program:f"
 bind = {{ params = "params" }}
 inputs.x = {{ shape = [4], dtype = "float32" }}
 """
-PROGRAM = "def f(params, x):\n    return x + params['a'][0, :4] + params['b'][0, :4]\n"
+# A build looks twice a second how far the weights are, which may be done by then: tracing waits.
+PROGRAM = """import time
+def f(params, x):
+    time.sleep(1.5)
+    return x + params['a'][0, :4] + params['b'][0, :4]
+"""
 SHARD_BYTES = 34 * 2**20
 
 
