@@ -45,13 +45,17 @@ source = "w.safetensors"
 [entry_points.f]
 function = "program:f"
 bind = {{ params = "params" }}
-inputs.x = {{ shape = [4], dtype = "float32" }}
+inputs.x = {{ like = "program:x" }}
 """
-# A build looks twice a second how far the weights are, which may be done by then: tracing waits.
+# Weights are hashed while fixtures are made, and a build looks twice a second how far they are: the
+# fixture takes longer than that, so that it cannot miss them.
 PROGRAM = """import time
+import jax.numpy as jnp
 def f(params, x):
-    time.sleep(1.5)
     return x + params['a'][0, :4] + params['b'][0, :4]
+def x():
+    time.sleep(1.2)
+    return jnp.ones(4)
 """
 SHARD_BYTES = 34 * 2**20
 
