@@ -309,23 +309,6 @@ def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> 
     return found
 
 
-def exported_module(artifact: bytes) -> Any:
-    """A portable artifact as jax.export writes it, as a module again."""
-    try:
-        from jaxlib.mlir import ir
-        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-        from jaxlib.mlir.dialects import stablehlo
-
-        registry = ir.DialectRegistry()
-        _jax_mlir_ext.register_dialects(registry)
-    except (ImportError, AttributeError) as error:
-        raise _missing("_mlir_libs._jax_mlir_ext.register_dialects", error) from error
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    return stablehlo.deserialize_portable_artifact(context, artifact)
-
-
 def is_error_effect(key: Any) -> bool:
     """Whether it is what `jax.experimental.checkify` keys the errors of a function by."""
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 from jax import export
 
-from aotc import private
+from aotc import dialects, private
 from aotc.capture import raised
 from aotc.capture.arguments import FlatCall
 from aotc_runtime.errors import AotcError
@@ -166,7 +166,7 @@ def export_module(
         platforms=["cpu"],
         disabled_checks=[export.DisabledSafetyCheck.custom_call(name) for name in custom_calls],
     )([jax.ShapeDtypeStruct(value.shape, value.dtype) for value in taken], *leaves)
-    module = private.exported_module(exported.mlir_module_serialized)
+    module = dialects.read_artifact(exported.mlir_module_serialized)
     return module, [name for name in named if name is not None]
 
 

@@ -1,6 +1,4 @@
-"""Modules of MLIR from files, parsed without jax: importing it takes a process three times as long
-as all that reading a module needs.
-"""
+"""Modules of MLIR from files, parsed without jax."""
 
 from __future__ import annotations
 
@@ -18,31 +16,6 @@ BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
 """How MLIR's bytecode begins, and the name of who wrote it that follows in portable artifacts
 (https://openxla.org/stablehlo/compatibility).
 """
-
-
-def new_context() -> ir.Context:
-    """A context with the dialects that those of jax have."""
-    try:
-        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-        from jaxlib.mlir.dialects import chlo, mhlo, mpmd, sdy
-
-        register_upstream = _jax_mlir_ext.register_dialects
-        others = (
-            *(sdy.register_dialect, mpmd.register_dialect, mhlo.register_mhlo_dialect),
-            *(chlo.register_dialect, stablehlo.register_dialect),
-        )
-    except (ImportError, AttributeError):
-        # A jaxlib that has them elsewhere: the jax that belongs to it knows where.
-        from jax.interpreters import mlir
-
-        return mlir.make_ir_context()
-    context, upstream = ir.Context(), ir.DialectRegistry()
-    register_upstream(upstream)
-    context.append_dialect_registry(upstream)
-    context.load_all_available_dialects()
-    for register in others:
-        register(context)
-    return context
 
 
 @contextmanager

@@ -7,8 +7,9 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from aotc.dialects import new_context
 from aotc.errors import refusal
-from aotc.frontends.modules import new_context, parse, refused_as_damaged
+from aotc.frontends.modules import parse, refused_as_damaged
 from aotc.frontends.probe import MIB, Job
 from aotc.workers.child import Progress, answer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.xla import private
+from aotc import dialects
 from aotc.pipeline.build import build as build_here
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import MappedBundle, open_bundle
@@ -236,7 +236,7 @@ def test_modules_and_executables_hold_no_locations_and_no_names_of_the_program(
                 for data in (artifact, executable):
                     found = [n for n in (b".py", b"lambda", b"jit_", b"varied") if n in data]
                     assert found == []
-                module = private.read_artifact(artifact)
+                module = dialects.read_artifact(artifact)
                 with module.context:
                     text = module.operation.get_asm(enable_debug_info=True)
                 located = [line for line in text.splitlines() if line.startswith("#loc")]

@@ -37,6 +37,7 @@ took 0.85 of the calling thread's time, at 75 million (a ResNet-20) 0.54; both o
 @problem_as_result
 def compile_job(job: Job) -> Result:
     """Compile at the level that the flags ask for."""
+    from aotc import dialects
     from aotc.backends.iree.module_text import (
         UnsupportedError,
         require_supported,
@@ -48,7 +49,7 @@ def compile_job(job: Job) -> Result:
 
     called: tuple[str, ...] = ()
     try:
-        module = private.read_artifact(job.artifact)
+        module = dialects.read_artifact(job.artifact)
         called = tuple(private.custom_call_targets(module))
         operations = private.operations(module)
         cost = private.module_cost(private.cpu_client(), module)

@@ -45,13 +45,14 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
     engine: its name in the evidence.  take: what its compiler does with it; raises
     UnsupportedError.
     """
+    from aotc import dialects
     from aotc.backends.onnx_graphs import program
     from aotc.backends.onnx_graphs.translate import translate
     from aotc.backends.xla import private
 
     called: tuple[str, ...] = ()
     try:
-        module = private.read_artifact(job.artifact)
+        module = dialects.read_artifact(job.artifact)
         called = tuple(private.custom_call_targets(module))
         operations = private.operations(module)
         if called:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc import dialects
 from aotc.backends.results import Problem, ProblemError
 from aotc.backends.xla import private
 
@@ -40,7 +41,7 @@ def compile_artifact(
     """
     called: tuple[str, ...] = ()
     try:
-        module = private.read_artifact(artifact)
+        module = dialects.read_artifact(artifact)
         called = tuple(private.custom_call_targets(module))
         operations = private.operations(module)
         prepare(module, called)

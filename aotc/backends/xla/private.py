@@ -1,9 +1,8 @@
 """Every private jaxlib name of the compiler side, with the versions seen: 0.11.2, 0.12.0, 0.12.0.1.
 
 Imports jaxlib alone, never jax: the compile worker starts in a fifth of a second. Beside `NAMES`
-below: the dialects in `jaxlib.mlir._mlir_libs`, whose public modules take 40 ms more to import, and
-`jaxlib.lapack.registrations`; and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's own
-targets do without.
+below: `jaxlib.lapack.registrations`, and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's
+own targets do without. Those of MLIR's dialects are in `aotc.dialects`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ import jaxlib.version
 import numpy as np
 from jaxlib import _hlo, lapack, xla_client
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 from jaxlib.mlir.dialects import builtin  # noqa: F401 - else imported with the first module
 
+from aotc import dialects
 from aotc.backends.xla import topology
 
 _ELEMENTS_SHOWN = 16
@@ -88,7 +87,7 @@ def versions() -> dict[str, str | int]:
         "commit": str(jaxlib.version._git_hash or ""),
         "xla": int(xla_client._version),
         "ifrt": int(xla_client._xla.ifrt_version_number),
-        "stablehlo": str(_stablehlo.get_current_version()),
+        "stablehlo": dialects.stablehlo_version(),
     }
 
 
@@ -102,25 +101,12 @@ def host_topology(client: Any) -> bytes:
     return bytes(xla_client._xla.get_topology_for_devices(client.devices()).serialize())
 
 
-def read_artifact(artifact: bytes) -> Any:
-    """The MLIR module of a portable artifact. Raises ValueError or MlirError."""
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    for dialect in (_stablehlo, _chlo, _sdy):
-        dialect.register_dialect(context)
-    _mlirHlo.register_mhlo_dialect(context)
-    return _stablehlo.deserialize_portable_artifact(context, artifact)
-
-
 def artifact_text(artifact: bytes) -> str:
     """A portable artifact as MLIR text, without constants of many numbers.
 
     Raises ValueError or MlirError.
     """
-    module = read_artifact(artifact)
+    module = dialects.read_artifact(artifact)
     return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
 
 

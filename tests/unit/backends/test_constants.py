@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aotc.backends.xla import objects, private
+from aotc import dialects
+from aotc.backends.xla import objects
 from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.constants import embed
 from aotc.stages import CompileJob
@@ -35,7 +36,7 @@ CONSTANTS = {
 
 
 def test_parameters_become_constants_and_the_rest_keep_their_attributes() -> None:
-    module = private.read_artifact(portable(DENSE))
+    module = dialects.read_artifact(portable(DENSE))
     embed(module, CONSTANTS)
     assert module.operation.verify()
     text = str(module)
@@ -78,7 +79,7 @@ def test_options_of_a_job_come_beside_those_of_its_target(
 @pytest.mark.parametrize("dtype", ["float64", "int8", "int16", "int32", "int64"])
 def test_every_type_that_is_captured_can_be_a_constant(dtype: str) -> None:
     name = {"float64": "f64"}.get(dtype, f"i{dtype[3:]}")
-    module = private.read_artifact(
+    module = dialects.read_artifact(
         portable(f"""
         module @aotc {{
           func.func public @main(%a: tensor<2x{name}>) -> tensor<2x{name}> {{

@@ -13,13 +13,13 @@ import pytest
 from jax import lax
 from jaxlib.mlir import ir
 
+from aotc import dialects
 from aotc.backends.iree import module_text, repairs
 from aotc.backends.iree.compile import complaint
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
 from aotc.backends.iree.repairs import angles, known
 from aotc.backends.targets import read_target
-from aotc.backends.xla import private
 from aotc.errors import CompileError
 from aotc.lowering.stablehlo import portable
 
@@ -27,7 +27,7 @@ from aotc.lowering.stablehlo import portable
 def module_of(function: object, *inputs: object) -> ir.Module:
     """The module of a function, as a worker reads it."""
     lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
-    return private.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
+    return dialects.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
 
 
 def parsed(text: str) -> ir.Module:
@@ -162,7 +162,7 @@ def test_what_iree_would_change_in_place_is_copied(function: object, copies: int
 def test_what_callers_give_up_and_weights_are_not_copied() -> None:
     donated = jax.jit(lambda x: x.at[1].set(0.0), donate_argnums=0)
     lowered = donated.trace(jnp.ones(5)).lower(lowering_platforms=("cpu",))
-    module = private.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
+    module = dialects.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
     repairs.repair(module)
     weights = module_of(lambda x: x.at[1].set(0.0), jnp.ones(5))
     repairs.repair(weights, weights=(0,))

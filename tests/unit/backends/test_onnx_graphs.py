@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from jax import lax
 
+from aotc import dialects
 from aotc.backends.onnx_graphs import program
 from aotc.backends.onnx_graphs.graph import Graph
 from aotc.backends.onnx_graphs.packages import FORMAT, versions
 from aotc.backends.onnx_graphs.program import UnsupportedError
 from aotc.backends.onnx_graphs.translate import translate
-from aotc.backends.xla import private
 from aotc.errors import CompileError
 from aotc.lowering.stablehlo import portable
 
@@ -29,7 +29,7 @@ IMAGE, KERNEL = jnp.ones((1, 8, 8, 4)), jnp.ones((3, 3, 4, 4))
 def graph_of(function: Callable[..., Any], *inputs: Any, weights: tuple[int, ...] = ()) -> Graph:
     lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
     module = portable(lowered.compiler_ir("stablehlo"))
-    return translate(program.read(private.read_artifact(module.artifact)), weights)
+    return translate(program.read(dialects.read_artifact(module.artifact)), weights)
 
 
 def operators(graph: Graph) -> list[str]:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax import lax
 
+from aotc import dialects
 from aotc.backends.onnx_graphs import program
 from aotc.backends.onnx_graphs.program import UnsupportedError
 from aotc.backends.onnx_graphs.translate import translate
 from aotc.backends.openvino.exact import PLACES_MAX, require_exact
-from aotc.backends.xla import private
 from aotc.lowering.stablehlo import portable
 
 ROWS = np.ones((4, 8), np.float32)
@@ -26,7 +26,7 @@ PLACE = np.array(1, np.int32)
 def required(function: Callable[..., Any], *inputs: Any) -> None:
     lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
     module = portable(lowered.compiler_ir("stablehlo"))
-    main = program.read(private.read_artifact(module.artifact))
+    main = program.read(dialects.read_artifact(module.artifact))
     require_exact(main, translate(main, ()))
 
 

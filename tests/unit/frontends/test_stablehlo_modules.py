@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 from jax import export
 from jax._src import effects
-from jax.interpreters import mlir
 
 from aotc.errors import CaptureError
 from aotc.frontends import probe
 from aotc.frontends.jax_export import JaxExportFrontend
-from aotc.frontends.modules import new_context
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Model, ModelFile
 from aotc.frontends.stablehlo import StablehloFrontend
@@ -75,19 +73,6 @@ def test_a_module_computes_what_it_says_and_its_constants_are_weights(
     last, product = run(model, X)
     np.testing.assert_allclose(last, by_hand(X)["last"], rtol=1e-6)
     np.testing.assert_allclose(product, by_hand(X)["product"], rtol=1e-6)
-
-
-OPERATIONS = (
-    *("func.func", "arith.addi", "math.sin", "scf.if", "vector.broadcast", "llvm.add"),
-    *("stablehlo.add", "vhlo.add_v1", "chlo.erf", "mhlo.topk", "sdy.constant", "mpmd.fragment"),
-)
-
-
-def test_a_module_is_read_without_jax_by_the_dialects_that_jax_has() -> None:
-    ours, its = new_context(), mlir.make_ir_context()
-    for name in OPERATIONS:
-        assert ours.is_registered_operation(name) and its.is_registered_operation(name)
-    assert type(ours) is not type(its)
 
 
 def test_other_weights_of_a_module_give_other_results(exported: Any) -> None:

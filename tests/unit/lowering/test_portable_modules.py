@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.backends.xla import private
+from aotc import dialects
 from aotc.lowering.stablehlo import portable
 from aotc.stages import Module
 from tests.modules import parsed
@@ -41,7 +41,7 @@ def module() -> Module:
 
 
 def text_of(module: Module) -> str:
-    read = private.read_artifact(module.artifact)
+    read = dialects.read_artifact(module.artifact)
     with read.context:
         return str(read.operation.get_asm(enable_debug_info=True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from jaxlib.mlir import ir
 
+from aotc import dialects
 from aotc.backends.xla import private
 from aotc.lowering.stablehlo import portable
 from tests.modules import parsed
@@ -30,7 +31,7 @@ def module() -> ir.Module:
 
 
 def test_a_closed_over_array_is_whole_on_every_device(module: ir.Module) -> None:
-    read = private.read_artifact(portable(module).artifact)
+    read = dialects.read_artifact(portable(module).artifact)
     with read.context:
         main = ir.SymbolTable(read.operation)["main"]
         attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
@@ -41,4 +42,4 @@ def test_a_closed_over_array_is_whole_on_every_device(module: ir.Module) -> None
 def test_how_a_program_is_cut_is_no_call_into_a_library(module: ir.Module) -> None:
     made = portable(module)
     assert "Sharding" in made.custom_call_targets or b"Sharding" in made.artifact
-    assert private.custom_call_targets(private.read_artifact(made.artifact)) == []
+    assert private.custom_call_targets(dialects.read_artifact(made.artifact)) == []

@@ -1,0 +1,38 @@
+"""Contexts of MLIR for modules that jax wrote, made without jax: importing it takes a process three
+times as long as all that reading a module needs.
+
+The one place of these private names of jaxlib in the toolchain; seen in 0.11.2, 0.12.0, 0.12.0.1.
+The public modules of the dialects take 40 ms more to import; that of sdy is imported by its library
+in any case, and lacks names for the rest of the process unless it is asked for first.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdyMpmd, _stablehlo
+from jaxlib.mlir.dialects import sdy
+
+
+def new_context() -> ir.Context:
+    """A context with the dialects that those of jax have."""
+    upstream = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(upstream)
+    context = ir.Context()
+    context.append_dialect_registry(upstream)
+    context.load_all_available_dialects()
+    for dialect in (_stablehlo, _chlo, sdy, _sdyMpmd):
+        dialect.register_dialect(context)
+    _mlirHlo.register_mhlo_dialect(context)
+    return context
+
+
+def read_artifact(artifact: bytes) -> ir.Module:
+    """The module of a portable artifact, in a context of its own. Raises ValueError and
+    ir.MLIRError.
+    """
+    return _stablehlo.deserialize_portable_artifact(new_context(), artifact)
+
+
+def stablehlo_version() -> str:
+    """The version of StableHLO that portable artifacts are written in, as jaxlib has it."""
+    return str(_stablehlo.get_current_version())
