@@ -17,10 +17,10 @@ from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.serving.readiness import Difference
 
-type Plans = dict[str, list[EntryTrials]]
+Plans = dict[str, list[EntryTrials]]
 """The trials of each entry point, by target."""
 
-type Outcomes = dict[str, list[list[Difference]]]
+Outcomes = dict[str, list[list[Difference]]]
 """What came of the trials, by target, in the order of its plans and their trials."""
 
 
@@ -32,7 +32,7 @@ def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> Non
 def read_plans(folder: Path) -> Plans:
     """The plan of trials; empty if none was written."""
     path = folder / "trials.msgpack"
-    return unpacked(path.read_bytes(), dict[str, list[EntryTrials]]) if path.exists() else {}
+    return unpacked(path.read_bytes(), Plans) if path.exists() else {}
 
 
 def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
@@ -42,8 +42,7 @@ def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
 
 def read_outcomes(folder: Path) -> Outcomes:
     """The outcomes of the trials in plain JAX."""
-    data = (folder / "outcomes.msgpack").read_bytes()
-    return unpacked(data, dict[str, list[list[Difference]]])
+    return unpacked((folder / "outcomes.msgpack").read_bytes(), Outcomes)
 
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
