@@ -34,19 +34,21 @@ MOST = 2**60 - 1
 
 
 @pytest.mark.parametrize(
-    ("shape", "is_accepted"),
+    ("dtype", "shape", "is_accepted"),
     [
-        ((0, MOST), True),
-        ((MOST, 0, 1), True),
-        ((0, MOST, 2), False),
-        ((MOST, MOST, 0), False),
-        ((0, -1), False),
+        ("F64", (0, MOST), True),
+        ("F64", (MOST, 0, 1), True),
+        ("F64", (0, MOST, 2), False),
+        ("F64", (MOST, MOST, 0), False),
+        ("F64", (0, -1), False),
+        ("U8", (0, 2**63 - 1), True),
+        ("I16", (0, 2**62), False),
     ],
 )
 def test_a_tensor_without_elements_has_axes_that_an_array_may_have(
-    shape: tuple[int, ...], is_accepted: bool
+    dtype: str, shape: tuple[int, ...], is_accepted: bool
 ) -> None:
-    header = json.dumps({"a": {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    header = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}}).encode()
     data = memoryview(struct.pack("<Q", len(header)) + header)
     if is_accepted:
         assert tensor_views(data, where="x")["a"][0].shape == shape
