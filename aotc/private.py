@@ -231,6 +231,16 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
         raise _missing("source_info_util.user_frames", AttributeError(str(error))) from error
 
 
+def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
+    """The symbolic sizes that a jaxpr computes with as numbers, as text ("2*batch + 1"), each with
+    the equation that makes it one and those that it is nested in. Sizes that are only shapes are
+    none. jax names the equation `dim_as_value`.
+    """
+    for chain in equations_within(jaxpr):
+        if chain[0].primitive.name == "dim_as_value":
+            yield str(chain[0].params["dim"]), chain
+
+
 @dataclass(frozen=True, slots=True)
 class Equality:
     """Two sizes that may or may not be equal. file, line, function: of who asked, outside of

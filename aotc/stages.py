@@ -126,11 +126,12 @@ class CapturedEntryPoint:
     """A function traced at every shape profile: what a bundle says of it but its executables.
 
     specialized: dimension to where the program decides by its size.  undetermined: dimension to why
-    it could not be traced at all its sizes at once; its axes were found by trial.  mesh: of the
-    devices that it runs on.  lines: of the coverage and of what decides by a size.  calls: custom
-    call to the line of the program that makes it.  recorded: whether the results of its fixtures
-    were recorded elsewhere, instead of computed by plain JAX here.  model: the file that it was
-    made of, if it was no function.
+    it could not be traced at all its sizes at once; its axes were found by trial.  counted:
+    dimension to where the program computes with its size, of those that are padded or split.  mesh:
+    of the devices that it runs on.  lines: of the coverage and of what decides by a size.  calls:
+    custom call to the line of the program that makes it.  recorded: whether the results of its
+    fixtures were recorded elsewhere, instead of computed by plain JAX here.  model: the file that
+    it was made of, if it was no function.
     """
 
     name: str
@@ -146,6 +147,7 @@ class CapturedEntryPoint:
     profiles: tuple[CapturedProfile, ...]
     specialized: dict[str, str] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
+    counted: dict[str, str] = field(default_factory=dict)
     symbolic: CapturedSymbolic | None = None
     mesh: Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)

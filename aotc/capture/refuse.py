@@ -54,7 +54,7 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         if str(chain[0].primitive) not in CALLBACKS:
             continue
         if _is_of(chain, ERROR_IF):
-            checks.append(_own_line(chain, root))
+            checks.append(own_line(chain, root))
             continue
         yield finding(
             "AOTC-E822",
@@ -144,12 +144,12 @@ def _line(chain: private.Chain, root: Path) -> str:
     "model.py:12 (predict), through library/text.py:3 (say)".
     """
     frames = private.source_frames(chain)
-    line = _own_line(chain, root)
+    line = own_line(chain, root)
     made = _frame_text(frames[0], root) if frames else line
     return line if made == line else f"{line}, through {made}"
 
 
-def _own_line(chain: private.Chain, root: Path) -> str:
+def own_line(chain: private.Chain, root: Path) -> str:
     """The innermost line of the program that an equation came from: "model.py:12 (predict)"; one
     of a library where the program itself has none.
     """

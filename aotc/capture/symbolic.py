@@ -19,7 +19,7 @@ import jax
 from jax import export
 
 from aotc import dialects, private
-from aotc.capture import raised
+from aotc.capture import raised, refuse
 from aotc.capture.arguments import FlatCall
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.expressions import Expression, parse_expression, parse_relation
@@ -33,6 +33,8 @@ type Shapes = tuple[Sequence[Any], Sequence[Any]]
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
 _NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
 """Messages of jax when int() or range() is called with a symbolic size."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 _POWER = re.compile(r"(\w+)\^(\d+)")
 
@@ -57,11 +59,14 @@ class Symbolic:
     shapes: axes of input leaves and output leaves, "?" for one that is not a polynomial; None if
     the function cannot be traced this way.  specialized: by dimension, where the program decides by
     its size.  undetermined: by dimension, why jax cannot trace the function without its size.
+    counted: by dimension, the first line that computes with its size, "model.py:12 (f)"; known
+    where all dimensions could be traced at once.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
     specialized: dict[str, Specialized] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
+    counted: dict[str, str] = field(default_factory=dict)
 
 
 def analyze(
@@ -83,16 +88,16 @@ def analyze(
     except ValueError as error:
         reason = f"jax does not take the range or the relations: {_first_line(error)}"
         return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
-    shapes, failure = _evaluate(call_at, shapes_of, sizes, root)
+    shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
     if shapes is not None:
         shapes = (_inputs(call_at, shapes_of, accepted, relations) or shapes[0], shapes[1])
     if failure is None and shapes is not None:
-        return Symbolic((_written(shapes[0]), _written(shapes[1])))
+        return Symbolic((_written(shapes[0]), _written(shapes[1])), counted=counted)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
         alone = {**concrete, **symbols({name: known}, ())}
-        _, found = _evaluate(call_at, shapes_of, alone, root)
+        _, found, _ = _evaluate(call_at, shapes_of, alone, root)
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
@@ -101,7 +106,7 @@ def analyze(
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
-    return Symbolic(None if specialized else written, specialized, undetermined)
+    return Symbolic(None if specialized else written, specialized, undetermined, counted)
 
 
 def _inputs(
@@ -175,24 +180,30 @@ def _evaluate(
     shapes_of: Callable[[FlatCall, Any], Shapes],
     sizes: Mapping[str, Any],
     root: Path,
-) -> tuple[Shapes | None, Specialized | str | None]:
-    """The shapes, if it traces; and where the program decides by a size, or why it does not
-    trace.
+) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
+    """The shapes, if it traces; where the program decides by a size, or why it does not trace; and
+    by dimension, where it computes with its size.
     """
     equalities: list[private.Equality] = []
     try:
         with _unfiltered(), private.undecided_equalities(equalities):
             call = call_at(sizes)
-            results = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
+            leaves = [leaf.data for leaf in call.leaves]
+            traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, _failure(error, root)
+        return None, _failure(error, root), {}
+    counted: dict[str, str] = {}
+    for size, chain in private.counted_sizes(traced.jaxpr):
+        for name in _NAME.findall(size):
+            if name in sizes:
+                counted.setdefault(name, refuse.own_line(chain, root))
     for equality in equalities:
         if raised.is_users(equality.file):
             place = raised.place(equality.file, equality.line, root)
             found = _specialized(place, equality.function, f"asks whether {equality.text}")
-            return shapes, found
-    return shapes, None
+            return shapes, found, counted
+    return shapes, None, counted
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

@@ -24,7 +24,14 @@ from aotc.pipeline.assemble import Assembler
 from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
 from aotc.pipeline.build_time import stated_time, time_of_build
-from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
+from aotc.pipeline.evidence import (
+    counted,
+    flags_ignored,
+    never_split,
+    not_computed,
+    specialized,
+    unproven,
+)
 from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_candidates, wanted_executables
@@ -184,6 +191,7 @@ def build(
             *not_computed(program),
             *unproven(program, run.scratch),
             *specialized(program),
+            *counted(program),
             *flags_ignored(program),
             *never_split(written.bundle.manifests),
             *tune.notes(

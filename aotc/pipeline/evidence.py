@@ -101,6 +101,19 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
             )
 
 
+def counted(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each dimension whose size the program computes with, where other sizes than
+    the profiles' are padded or split: such a call has a profile's size.
+    """
+    for name, entry_point in program.entry_points.items():
+        for dimension, place in entry_point.counted.items():
+            yield (
+                f"{name} computes with the size of {dimension} at {place}, which is a profile's "
+                "size in a call that is padded or split; trials show what comes of that only in "
+                "the branches that they take"
+            )
+
+
 def flags_ignored(program: CapturedProgram) -> Iterator[str]:
     """A sentence if the program sets flags of XLA."""
     if program.xla_flags:

@@ -32,7 +32,7 @@ from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
 from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, read_shards
-from aotc.config.build_manifest import BuildManifest
+from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.errors import CaptureError, raise_if, refusal
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import shards, write_tensors
@@ -326,6 +326,11 @@ def _freeze(
         mesh=mesh,
         specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
         undetermined=traced.symbolic.undetermined,
+        counted={
+            name: place
+            for name, place in traced.symbolic.counted.items()
+            if at_once(spec.out_of_profile.get(name))
+        },
         coverage=traced.coverage,
         lines=structs.replace(traced.lines, layers=models.lines(plan.name)),
         symbolic=None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from capturing import BATCHED, Capture, key_path
+from capturing import BATCHED, IMPORTS, Capture, key_path
 
+from aotc.pipeline.evidence import counted
 from aotc_runtime.schema.manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -85,6 +86,34 @@ def test_questions_that_every_accepted_size_answers_alike_specialise_nothing(
 def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -> None:
     f = capture("def f(x):\n    return x[0] if x.shape[1] > 16 else x[1]\n", TWO).f
     assert f.specialized.keys() == {"seq"}
+
+
+@pytest.mark.parametrize(
+    ("result", "function"),
+    [
+        ("jnp.where(x.sum() > 1e6, x + x.shape[0], x)", "f"),
+        ("x.mean(axis=0)", "f"),
+        ("x[-1]", "f"),
+        ("jax.lax.map(lambda row: row / (2 * x.shape[0] + 1), x)", "f.<locals>.<lambda>"),
+        ("x + jnp.zeros(x.shape)", None),
+        ("x.reshape(-1, 2).reshape(x.shape)", None),
+        ("x * x.shape[1]", None),
+    ],
+)
+def test_where_a_program_computes_with_a_size_that_is_padded_is_told_with_its_line(
+    capture: Capture, result: str, function: str | None
+) -> None:
+    source = f"def f(x):\n    return {result}\n"
+    found = capture(source, f'{BATCHED}out_of_profile.batch = "pad"\n')
+    line = 1 + (IMPORTS + source).splitlines().index(f"    return {result}")
+    place = f"program.py:{line} ({function})"
+    assert found.f.counted == ({"batch": place} if function else {})
+    notes = list(counted(found.program))
+    assert [place in note and "size of batch" in note for note in notes] == [True] * bool(function)
+
+
+def test_what_computes_with_a_size_that_every_call_has_is_not_told(capture: Capture) -> None:
+    assert capture("def f(x):\n    return x.mean(axis=0)\n", BATCHED).f.counted == {}
 
 
 @pytest.mark.parametrize("policy", ["pad", "split", "compile"])
