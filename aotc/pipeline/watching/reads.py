@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib.machinery import all_suffixes
+from importlib.machinery import PathFinder, all_suffixes
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -45,7 +45,9 @@ class Reads(Struct, frozen=True):
     where they lead.  folders: listed.  searched: folders that imports searched.  modules: names
     that were imported or looked for.  own: top-level modules of the program that lie where any
     import finds them.  environment: variables, "*" for all of them.  packages: distributions.
-    absent: modules that were not found.  current_folder: whether a path was relative to it.
+    absent: modules that were not found, with dots those of packages that were.  distributions:
+    whether all that are installed were looked through.  current_folder: whether a path was relative
+    to it.
     refusals: why the result must not be cached; none if it may be.
     """
 
@@ -59,6 +61,7 @@ class Reads(Struct, frozen=True):
     environment: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    distributions: bool = False
     current_folder: bool = False
     refusals: tuple[str, ...] = ()
 
@@ -105,6 +108,8 @@ class Looking:
             yield "current folder", current_folder()
         for name in reads.absent:
             yield f"module {name}", ABSENT if _is_absent(name) else "found"
+        if reads.distributions:
+            yield "installed distributions", _distributions()
 
     def _package(self, name: str) -> tuple[tuple[str, str], ...]:
         if name not in self._packages:
@@ -192,7 +197,23 @@ def _could_be_one_of(name: str, modules: Collection[str]) -> bool:
 
 
 def _is_absent(module: str) -> bool:
+    """Whether an import would not find a module. Of a package only the folders are looked into: it
+    is not imported.
+    """
+    top, *parts = module.split(".")
     try:
-        return importlib.util.find_spec(module) is None
+        found = importlib.util.find_spec(top)
+        for end in range(1, len(parts) + 1):
+            if found is None or found.submodule_search_locations is None:
+                return True
+            name = ".".join((top, *parts[:end]))
+            found = PathFinder.find_spec(name, [*found.submodule_search_locations])
     except (ImportError, ValueError):
         return True
+    return found is None
+
+
+def _distributions() -> str:
+    """The digest of the names, versions and lists of files of all that are installed."""
+    told = sorted(f"{each.name} {each.version} {each.digest}" for each in installed.every())
+    return sha256("\0".join(told).encode(errors="surrogateescape"))

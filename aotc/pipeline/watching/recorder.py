@@ -90,6 +90,7 @@ class Recorder:
         self._refusals: dict[str, None] = {}
         self._variables: set[str] = set()
         self._packages: set[str] = set()
+        self._looks_through_distributions = False
         self._owned: set[str] = set()
         self._brought: set[str] = set()
         self._own_thread: int | None = None
@@ -138,7 +139,8 @@ class Recorder:
         self._searched |= self._import_path()
         names = self._imports.names
         top = {name.partition(".")[0] for name in names}
-        absent = {name for name in top if name not in sys.modules}
+        within = {name for name in names if name.rpartition(".")[0] in sys.modules}
+        absent = {name for name in top | within if name not in sys.modules}
         return Reads(
             files=self._relative(files),
             looked=self._relative(set(self._looked)),
@@ -150,6 +152,7 @@ class Recorder:
             environment=tuple(sorted(self._environment.asked)),
             packages=tuple(sorted(self._packages)),
             absent=tuple(sorted(absent)),
+            distributions=self._looks_through_distributions,
             current_folder=self._uses_current_folder,
             refusals=tuple(sorted(self._refusals)),
         )
@@ -174,10 +177,9 @@ class Recorder:
 
     def _heard_variable(self, name: str, frame: FrameType) -> None:
         # What is read after all of them are may come of going through them.
-        if self._variables.isdisjoint((name, EVERYTHING)) and self._by_project(frame):
-            reader = _first_beyond_python(frame)
-            if reader.f_globals.get("__name__", "").partition(".")[0] not in TOOLCHAIN:
-                self._variables.add(name)
+        is_new = self._variables.isdisjoint((name, EVERYTHING))
+        if is_new and self._by_project(frame) and not _is_toolchains(frame):
+            self._variables.add(name)
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if threading.get_ident() == self._own_thread:
@@ -211,6 +213,7 @@ class Recorder:
         if name.endswith(".pyc"):
             name = _source_of(name)
         if METADATA in name and not self.asked_by_project(sys._getframe(2)):
+            self._heard_metadata(name, sys._getframe(2))
             return
         state = state_of(name)
         if state is None and name in sys.path:
@@ -218,6 +221,14 @@ class Recorder:
         if state is None and mode is None and not os.path.isabs(os.fsdecode(path)):
             self.refuse(f"it opened {os.fsdecode(path)} in a folder that nobody knows")
         self._opened[name] = state
+
+    def _heard_metadata(self, name: str, frame: FrameType) -> None:
+        """Note what a library asks about an installed package for the program; but jax, which looks
+        through all of them for plugins, of which a build allows none.
+        """
+        if self._by_project(frame) and not _is_toolchains(frame):
+            self._packages.add(Path(name).parent.name.removesuffix(METADATA[:-1]).partition("-")[0])
+            self._looks_through_distributions |= _looks_through_all(frame)
 
     def _heard_list(self, path: Any, caller: FrameType) -> None:
         self._note_current_folder("." if path is None else path, caller)
@@ -410,6 +421,24 @@ def _first_beyond_python(frame: FrameType) -> FrameType:
             return outer
         outer = outer.f_back
     return frame
+
+
+def _is_toolchains(frame: FrameType) -> bool:
+    """Whether jax, or another package of the toolchain, asks this of the standard library."""
+    asking = str(_first_beyond_python(frame).f_globals.get("__name__", ""))
+    return asking.partition(".")[0] in TOOLCHAIN
+
+
+def _looks_through_all(frame: FrameType | None) -> bool:
+    """Whether `importlib.metadata` reads this for a question about all that are installed, such as
+    which of them have an entry point.
+    """
+    while frame is not None and _first_beyond_python(frame) is not frame:
+        is_metadata = frame.f_code.co_filename == metadata.__file__
+        if is_metadata and frame.f_code.co_qualname in ("entry_points", "packages_distributions"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _source_of(path: str) -> str:

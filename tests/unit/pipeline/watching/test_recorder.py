@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import py_compile
 import sys
@@ -281,6 +282,45 @@ def test_what_is_looked_for_listed_and_imported_is_seen(tmp_path: Path) -> None:
     assert "." in reads.searched and {"helper", "nowhere"} <= set(reads.modules)
     assert "nowhere" in reads.absent
     assert {"helper.py", "program.py"} <= set(reads.files)
+
+
+LIBRARY = {
+    "other-1.dist-info/METADATA": "Name: other\nVersion: 1\n",
+    "asks_a_version.py": "from importlib.metadata import version\nVALUE = version('other')\n",
+    "looks_for_plugins.py": "from importlib.metadata import entry_points\n"
+    "VALUE = len(entry_points(group='plugs'))\n",
+    "optional/__init__.py": "try: from optional import _fast\nexcept ImportError: pass\n",
+}
+CHANGED = {
+    "asks_a_version": ("other-1.dist-info/METADATA", "Name: other\nVersion: 1.5\n"),
+    "looks_for_plugins": ("new-1.dist-info/METADATA", "Name: new\nVersion: 1\n"),
+    "optional": ("optional/_fast.py", ""),
+}
+
+
+@pytest.mark.parametrize(("module", "file", "text"), [(k, *v) for k, v in CHANGED.items()])
+def test_what_a_library_asks_of_what_is_installed_counts(
+    module: str, file: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    for name, content in LIBRARY.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(content)
+    reads = record(tmp_path, f"import {module}", beside=str(site)).reads
+    assert reads.refusals == ()
+    monkeypatch.syspath_prepend(site)
+    before = parts(tmp_path, reads)
+    assert parts(tmp_path, reads) == before
+    (site / file).parent.mkdir(exist_ok=True)
+    (site / file).write_text(text)
+    importlib.invalidate_caches()
+    assert parts(tmp_path, reads) != before
+    assert "optional" not in sys.modules
+
+
+def test_that_jax_looks_for_plugins_does_not_count(tmp_path: Path) -> None:
+    reads = record(tmp_path, "import jax; jax.devices()", JAX_PLATFORMS="cpu").reads
+    assert not reads.distributions and "pytest" not in reads.packages
 
 
 def test_what_was_a_file_and_is_a_pipe_now_is_not_waited_for(tmp_path: Path) -> None:
