@@ -33,6 +33,27 @@ def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
         raise refusal("AOTC-E843", where, found, expected=expected) from error
 
 
+BEYOND = ("infeed", "outfeed", "recv", "send")
+"""Operations of StableHLO that wait for others, by name."""
+
+
+def require_alone(module: Any, where: str) -> None:
+    """Refuse a module that exchanges data with others while it runs: its callers would wait for
+    ever. Raises CaptureError (AOTC-E844).
+    """
+    found: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        name = str(operation.name).removeprefix("stablehlo.")
+        if name in BEYOND:
+            found.add(name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if found:
+        raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}, which waits for others")
+
+
 def parse(data: bytes, where: str, expected: str) -> Any:
     """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
     (AOTC-E843).

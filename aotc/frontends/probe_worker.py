@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.dialects import new_context
 from aotc.errors import refusal
-from aotc.frontends.modules import parse, refused_as_damaged
+from aotc.frontends.modules import parse, refused_as_damaged, require_alone
 from aotc.frontends.probe import MIB, Job
 from aotc.workers.child import Progress, answer
 
@@ -25,6 +25,7 @@ def write_anew(job: Job, progress: Progress) -> None:
         with new_context():
             with refused_as_damaged(job.text, job.expected):
                 module = _module(job, path.read_bytes())
+            require_alone(module, job.text)
             with path.with_suffix(".read").open("wb") as stream:
                 module.operation.write_bytecode(stream)
 

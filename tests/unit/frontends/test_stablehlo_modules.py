@@ -222,6 +222,15 @@ def test_arrays_of_few_bits_are_taken(kind: str) -> None:
     assert found.dtype == given.dtype and list(found.astype(np.float32)) == [1.0, 1.0]
 
 
+WAITING = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %token = stablehlo.create_token : !stablehlo.token
+  %fed:2 = "stablehlo.infeed"(%token) : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
+  return %fed#0 : tensor<2xf32>
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("data", "name", "signature", "code"),
     [
@@ -236,6 +245,7 @@ def test_arrays_of_few_bits_are_taken(kind: str) -> None:
         (one("tensor<?xf32>"), "x.mlir", None, "AOTC-E844"),
         (one("tensor<2xf6E3M2FN>"), "x.mlir", None, "AOTC-E844"),
         (one("!stablehlo.token"), "x.mlir", None, "AOTC-E844"),
+        (WAITING.encode(), "x.mlir", None, "AOTC-E844"),
     ],
 )
 def test_what_is_no_module_or_not_taken_is_refused_with_a_code(
