@@ -57,6 +57,9 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
         folder = folder.resolve()
         others = other_writers(folder)
         reachable = folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    except (FileExistsError, NotADirectoryError) as error:
+        hint = "name a folder with --cache, or build with --cache off"
+        raise refusal("AOTC-E060", f"the cache in {folder}", "no folder", hint=hint) from error
     except OSError as error:
         raise _unusable(folder, error.strerror or str(error)) from error
     if others:

@@ -86,7 +86,7 @@ def _recorded(file: SourceFile, where: str) -> Recorded:
         raise _refusal(
             where,
             "an .npz file of arrays without Python objects",
-            f"{file.text}: {error}",
+            f"{file.text}: {error if data.startswith(b'PK') else 'no .npz file'}",
             "write it with numpy.savez(file, image=...)",
         ) from error
 

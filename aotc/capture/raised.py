@@ -82,10 +82,17 @@ def describe(error: BaseException, root: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         at = place(error.filename, error.lineno, root)
         return f"{type(error).__name__}: {error.msg} at {at}"
-    lines = str(error).strip().splitlines()
     line = user_line(error, root)
-    at = f" at {line}" if line else ""
-    return f"{type(error).__name__}: {lines[0] if lines else ''}{at}"
+    said = f": {message}" if (message := _first_line(error)) else ""
+    return f"{type(error).__name__}{said}{f' at {line}' if line else ''}"
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line that an exception says; empty if it says nothing, or raises when asked."""
+    try:
+        return next(iter(str(error).strip().splitlines()), "")
+    except Exception:  # noqa: BLE001 - the user's code
+        return ""
 
 
 def hint(error: BaseException, otherwise: str) -> str:

@@ -16,7 +16,6 @@ from aotc.capture import program, raised, refuse, tree, weights_match
 from aotc.capture.checkpoints import open_weights
 from aotc.capture.stored import Fetched, StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
 from aotc.stages import Tensor
 from aotc_runtime.digest import sha256
@@ -111,7 +110,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        files, tensors = _opened(spec, in_file, scratch)
+        files, tensors = open_weights(spec, in_file, scratch)
         return in_tree(tensors, in_file, files)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
@@ -143,7 +142,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
         made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
         return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
-    files, tensors = _opened(spec, in_file, scratch)
+    files, tensors = open_weights(spec, in_file, scratch)
     wanted = {path or ALONE: leaf for path, leaf in named}
     weights_match.check(tensors, wanted, in_file)
     return Weights("source", structure, {path: tensors[path] for path in wanted}, files)
@@ -168,16 +167,6 @@ def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
 
 def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
-
-
-def _opened(
-    spec: WeightsSpec, where: str, scratch: Path | None
-) -> tuple[tuple[WeightsFile, ...], dict[str, StoredTensor]]:
-    """The files of a weights set, and their tensors. Raises CaptureError (AOTC-E828, E830)."""
-    files, tensors = open_weights(spec, where, scratch)
-    for name, tensor in tensors.items():
-        check_x64(name, tensor.dtype, where)
-    return files, tensors
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -61,7 +61,7 @@ def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
                 path = name.removeprefix(_OUTPUTS) or "result"
                 yield (
                     f"the fixture of {key.label} proves nothing about {path}: plain JAX gives no "
-                    "finite value there; choose other fixture inputs"
+                    "finite value there; choose other fixture inputs, or look for NaN in weights"
                 )
 
 

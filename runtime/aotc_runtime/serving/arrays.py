@@ -165,7 +165,7 @@ def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Arra
         raise _no_array(dtype, value, f" that gives none: {error}", where) from error
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
-            raise _wrong_dtype(array.dtype.name, dtype, where)
+            raise _wrong_dtype(array, dtype, where)
         array = array.astype(dtype)
     if not array.flags.c_contiguous:
         array = np.array(array, order="C")
@@ -179,7 +179,7 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     if dtype.name in ("int4", "uint4"):
         wanted = ranks[int]
     if given > wanted or (given == 0) != (wanted == 0):
-        raise _wrong_dtype(f"the Python {type(value).__name__} {value!r}", dtype, where)
+        raise _wrong_number(f"the Python {type(value).__name__} {value!r}", dtype, where)
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(value, dtype)
@@ -191,8 +191,8 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
         # TypeError: from ml_dtypes and isfinite, for integers beyond any float.
         is_held = False
     if not is_held:
-        shown = f"{value!r}" if abs(value) < 1e30 else "a number"
-        raise _wrong_dtype(f"{shown}, which it cannot hold", dtype, where)
+        shown = "a number" if isinstance(value, int) and abs(value) >= 1e30 else repr(value)
+        raise _wrong_number(f"{shown}, which it cannot hold", dtype, where)
     return array
 
 
@@ -205,15 +205,28 @@ def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> Aot
         where,
         found,
         expected=f"an array of {dtype.name}",
-        hint=f"pass np.asarray(value, np.{dtype.name})",
+        hint=f"pass np.asarray(value, {_spelled(dtype)})",
     )
 
 
-def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
+def _wrong_dtype(array: Array, dtype: np.dtype[Any], where: str) -> AotcError:
+    # numpy.save keeps no more than the width of types that are not numpy's own.
+    is_same_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
+    call = f"x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})"
     return refusal(
         "AOTC-E606",
         where,
-        found,
+        array.dtype.name,
         expected=dtype.name,
-        hint=f"convert it: x.astype(np.{dtype.name}); nothing is cast silently",
+        hint=f"convert it: {call}; nothing is cast silently",
     )
+
+
+def _wrong_number(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
+    hint = f"pass a number that {dtype.name} holds; nothing is cast silently"
+    return refusal("AOTC-E606", where, found, expected=dtype.name, hint=hint)
+
+
+def _spelled(dtype: np.dtype[Any]) -> str:
+    """A dtype as a program names it."""
+    return f"{'np' if hasattr(np, dtype.name) else 'ml_dtypes'}.{dtype.name}"

@@ -39,6 +39,16 @@ def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
     assert store.limit == LIMIT
 
 
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / name), None, {})
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E060", "no folder")
+    assert "chmod" not in finding.hint
+
+
 def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(UsageError) as caught:

@@ -237,6 +237,22 @@ def test_a_python_float_of_a_traced_array_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("raised", "found"), [("Silent()", "Silent at"), ("KeyError()", "KeyError at")]
+)
+def test_an_exception_that_says_nothing_is_named_with_its_line(
+    capture: Capture, raised: str, found: str
+) -> None:
+    source = f"""
+class Silent(Exception):
+    def __str__(self): return 1 / 0
+def f(x):
+    raise {raised}
+"""
+    refusal = capture(source).refusal
+    assert refusal.code == "AOTC-E829" and found in refusal.found
+
+
+@pytest.mark.parametrize(
     ("body", "code"), [("jax.debug.print('')", "AOTC-E822"), ("1 / 0", "AOTC-E829")]
 )
 def test_a_line_outside_the_manifests_folder_is_named_by_its_module(

@@ -94,8 +94,8 @@ def test_a_tensor_without_a_name_is_refused(capture: Capture) -> None:
             "b: bfloat16[3]; init has float32[3]",
         ),
         (
-            {"b": np.ones(4, np.float32), "c": ONES},
-            "a: no such tensor; init has float32[3]\nb: float32[4]; init has float32[3]\n"
+            {"b": np.ones(4), "c": ONES},
+            "a: no such tensor; init has float32[3]\nb: float64[4]; init has float32[3]\n"
             "c: float32[3], which init does not have",
         ),
     ],

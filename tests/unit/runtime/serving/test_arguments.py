@@ -141,6 +141,24 @@ def test_a_python_number_that_the_dtype_cannot_hold_is_refused(value: Any, dtype
     assert code(value, dtype, scalar=True) == "AOTC-E606"
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype", "hint"),
+    [
+        (np.ones(2), np.float32, "x.astype(np.float32)"),
+        (np.ones(2, np.float32), ml_dtypes.bfloat16, "x.astype(ml_dtypes.bfloat16)"),
+        (np.ones(2, np.float32), ml_dtypes.int4, "x.astype(ml_dtypes.int4)"),
+        (np.zeros(2, "V2"), ml_dtypes.bfloat16, "x.view(ml_dtypes.bfloat16)"),
+        (np.zeros(2, "V4"), ml_dtypes.bfloat16, "x.astype(ml_dtypes.bfloat16)"),
+        (None, ml_dtypes.bfloat16, "np.asarray(value, ml_dtypes.bfloat16)"),
+        (2**70, np.int32, "a number that int32 holds"),
+    ],
+)
+def test_the_hint_is_what_a_program_can_write(value: Any, dtype: Any, hint: str) -> None:
+    with pytest.raises(ShapeError) as refused:
+        as_array(value, np.dtype(dtype), isinstance(value, int), "predict x")
+    assert hint in refused.value.findings[0].hint
+
+
 def test_a_masked_array_is_refused_whose_mask_would_be_lost() -> None:
     assert code(np.ma.masked_array(np.ones(2, np.float32), mask=True), np.float32) == "AOTC-E605"
 
