@@ -189,6 +189,10 @@ USAGE = {
         "tune again",
         hint="tune again: `aotc build --tune --save-tuning`",
     ),
+    "AOTC-E032": Code(
+        "this process has no file left to open or no current folder, or a name is not UTF-8",
+        "raise the limit (`ulimit -n`), change to a folder that is there, or rename the file",
+    ),
     "AOTC-E040": Code(
         "a traffic log that cannot be read",
         "write JSON lines, CSV with a header, or a report of a bundle "

@@ -17,6 +17,7 @@ from aotc.cli.common import Output, fail, requested_output
 from aotc.cli.registry import SECTIONS, load, name_of
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
+from aotc_runtime.errors import AotcError
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
@@ -145,6 +146,8 @@ def _failed(error: Exception, out: Output) -> int:
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         silence_stdout()
         return _unwritable(out, error.strerror or str(error))
+    if refused := _hindered(error):
+        return fail(out, refused)
     first_line = next(iter(str(error).strip().splitlines()), "")
     summary = f"{type(error).__name__}: {first_line}"
     if out.json:
@@ -154,6 +157,45 @@ def _failed(error: Exception, out: Output) -> int:
         "  this is a bug in aotc: please report it with the output of the same command and -v\n"
     )
     return 1
+
+
+def _hindered(error: Exception) -> AotcError | None:
+    """AOTC-E032 for what lies in how the command was started, and not in the command."""
+    from aotc.errors import refusal
+
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return refusal(
+            "AOTC-E032",
+            "this process",
+            f"{error.strerror}",
+            expected="a limit of open files that leaves room for one more",
+            hint="raise the limit: ulimit -n",
+        )
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return refusal(
+            "AOTC-E032",
+            "the name of a file or a folder",
+            ascii(error.object[:200]),
+            expected="a name in UTF-8",
+            hint="rename it; or set a locale of UTF-8, such as LC_ALL=C.UTF-8, if it is",
+        )
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return refusal(
+            "AOTC-E032",
+            "the current folder",
+            "it was removed",
+            expected="a folder that is there",
+            hint="change to another folder: cd",
+        )
+    return None
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - as pathlib asks
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _unwritable(out: Output, found: str) -> int:

@@ -122,3 +122,44 @@ def test_flags_of_xla_that_a_program_sets_change_nothing_and_are_noted(tmp_path:
         noted.append([note for note in built.notes if "XLA_FLAGS" in note])
     assert roots[0] == roots[1]
     assert noted[0] == [] and len(noted[1]) == 1 and FLAGS in noted[1][0]
+
+
+def refused(folder: Path, command: str, *arguments: str | Path) -> dict[str, str]:
+    """The finding of a build that the shell starts after a command. arguments: of the build."""
+    words = [sys.executable, "-m", "aotc.cli.main", "build", *arguments]
+    words += ["--json", "-o", folder / "x.aotb", "--cache", "off"]
+    done = subprocess.run(
+        ["bash", "-c", f'{command} && exec "$@"', "-", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path))),
+        },
+    )
+    assert done.returncode == 2, done.stderr
+    assert not (folder / "x.aotb").exists()
+    (found,) = json.loads(done.stdout)["findings"]
+    return dict(found)
+
+
+def test_too_few_open_files_are_no_bug(program: Path, tmp_path: Path) -> None:
+    found = refused(tmp_path, "ulimit -n 20", program / "odd.toml")
+    assert found["code"] == "AOTC-E032" and "ulimit -n" in found["hint"]
+
+
+def test_a_current_folder_that_is_gone_is_no_bug(program: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    found = refused(tmp_path, f"cd {gone} && rmdir {gone}", program / "odd.toml")
+    assert (found["code"], found["where"]) == ("AOTC-E032", "the current folder")
+
+
+def test_a_name_that_is_not_utf_8_is_no_bug(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"b\xff")
+    folder.mkdir()
+    (folder / "odd.py").write_text(PROGRAM)
+    (folder / "odd.toml").write_text(MANIFEST)
+    found = refused(tmp_path, "true", folder / "odd.toml")
+    assert found["code"] == "AOTC-E032" and "udcff" in found["found"]
