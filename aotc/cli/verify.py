@@ -44,7 +44,7 @@ def verify(
     full: bool,
     ca: Path | None,
 ) -> int:
-    """Say whether a bundle may be loaded here, and if not, every reason why.
+    """Say whether a bundle may be loaded here, and if not, why.
 
     Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
     without loading anything. --channel asks the policy's channel, perhaps over the network; loads

@@ -43,7 +43,7 @@ def _parser() -> _Parser:
     )
     verify = commands.add_parser(
         "verify",
-        help="say whether a bundle may be loaded here, and if not, every reason why",
+        help="say whether a bundle may be loaded here, and if not, why",
         allow_abbrev=False,
     )
     verify.add_argument("bundle", type=_place, metavar="BUNDLE")
