@@ -69,6 +69,7 @@ AREAS = (
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
             "tests/unit/cli/test_command_trust_dates.py",
+            "tests/unit/packing/test_limits_at_their_edge.py",
             "tests/registries/test_one_target.py",
             "tests/unit/runtime/verification",
             "tests/hostile/test_archives.py",

@@ -39,6 +39,13 @@ def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
     assert store.limit == LIMIT
 
 
+def test_a_name_that_the_system_does_not_take_is_refused_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / ("x" * 300)), None, {})
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E060" and "too long" in finding.found
+
+
 @pytest.mark.parametrize("name", ["file", "file/below"])
 def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
