@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
+
 ROOT = Path(__file__).parents[2]
 
 WAITING = """
@@ -115,8 +117,14 @@ def test_a_test_that_waits_for_ever_is_named_with_the_place_and_what_it_waits_fo
     line = WAITING.splitlines().index("        child.wait()") + 1
     assert re.search(rf"test_it\.py\", line {line} in test_waits\n", said)
     (child,) = (tmp_path / "child").read_text().split()
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or " Z " in state.read_text("utf-8"), "it has been ended"
+    until(lambda: has_ended(child), "the child of the test has ended")
+
+
+def has_ended(pid: str) -> bool:
+    try:
+        return " Z " in Path(f"/proc/{pid}/stat").read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_with_several_processes_the_others_of_its_tests_are_run(tmp_path: Path) -> None:

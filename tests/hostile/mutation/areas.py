@@ -66,6 +66,7 @@ AREAS = (
         (
             "tests/unit/runtime/formats/test_edges.py",
             "tests/unit/runtime/serving/test_dtypes_and_compare.py",
+            "tests/unit/runtime/system/test_layout_folder.py",
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
             "tests/unit/cli/test_command_trust_dates.py",

@@ -1,0 +1,24 @@
+"""Files of a folder that cannot be mapped."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.system import layout_folder
+
+
+@pytest.mark.parametrize("why", [errno.EACCES, errno.ENOMEM])
+def test_only_where_no_page_can_be_mapped_there_are_too_many_files(
+    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page can be mapped here, so that the file itself is why: too large, or nobody's to read."""
+
+    def fails(*_: object) -> memoryview:
+        raise OSError(why, "no map")
+
+    monkeypatch.setattr(layout_folder, "map_file", fails)
+    with pytest.raises(OSError, match="no map"):
+        layout_folder._mapped(str(tmp_path / "file"), memoryview, "shown", 3)  # type: ignore[arg-type]
