@@ -10,15 +10,16 @@ import pytest
 from aotc_runtime.system import layout_folder
 
 
-@pytest.mark.parametrize("why", [errno.EACCES, errno.ENOMEM])
+@pytest.mark.parametrize(("why", "has_room"), [(errno.EACCES, False), (errno.ENOMEM, True)])
 def test_only_where_no_page_can_be_mapped_there_are_too_many_files(
-    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    why: int, has_room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page can be mapped here, so that the file itself is why: too large, or nobody's to read."""
+    """Otherwise the file itself is why: too large, or nobody's to read."""
 
     def fails(*_: object) -> memoryview:
         raise OSError(why, "no map")
 
     monkeypatch.setattr(layout_folder, "map_file", fails)
+    monkeypatch.setattr(layout_folder, "_maps_one_page", lambda: has_room)
     with pytest.raises(OSError, match="no map"):
         layout_folder._mapped(str(tmp_path / "file"), memoryview, "shown", 3)  # type: ignore[arg-type]
