@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.engines.graph_names import weight
+from aotc_runtime.engines.openvino.compiling import BODIES
 
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 _HIGH, _LOW = -(2**16), 2**16 - 1
@@ -166,13 +167,5 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_what_is_none(openvino, model)
     take_absolute_values(openvino, model, within)
     for node in model.get_ordered_ops():
-        for body in _BODIES.get(node.get_type_name(), ()):
+        for body in BODIES.get(node.get_type_name(), ()):
             repair(openvino, getattr(node, body)(), within=True)
-
-
-_BODIES = {
-    "If": ("get_then_body", "get_else_body"),
-    "Loop": ("get_function",),
-    "TensorIterator": ("get_function",),
-}
-"""What gives the graphs within operations."""
