@@ -19,40 +19,53 @@ _HIGH, _LOW = -(2**16), 2**16 - 1
 
 
 def state_sizes(openvino: Any, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Say the sizes of what starts at a place that is not known. shapes: of values, by name."""
-    ops = openvino.opset15
-    said: set[tuple[str, int]] = set()
-    for _ in model.get_ordered_ops():
-        changed = False
-        for node in model.get_ordered_ops():
-            kind = node.get_type_name()
-            inputs = [each.get_partial_shape() for each in node.input_values()]
-            if kind != "Concat" and any(each.is_dynamic for each in inputs):
+    """State the sizes that OpenVINO does not find out, in the order in which values are computed.
+
+    A node whose input got a size is inferred again before its own results are looked at.
+
+    Args:
+        openvino: the package.
+        model: the model.
+        shapes: shapes of its values, by name.
+    """
+    ops, stated = openvino.opset15, set[str]()
+    for node in model.get_ordered_ops():
+        kind = node.get_type_name()
+        if any(value.get_node().get_name() in stated for value in node.input_values()):
+            node.validate_and_infer_types()
+            stated.add(node.get_name())
+        if kind != "Concat" and any(
+            value.get_partial_shape().is_dynamic for value in node.input_values()
+        ):
+            continue
+        for output in node.outputs():
+            known = [shapes[name] for name in sorted(output.get_names()) if name in shapes]
+            if output.get_partial_shape().is_static or not known:
                 continue
-            for output in node.outputs():
-                known = [shapes[name] for name in sorted(output.get_names()) if name in shapes]
-                key = node.get_friendly_name(), output.get_index()
-                if output.get_partial_shape().is_static or not known or key in said:
-                    continue
-                if kind == "Slice" and 0 in known[0]:
-                    continue  # what lies before or behind a place, which Concat puts together
-                consumers = output.get_target_inputs()
-                if kind == "Slice":
-                    made = _gathered(ops, node, known[0])
-                else:
-                    made = ops.reshape(output, np.array(known[0], np.int64), False)
-                for consumer in consumers:
-                    consumer.replace_source_output(made.output(0))
-                made.output(0).get_tensor().set_names(output.get_names())
-                said.add(key)
-                changed = True
-        if not changed:
-            return
-        model.validate_nodes_and_infer_types()
+            if kind == "Slice" and 0 in known[0]:
+                continue  # the part before or behind a place, which Concat puts together
+            consumers = output.get_target_inputs()
+            if kind == "Slice" and _is_moving(node):
+                made = _gathered(ops, node, known[0])
+            else:
+                made = ops.reshape(output, np.array(known[0], np.int64), False)
+            for consumer in consumers:
+                consumer.replace_source_output(made.output(0))
+            made.output(0).get_tensor().set_names(output.get_names())
+            stated.add(made.get_name())
+    model.validate_nodes_and_infer_types()
+
+
+def _is_moving(node: Any) -> bool:
+    """Return whether a slice takes steps of one from a place that is not constant."""
+    start, step = (node.input_value(place).get_node() for place in (1, 3))
+    if start.get_type_name() == "Constant" or step.get_type_name() != "Constant":
+        return False
+    return bool((step.get_data() == 1).all())
 
 
 def _gathered(ops: Any, node: Any, shape: Sequence[int]) -> Any:
-    """A slice of steps of one, each axis by its indices."""
+    """Gather what a slice takes in steps of one, axis by axis."""
     value, starts = node.input_value(0), node.input_value(1)
     for number, axis in enumerate(node.input_value(4).get_node().get_data().tolist()):
         start = ops.gather(starts, np.array([number], np.int64), np.int64(0))
