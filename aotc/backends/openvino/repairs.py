@@ -137,6 +137,108 @@ def keep_what_is_none(openvino: Any, model: Any) -> None:
     model.validate_nodes_and_infer_types()
 
 
+def keep_whole_rows(openvino: Any, model: Any) -> None:
+    """Make all of a softmax's row no number where one of its elements is none.
+
+    OpenVINO gives 0 beside it. A product over the row needs no repair: its sum is no number.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() not in ("Softmax", "LogSoftmax"):
+            continue
+        users = node.output(0).get_target_inputs()
+        axis = node.get_attributes()["axis"] % len(node.get_output_shape(0))
+        if all(_sums_over(user, axis) for user in users):
+            continue
+        total = ops.reduce_sum(node.output(0), np.int64([axis]), True)
+        made = ops.select(ops.not_equal(total, total), total, node.output(0))
+        _put(node, users, made)
+
+
+def _sums_over(user: Any, axis: int) -> bool:
+    """Return whether an input is a factor of a matrix product that is summed over this axis."""
+    node, place = user.get_node(), user.get_index()
+    if node.get_type_name() != "MatMul":
+        return False
+    turned = node.get_attributes()["transpose_b" if place else "transpose_a"]
+    rank = len(node.get_input_shape(place))
+    summed_last = bool(turned) == bool(place)
+    return rank > 1 and axis == (rank - 1 if summed_last else rank - 2)
+
+
+_HALF = 0.5
+"""The absolute value of powers that OpenVINO computes as square roots."""
+
+
+def keep_powers(openvino: Any, model: Any) -> None:
+    """Compute powers of one half as powers: roots differ for zeros and for minus infinity."""
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "Power":
+            continue
+        value, power = node.input_values()
+        by = power.get_node()
+        if by.get_type_name() == "Constant" and not (np.abs(by.get_data()) == _HALF).any():
+            continue
+        users = node.output(0).get_target_inputs()
+        infinity = np.float32(np.inf)
+        of_infinity = ops.select(ops.less(np.float32(0), power), infinity, np.float32(0))
+        root = ops.select(ops.equal(value, -infinity), of_infinity, ops.absolute(node.output(0)))
+        is_root = ops.equal(ops.absolute(power), np.float32(_HALF))
+        _put(node, users, ops.select(is_root, root, node.output(0)))
+
+
+EXTREMES = {"ReduceMax": -1.0, "MaxPool": -1.0, "ReduceMin": 1.0}
+"""Operators that begin with the largest or the lowest number, and its sign."""
+
+_BOUNDED = ("Abs", "Clamp", "Exp", "Relu", "Sigmoid", "Tanh")
+"""Operators whose results are at least 0, or finite."""
+
+
+def keep_infinite_extremes(openvino: Any, model: Any) -> None:
+    """Return infinity where a maximum or a minimum is taken of nothing else.
+
+    OpenVINO begins with the largest finite number of either sign.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        name = node.get_type_name()
+        if name not in EXTREMES or node.get_input_element_type(0) != openvino.Type.f32:
+            continue
+        value = node.input_value(0)
+        if EXTREMES[name] < 0 and _is_bounded(value):
+            continue
+        end = np.float32(EXTREMES[name] * np.finfo(np.float32).max)
+        users = node.output(0).get_target_inputs()
+        infinity = np.float32(EXTREMES[name] * np.inf)
+        is_finite = ops.convert(ops.not_equal(value, infinity), "f32")
+        is_empty = ops.logical_and(
+            ops.equal(node.output(0), end),
+            ops.equal(_largest(ops, node, is_finite), np.float32(0)),
+        )
+        _put(node, users, ops.select(is_empty, infinity, node.output(0)))
+
+
+def _largest(ops: Any, node: Any, value: Any) -> Any:
+    """Return the maxima of another value, over the axes or windows of a node."""
+    attributes = node.get_attributes()
+    if node.get_type_name() != "MaxPool":
+        return ops.reduce_max(value, node.input_value(1), attributes["keep_dims"])
+    names = ("strides", "dilations", "pads_begin", "pads_end", "kernel")
+    return ops.max_pool(value, *(attributes[name] for name in names)).output(0)
+
+
+def _is_bounded(value: Any) -> bool:
+    """Return whether a value is never minus infinity."""
+    node = value.get_node()
+    if node.get_type_name() in ("Reshape", "Transpose", "Squeeze", "Unsqueeze"):
+        return _is_bounded(node.input_value(0))
+    if node.get_type_name() == "Multiply":
+        one, other = node.input_values()
+        return bool(one == other)
+    return node.get_type_name() in _BOUNDED
+
+
 def _is_number(value: Any) -> bool:
     """Whether a value is a constant of numbers."""
     node = value.get_node()
@@ -178,6 +280,9 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     """
     compare_exactly(openvino, model)
     keep_what_is_none(openvino, model)
+    keep_whole_rows(openvino, model)
+    keep_powers(openvino, model)
+    keep_infinite_extremes(openvino, model)
     take_absolute_values(openvino, model, within)
     for node in model.get_ordered_ops():
         for body in BODIES.get(node.get_type_name(), ()):
