@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.backends.openvino.chains import keep_apart
 from aotc_runtime.engines.graph_names import weight
 from aotc_runtime.engines.openvino.compiling import BODIES
 
@@ -245,19 +246,26 @@ def _is_number(value: Any) -> bool:
     return node.get_type_name() == "Constant" and not bool(np.isnan(node.get_data()).any())
 
 
-def take_absolute_values(openvino: Any, model: Any, within: bool) -> None:
-    """Compute absolute values of what no input changes: AbsSinking, a pass of OpenVINO's, puts the
-    values themselves in their place, negative ones too. Weights are known to it as constants are,
-    when it loads a graph. within: as `repair` takes it.
+def fixed_nodes(model: Any, within: bool) -> frozenset[str]:
+    """Return the names of nodes whose results OpenVINO may know when it compiles a model: constants
+    and weights, and what depends on them alone. within: as `repair` takes it.
     """
-    ops, fixed = openvino.opset15, set()
+    fixed: set[str] = set()
     for node in model.get_ordered_ops():
         name, sources = node.get_type_name(), [each.get_node() for each in node.input_values()]
         given = name == "Parameter" and not node.get_friendly_name().startswith(weight(0)[0])
-        if (given and not within) or any(each.get_name() not in fixed for each in sources):
-            continue
-        fixed.add(node.get_name())
-        if name == "Abs":
+        if (within or not given) and all(each.get_name() in fixed for each in sources):
+            fixed.add(node.get_name())
+    return frozenset(fixed)
+
+
+def take_absolute_values(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+    """Compute absolute values of what no input changes: AbsSinking, a pass of OpenVINO's, puts the
+    values themselves in their place, negative ones too. fixed: names of such nodes.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "Abs" and node.get_name() in fixed:
             value = node.input_value(0)
             users = node.output(0).get_target_inputs()
             _put(node, users, ops.multiply(value, ops.sign(value)))
@@ -283,7 +291,9 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_whole_rows(openvino, model)
     keep_powers(openvino, model)
     keep_infinite_extremes(openvino, model)
-    take_absolute_values(openvino, model, within)
+    fixed = fixed_nodes(model, within)
+    take_absolute_values(openvino, model, fixed)
+    keep_apart(openvino, model, fixed)
     for node in model.get_ordered_ops():
         for body in BODIES.get(node.get_type_name(), ()):
             repair(openvino, getattr(node, body)(), within=True)
