@@ -9,7 +9,7 @@ Private names of openvino 2026.4.1: those of `openvino._pyopenvino`, as in `devi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ _UNPACKED = ("Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose
 
 _STORED = ("Const", "Reorder", "Transpose")
 """Kinds of a compiled graph's nodes whose results no call changes."""
+
+
+_PRODUCTS = ("Convolution", "Deconvolution", "FullyConnected", "MatMul")
+"""Kinds that take a constant row, reshaped, for each of their results."""
 
 
 class UnsafeError(Exception):
@@ -120,23 +124,25 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
 
 def _overwritten(model: Any) -> Iterator[str]:
     """Yield names of nodes of a compiled model that depend on constants alone and may be written
-    over. Bodies of loops and branches do not show in it.
+    over, which is where the result has their shape. Bodies of loops and branches do not show in it.
     """
     fixed: set[str] = set()
-    unsafe: set[str] = set()
+    unsafe: dict[str, str] = {}
     for node in model.get_ordered_ops():
         name = node.get_name()
         kind = node.get_rt_info()["layerType"].astype(str)
-        sources = [value.get_node().get_name() for value in node.input_values()]
-        if kind == "Const" or (sources and fixed.issuperset(sources)):
+        sources = [value.get_node() for value in node.input_values()]
+        names = [source.get_name() for source in sources]
+        if kind == "Const" or (names and fixed.issuperset(names)):
             fixed.add(name)
             if kind not in _STORED:
-                unsafe.add(name)
-        else:
-            yield from _named(model, unsafe.intersection(sources))
+                unsafe[name] = kind
+            continue
+        for value, source in zip(node.input_values(), names, strict=True):
+            is_bias = kind in _PRODUCTS and unsafe.get(source) == "Reshape"
+            if source in unsafe and not is_bias and _has_shape(node, value.get_shape()):
+                yield str(value.get_node().get_friendly_name())
 
 
-def _named(model: Any, names: Collection[str]) -> Iterator[str]:
-    for node in model.get_ordered_ops():
-        if node.get_name() in names:
-            yield str(node.get_friendly_name())
+def _has_shape(node: Any, shape: Any) -> bool:
+    return any(tuple(output.get_shape()) == tuple(shape) for output in node.outputs())
