@@ -211,13 +211,25 @@ def keep_infinite_extremes(openvino: Any, model: Any) -> None:
             continue
         end = np.float32(EXTREMES[name] * np.finfo(np.float32).max)
         users = node.output(0).get_target_inputs()
-        infinity = np.float32(EXTREMES[name] * np.inf)
-        is_finite = ops.convert(ops.not_equal(value, infinity), "f32")
-        is_empty = ops.logical_and(
-            ops.equal(node.output(0), end),
-            ops.equal(_largest(ops, node, is_finite), np.float32(0)),
+        at_end = ops.equal(node.output(0), end)
+        axes = np.arange(len(node.get_output_shape(0)))
+        is_any = ops.reduce_logical_or(at_end, axes, False)
+        choice = ops.if_op(is_any.output(0))
+        taken, found, usual = (
+            ops.parameter(each.get_shape(), np.float32)
+            for each in (value, node.output(0), node.output(0))
         )
-        _put(node, users, ops.select(is_empty, infinity, node.output(0)))
+        infinity = np.float32(EXTREMES[name] * np.inf)
+        is_finite = ops.convert(ops.not_equal(taken, infinity), "f32")
+        is_empty = ops.equal(_largest(ops, node, is_finite), np.float32(0))
+        made = ops.select(ops.logical_and(ops.equal(found, end), is_empty), infinity, found)
+        odd, same = ops.result(made), ops.result(usual)
+        choice.set_then_body(openvino.Model([odd], [taken, found], "odd"))
+        choice.set_else_body(openvino.Model([same], [usual], "usual"))
+        choice.set_input(value, taken, None)
+        choice.set_input(node.output(0), found, usual)
+        choice.set_output(odd, same)
+        _put(node, users, choice)
 
 
 def _largest(ops: Any, node: Any, value: Any) -> Any:
@@ -286,14 +298,15 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     """All of these, in a model whose sizes are known and in its branches and loops. within: whether
     it is one of those, whose parameters may be known outside.
     """
-    compare_exactly(openvino, model)
-    keep_what_is_none(openvino, model)
-    keep_whole_rows(openvino, model)
-    keep_powers(openvino, model)
-    keep_infinite_extremes(openvino, model)
-    fixed = fixed_nodes(model, within)
-    take_absolute_values(openvino, model, fixed)
-    keep_apart(openvino, model, fixed)
+    # Graphs within come first: some repairs add one, which needs none.
     for node in model.get_ordered_ops():
         for body in BODIES.get(node.get_type_name(), ()):
             repair(openvino, getattr(node, body)(), within=True)
+    compare_exactly(openvino, model)
+    keep_infinite_extremes(openvino, model)
+    keep_what_is_none(openvino, model)
+    keep_whole_rows(openvino, model)
+    keep_powers(openvino, model)
+    fixed = fixed_nodes(model, within)
+    take_absolute_values(openvino, model, fixed)
+    keep_apart(openvino, model, fixed)
