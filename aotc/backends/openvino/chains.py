@@ -46,13 +46,14 @@ class _Linear(NamedTuple):
     is_known: bool
 
 
-def keep_apart(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: frozenset[str]) -> None:
     """Put an operator that changes nothing between sums and products with constants.
 
     Args:
         openvino: the package.
         model: the model; the graphs within it are not looked at.
         fixed: names of the nodes whose results may be known when OpenVINO compiles the model.
+        constant: names of those that are known then. They are computed in their order.
     """
     ops, kind = openvino.opset15, openvino.Type.f32
     of_products: set[str] = set()
@@ -64,7 +65,7 @@ def keep_apart(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
             (linear or name in _MOVES) and sources & of_products and sources <= of_products | fixed
         ):
             of_products.add(node.get_name())
-        if output is None or output.get_element_type() != kind:
+        if output is None or output.get_element_type() != kind or node.get_name() in constant:
             continue
         in_product = node.get_name() in of_products
         behind = [

@@ -309,4 +309,4 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_powers(openvino, model)
     fixed = fixed_nodes(model, within)
     take_absolute_values(openvino, model, fixed)
-    keep_apart(openvino, model, fixed)
+    keep_apart(openvino, model, fixed, fixed_nodes(model, within=False))
