@@ -3,7 +3,8 @@
 OpenVINO moves a factor over a sum, `(x + a) * b` to `x * b + a * b`, and joins constants of two
 sums or two products. Where `x` is near `-a`, the digits of the difference are lost. An operator
 that returns its operand, and that OpenVINO does not look through, stands between such pairs: a
-PRelu whose slope is 1, which becomes part of the loop over the elements.
+PRelu whose slope is 1, which becomes part of the loop over the elements. It stands between two
+sums over axes, too, which OpenVINO makes one: long sums are cut for the sake of their digits.
 
 Constants for which the result is the same but for the last bits are left to OpenVINO, and so are
 weights behind a matrix product or a convolution, whose sums round as much.
@@ -19,6 +20,7 @@ import numpy as np
 _SHIFTS = ("Add", "Subtract")
 _SCALES = ("Multiply", "Divide", "Negative")
 _MOVES = ("Broadcast", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze")
+_SUM = "ReduceSum"
 _PRODUCTS = ("Convolution", "GroupConvolution", "MatMul")
 
 _SHIFT_MAX, _SCALES_RANGE = 4.0, (1e-6, 1e6)
@@ -94,6 +96,8 @@ def _differs(
     node: Any, linear: _Linear | None, taker: Any, in_product: bool, fixed: frozenset[str]
 ) -> bool:
     """Return whether OpenVINO's result differs if it joins a node with one that takes it."""
+    if node.get_type_name() == taker.get_type_name() == _SUM:
+        return True
     other = _linear(taker, fixed)
     if linear is None:
         is_product = node.get_type_name() in _PRODUCTS
