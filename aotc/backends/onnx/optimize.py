@@ -46,7 +46,12 @@ def optimized(model: Any, folder: Path) -> Any:
     chosen.optimized_model_filepath = str(made)
     onnxruntime.disable_telemetry_events()
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[names.PROVIDER])
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            chosen,
+            providers=[names.PROVIDER],
+            disabled_optimizers=list(names.DISABLED),
+        )
     except Exception as error:
         raise UnsupportedError(str(error)[:_WORDS_MAX]) from error
     return onnx.load_model(made)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose, pi, prod, sqrt
 
+import numpy as np
+
 from aotc.backends.onnx_graphs.program import Block, Operation, Value
 from aotc.backends.onnx_graphs.reductions import body_of
 
@@ -23,6 +25,9 @@ _CLOSE = 1e-5
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _NORMED = ("f32", "f64")
+_NORMED_MAX = 8192
+"""Longest axis whose norm the one operator computes: it adds all numbers to one float32."""
+
 _MOVES = (
     "stablehlo.broadcast_in_dim",
     "stablehlo.convert",
@@ -140,6 +145,12 @@ def _number(value: Value) -> float | None:
 def _is(value: Value, number: float) -> bool:
     found = _number(value)
     return found is not None and isclose(found, number, rel_tol=_CLOSE)
+
+
+def _is_single(number: float) -> bool:
+    """Whether a float32 holds a number, as ONNX's attributes are."""
+    with np.errstate(over="ignore"):
+        return number == float(np.float32(number))
 
 
 def _pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
@@ -468,9 +479,11 @@ def _normed(
     added, last = _maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
     if added is None or _over(other, one.shape, last) is not root.result:
         return False
+    if one.shape[last] > _NORMED_MAX:
+        return False
     for number, variance in _pairs(added):
         epsilon = _number(number)
-        if epsilon is None or epsilon < 0:
+        if epsilon is None or epsilon < 0 or not _is_single(epsilon):
             continue
         centred = _centred(one)
         if centred is not None and _is_variance(variance, centred):
