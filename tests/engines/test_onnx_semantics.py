@@ -312,3 +312,46 @@ def test_the_same_module_gives_the_same_bytes() -> None:
     first, _ = compiled(_conv, IMAGE, KERNEL)
     again, _ = compiled(_conv, IMAGE, KERNEL)
     assert first.serialized == again.serialized
+
+
+def _whole(number: float) -> Any:
+    """A number that is another one once it was an integer, which a program computes itself."""
+    return lax.full((1, 1), number, np.float32).astype(np.int32).astype(np.float32)
+
+
+def _norm_with(epsilon: Any, x: Any) -> Any:
+    return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + epsilon)
+
+
+CONVERTED: dict[str, Any] = {
+    "an epsilon": lambda x: _norm_with(_whole(1e-6), x),
+    "an epsilon of half precision": lambda x: _norm_with(
+        lax.full((1, 1), 1e-9, np.float32).astype(np.float16).astype(np.float32), x
+    ),
+    "an epsilon that wraps": lambda x: _norm_with(
+        lax.full((1, 1), 257, np.int32).astype(np.uint8).astype(np.float32), x
+    ),
+    "an epsilon above every integer": lambda x: _norm_with(
+        lax.full((1, 1), 3e9, np.float32).astype(np.int32).astype(np.float32), x
+    ),
+    "a sum that wraps": lambda x: _norm_with(
+        (lax.full((), 127, np.int8) + lax.full((), 2, np.int8)).astype(np.float32) + 127, x
+    ),
+    "a sum that is rounded": lambda x: _norm_with(
+        (lax.full((), 2.0**25, np.float32) + lax.full((), 1, np.float32)) - 2.0**25, x
+    ),
+    "a condition": lambda x: jnp.where(_whole(0.5).astype(bool), x, -x),
+    "a condition that holds": lambda x: jnp.where(_whole(-1.5).astype(bool), x, -x),
+    "a half": lambda x: x * lax.erfc(-x * np.float32(0.5**0.5)) * _whole(0.5),
+    "a least number": lambda x: jnp.maximum(
+        x, lax.full((1, 1), -np.inf, np.float32).astype(np.int32).astype(np.float32) + 2.0**31
+    ),
+    "no number": lambda x: (
+        x + lax.full((1, 1), np.nan, np.float32).astype(np.int32).astype(np.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_converted_constant_is_what_the_conversion_makes_of_it(name: str) -> None:
+    assert not differences(CONVERTED[name], ROWS * 1e-4)

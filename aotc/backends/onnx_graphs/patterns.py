@@ -6,12 +6,13 @@ which is faster and, apart from rounding, the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isclose, pi, prod, sqrt
+from typing import Any
 
 import numpy as np
 
-from aotc.backends.onnx_graphs.program import Block, Operation, Value
+from aotc.backends.onnx_graphs.program import DTYPES, Block, Operation, Value
 from aotc.backends.onnx_graphs.reductions import body_of
 
 SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
@@ -23,7 +24,8 @@ ARG_MAX, ARG_MIN = "aotc.arg_max", "aotc.arg_min"
 _CLOSE = 1e-5
 """How near a constant has to be, relative to what it stands for."""
 
-_FLOATS = ("f16", "bf16", "f32", "f64")
+_HALVES = ("f16", "bf16")
+_FLOATS = (*_HALVES, "f32", "f64")
 _NORMED = ("f32", "f64")
 _NORMED_MAX = 8192
 """Longest axis whose norm the one operator computes: it adds all numbers to one float32."""
@@ -113,33 +115,71 @@ def _maker(value: Value, *names: str) -> Operation | None:
     return made_by if made_by is not None and made_by.name in names else None
 
 
-_COUNTED: dict[str, Callable[[float, float], float]] = {
-    "stablehlo.add": lambda one, other: one + other,
-    "stablehlo.maximum": max,
-    "stablehlo.multiply": lambda one, other: one * other,
-    "stablehlo.subtract": lambda one, other: one - other,
+_COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.subtract": np.subtract,
 }
 
 
 def _number(value: Value) -> float | None:
-    """The number that a value is everywhere; of scalars also what is computed of constants."""
-    while made_by := _maker(value, *_SPREAD, "stablehlo.convert"):
+    """Return the number that a value is everywhere; of scalars also what is computed of constants.
+
+    It is what the value's own type makes of it: a float16 or an integer that was a float32 before
+    is the nearest float16 or the integer.
+    """
+    found = _scalar(value)
+    return None if found is None else found.item()
+
+
+def _scalar(value: Value) -> Any:
+    """Return the number of `_number` in numpy's type for it."""
+    while made_by := _maker(value, *_SPREAD):
         value = made_by.operands[0]
     made_by = value.made_by
     if made_by is None:
         return None
     if made_by.name == "stablehlo.constant":
         array = made_by.attributes["value"]
-        return float(array.reshape(())) if array.size == 1 else None
-    if value.shape or (made_by.name not in _COUNTED and made_by.name != "stablehlo.compare"):
+        return array.reshape(())[()] if array.size == 1 else None
+    operands = [_scalar(each) for each in made_by.operands] if _is_counted(made_by) else [None]
+    if any(each is None for each in operands):
         return None
-    one, other = map(_number, made_by.operands)
-    if one is None or other is None:
-        return None
+    if made_by.name == "stablehlo.convert":
+        return _converted(operands[0], DTYPES[value.element])
+    one, other = operands
     if made_by.name == "stablehlo.compare":
-        direction = made_by.attributes["comparison_direction"]
-        return float(one > other) if direction == "GT" else None
-    return _COUNTED[made_by.name](one, other)
+        return one > other
+    with np.errstate(all="ignore"):
+        return _COUNTED[made_by.name](one, other)
+
+
+def _is_counted(operation: Operation) -> bool:
+    """Whether a number is computed of those of the operands."""
+    if operation.name == "stablehlo.convert":
+        return True
+    if operation.result.shape or operation.result.element in _HALVES:
+        return False
+    if operation.name == "stablehlo.compare":
+        how = operation.attributes
+        total = how.get("compare_type") == "TOTALORDER"
+        return how["comparison_direction"] == "GT" and not total
+    return operation.name in _COUNTED and operation.result.element != "i1"
+
+
+def _converted(number: Any, dtype: Any) -> Any:
+    """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
+    if dtype == np.bool_:
+        return np.bool_(number != 0)
+    if np.issubdtype(dtype, np.integer) and not np.issubdtype(number.dtype, np.integer):
+        wide, limits = float(number), np.iinfo(dtype)
+        if np.isnan(wide):
+            return dtype.type(0)
+        whole = limits.max if wide >= limits.max else limits.min if wide <= limits.min else wide
+        return dtype.type(int(whole))
+    with np.errstate(all="ignore"):
+        return number.astype(dtype)
 
 
 def _is(value: Value, number: float) -> bool:
