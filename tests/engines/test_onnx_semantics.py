@@ -355,3 +355,54 @@ CONVERTED: dict[str, Any] = {
 @pytest.mark.parametrize("name", CONVERTED)
 def test_a_converted_constant_is_what_the_conversion_makes_of_it(name: str) -> None:
     assert not differences(CONVERTED[name], ROWS * 1e-4)
+
+
+ODD = np.array([1, np.nan, -np.inf, np.inf, -0.0, 0, 3, 2, -5])
+AT = np.array([0, 0, 1, 2, 9, -1, 1, 2, 3], np.int32)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("name", ["max", "min", "add", "multiply", "set"])
+def test_a_scatter_keeps_what_is_no_number(name: str, dtype: Any) -> None:
+    def scattered(x: Any, updates: Any) -> Any:
+        return [getattr(row.at[AT], name)(updates, mode="drop") for row in x]
+
+    rows = np.array([[0, 0, 0, 0], [np.nan, 1, 2, 3], [-np.inf, np.inf, -2, -7]])
+    assert not differences(scattered, rows.astype(dtype), ODD.astype(dtype))
+
+
+HOLES = np.float32([[1, np.nan, np.inf], [np.nan, 2, -3]])
+KEEP = np.array([[True, False, False], [True, True, False]])
+
+MASKED: dict[str, tuple[Any, ...]] = {
+    "a mask": (lambda x, k: (x * k, k * x, (x * k).sum(-1)), HOLES, KEEP),
+    "of half precision": (lambda x, k: x.astype(jnp.float16) * k, HOLES, KEEP),
+    "of brain floats": (lambda x, k: x.astype(jnp.bfloat16) * k, HOLES, KEEP),
+    "of doubles": (lambda x, k: x.astype(np.float64) * k, HOLES, KEEP),
+    "a comparison": (lambda x: x * (x > 1), HOLES),
+    "a mask that is used elsewhere": (
+        lambda x, k: (x * k.astype(np.float32), k.astype(np.float32).sum()),
+        HOLES,
+        KEEP,
+    ),
+    "one for each row": (lambda x, k: x * k, HOLES, KEEP[:, :1]),
+    "one for each column": (lambda x, k: x * k, HOLES, KEEP[0]),
+    "one that is moved as booleans": (lambda x, k: x * k.T.astype(np.float32), HOLES, KEEP.T),
+    "one that is moved as numbers": (lambda x, k: x * k.astype(np.float32).T, HOLES, KEEP.T),
+    "one of integers": (lambda x, k: x * k.astype(np.int32).astype(np.float32), HOLES, KEEP),
+    "a constant": (lambda x: x * KEEP, HOLES),
+    "zeros": (lambda x: x * 0, HOLES),
+    "vectors": (lambda x, k: jnp.einsum("ij,ij->i", x, k.astype(np.float32)), HOLES, KEEP),
+    "a matrix": (lambda x, k: x @ k.T.astype(np.float32), HOLES, KEEP),
+    "a loop": (
+        lambda x, k: lax.scan(lambda c, each: (c + each[0] * each[1], c), x[0], (x, k)),
+        HOLES,
+        KEEP,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_product_with_a_mask_is_what_plain_jax_makes_of_it(name: str) -> None:
+    function, *inputs = MASKED[name]
+    assert not differences(function, *inputs)

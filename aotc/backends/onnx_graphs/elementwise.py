@@ -265,6 +265,14 @@ def order_key(graph: Graph, value: Tensor) -> Tensor:
     return graph.where(below, graph.each("BitwiseXor", bits, most), bits)
 
 
+def of_order_key(graph: Graph, key: Tensor) -> Tensor:
+    """Floats of 32 or 64 bits whose keys these are."""
+    below = graph.each("Less", key, graph.like(0, key), element="i1")
+    most = graph.constant(np.iinfo(DTYPES[key.element]).max, key.element)
+    bits = graph.where(below, graph.each("BitwiseXor", key, most), key)
+    return bit_cast(graph, bits, "f32" if key.element == "i32" else "f64")
+
+
 def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
     """A tensor's bits, read as another type of the same size."""
     if tensor.element == element:

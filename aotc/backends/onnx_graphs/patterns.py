@@ -26,6 +26,9 @@ _CLOSE = 1e-5
 
 _HALVES = ("f16", "bf16")
 _FLOATS = (*_HALVES, "f32", "f64")
+_MASKED = ("f16", "f32", "f64")
+"""Numbers whose products with a condition XLA selects."""
+
 _NORMED = ("f32", "f64")
 _NORMED_MAX = 8192
 """Longest axis whose norm the one operator computes: it adds all numbers to one float32."""
@@ -41,6 +44,7 @@ _SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 def fuse(block: Block) -> None:
     """Put such operations into a block and those within, and drop what nobody uses then."""
+    _select_masked(block)
     same: dict[int, Value] = {}
     for operation in [*block.walk()]:
         operation.operands = [same.get(id(each), each) for each in operation.operands]
@@ -52,6 +56,68 @@ def fuse(block: Block) -> None:
                 break
     _replace_returned(block, same)
     _drop_unused(block)
+
+
+def _select_masked(block: Block) -> None:
+    """Select where a program multiplies by a condition, as XLA's AlgebraicSimplifier does: what is
+    masked may be no number.
+    """
+    made: list[Operation] = []
+    for operation in block.operations:
+        for inner in operation.blocks:
+            _select_masked(inner)
+        for value, factor in _pairs(operation) if _is_elementwise(operation) else ():
+            condition = _condition(factor)
+            if condition is not None:
+                made += _chosen(operation, value, condition)
+                break
+        made.append(operation)
+    block.operations = made
+
+
+def _is_elementwise(operation: Operation) -> bool:
+    """Whether numbers are multiplied with those in their place, and at most summed then."""
+    if operation.name != "stablehlo.dot_general":
+        return operation.name == "stablehlo.multiply"
+    numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
+    axes = [
+        (*numbers[f"{side}_batching_dimensions"], *numbers[f"{side}_contracting_dimensions"])
+        for side in ("lhs", "rhs")
+    ]
+    return axes[0] == axes[1] and len(axes[0]) == len(one.shape) == len(other.shape)
+
+
+def _condition(value: Value) -> Value | None:
+    """Return the booleans that a value is as numbers.
+
+    XLA knows constants as numbers, and repeats numbers instead of booleans: then it sees none.
+    """
+    made_by = _maker(value, "stablehlo.convert")
+    if made_by is None or value.element not in _MASKED or made_by.operands[0].element != "i1":
+        return None
+    (condition,) = made_by.operands
+    known = _maker(condition, "stablehlo.broadcast_in_dim", "stablehlo.constant")
+    if known is None or (known.operands and known.operands[0].size == condition.size):
+        return condition
+    return None
+
+
+def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operation]:
+    """Have a product choose between a value and 0; return the operations that it needs for it."""
+    zero, zeros, chosen = (
+        Operation(f"stablehlo.{name}", []) for name in ("constant", "broadcast_in_dim", "select")
+    )
+    zero.attributes = {"value": np.zeros((), DTYPES[value.element])}
+    zero.results = [Value((), value.element, zero)]
+    zeros.operands, zeros.attributes = [zero.result], {"broadcast_dimensions": ()}
+    zeros.results = [Value(value.shape, value.element, zeros)]
+    if operation.name == "stablehlo.multiply":
+        _become(operation, chosen.name, condition, value, zeros.result)
+        return [zero, zeros]
+    chosen.operands = [condition, value, zeros.result]
+    chosen.results = [Value(value.shape, value.element, chosen)]
+    operation.operands = [chosen.result if each is value else each for each in operation.operands]
+    return [zero, zeros, chosen]
 
 
 def _same_as(operation: Operation) -> Value | None:
