@@ -260,6 +260,15 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         lambda x: jnp.cumprod(x.astype(jnp.bfloat16)),
         np.array([1, 1.5, 2, -0.5], np.float32),
     ),
+    "exponentials less one that are nearly infinite": (
+        jnp.expm1,
+        np.array([88.5, 88.7, 89, 60, 1e-9, -1e-3, -200], np.float32),
+    ),
+    "integers by themselves": (
+        lambda x, y: (lax.div(x, x), lax.rem(x, x), lax.div(y, y)),
+        np.array([0, 5, -(2**31)], np.int32),
+        np.array([0, 255], np.uint8),
+    ),
     "uint64": (
         lambda x: (
             jnp.maximum(x, x[::-1]),

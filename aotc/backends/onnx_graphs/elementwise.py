@@ -99,8 +99,11 @@ def _subtract(rule: Rule) -> list[Tensor]:
 
 
 def _divide(rule: Rule) -> list[Tensor]:
-    """Integers: -1 for a division by zero, the same for the lowest by -1."""
+    """Integers: -1 for a division by zero, the same for the lowest by -1; 1 for zero by itself."""
     graph, (one, other) = rule.graph, rule.operands
+    dividend, divisor = rule.operation.operands
+    if dividend is divisor and one.element not in FLOATS:
+        return [graph.like(1, one)]
     if one.element in ("f32", "f64") and graph.is_folded(one, other):
         return [graph.each("Mul", one, graph.each("Reciprocal", other))]
     if one.element in FLOATS or other.number not in (None, 0, -1):
@@ -350,7 +353,7 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
     one = graph.like(1, value)
     power = graph.each("Exp", value)
     less = graph.each("Sub", power, one)
-    made = graph.each("Div", graph.each("Mul", less, value), graph.each("Log", power))
+    made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
     small = compared(graph, "EQ", power, one)
     edge = graph.each(
         "Or", compared(graph, "EQ", less, graph.like(-1, value)), _is_infinite(graph, power)
