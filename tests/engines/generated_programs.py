@@ -2,7 +2,7 @@
 write, with inputs, weights, constants, loops and reductions.
 
 `generated(seed, number)` gives the same program in every process. A program is Python text, so that
-a finding can be read, and pasted into a test. Every second one of ten has types of 64 bits. For any
+a finding can be read, and pasted into a test. Every fifth one has types of 64 bits. For any
 engine: nothing here knows one.
 """
 
@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import lax
+
+from aotc.parity.trial_inputs import KINDS, TrialLeaf, trial_inputs
 
 type Array = Any
 type Step = Callable[["Draft"], str]
@@ -52,13 +54,15 @@ class Leaf(NamedTuple):
 
 class Generated(NamedTuple):
     """A program. x64: whether it has types of 64 bits.  text: of a function `program` of its
-    weights, then its inputs.  weights: the values of the former, which never change.
+    weights, then its inputs.  weights: the values of the former, which never change.  known: these
+    and the arrays that it holds.
     """
 
     x64: bool
     text: str
     weights: tuple[Array, ...]
     inputs: tuple[Leaf, ...]
+    known: tuple[Array, ...]
 
     def function(self) -> Callable[..., Any]:
         """The program, as a function."""
@@ -86,6 +90,7 @@ class Draft:
         self.inputs: list[Leaf] = []
         self.weights: list[Leaf] = []
         self.weight_values: list[Array] = []
+        self.constants: list[Array] = []
         self.values: list[Leaf] = []
         self.lines: list[str] = []
 
@@ -133,7 +138,8 @@ class Draft:
         """The text of a small array of numbers."""
         if np.prod(shape, dtype=int) > 48:
             raise ImpossibleError
-        values = _shortest(drawn(self.random, shape, dtype))
+        self.constants.append(drawn(self.random, shape, dtype))
+        values = _shortest(self.constants[-1])
         if dtype == "bfloat16":
             return f"jnp.asarray({values}, jnp.bfloat16)"
         return f"np.asarray({values}, {dtype!r})"
@@ -179,10 +185,10 @@ def _shortest(array: Array) -> Any:
 def drawn(random: np.random.Generator, shape: Sequence[int], dtype: str) -> Array:
     """Ordinary numbers of a dtype, with two digits behind the point."""
     if dtype == "bool":
-        return random.integers(0, 2, shape) > 0
+        return np.asarray(random.integers(0, 2, shape) > 0)
     if "int" in dtype:
-        return random.integers(0 if dtype[0] == "u" else -5, 10, shape).astype(dtype)
-    return np.round(random.standard_normal(shape), 2).astype(dtype_of(dtype))
+        return np.asarray(random.integers(0 if dtype[0] == "u" else -5, 10, shape), dtype)
+    return np.asarray(np.round(random.standard_normal(shape), 2), dtype_of(dtype))
 
 
 # Steps, by kind
@@ -908,38 +914,29 @@ def _finished(draft: Draft, results: Sequence[Leaf]) -> Generated | None:
         "\n".join([*lines, ""]),
         tuple(draft.weight_values),
         tuple(draft.inputs),
+        (*draft.weight_values, *draft.constants),
     )
 
 
 def trials(program: Generated, number: int) -> dict[str, tuple[Array, ...]]:
-    """The inputs of each call of a program, by their kind."""
-    random = np.random.default_rng([99, number])
-    kinds: dict[str, Callable[[np.random.Generator, Leaf], Array]] = {
-        "ordinary": lambda r, leaf: drawn(r, leaf.shape, leaf.dtype),
-        "special": _special,
-        "far": _far,
-        "other": lambda r, leaf: drawn(r, leaf.shape, leaf.dtype),
-    }
-    return {kind: tuple(make(random, leaf) for leaf in program.inputs) for kind, make in kinds.items()}
+    """The inputs of each call of a program, by their kind: `ordinary` ones, then those of the value
+    trials of a build. Integers of every second program reach to the ends of their types.
+    """
+    random = np.random.default_rng([number])
+    samples = [np.asarray(drawn(random, leaf.shape, leaf.dtype)) for leaf in program.inputs]
+    leaves = [
+        TrialLeaf(leaf.name, dtype_of(leaf.dtype), leaf.shape, _bounds(leaf, number), sample)
+        for leaf, sample in zip(program.inputs, samples, strict=True)
+    ]
+    made = {"ordinary": tuple(samples)}
+    for kind in KINDS:
+        arrays = trial_inputs(kind, leaves, program.known, number)
+        made[kind] = tuple(np.asarray(each) for each in arrays)
+    return made
 
 
-def _special(random: np.random.Generator, leaf: Leaf) -> Array:
-    values = drawn(random, leaf.shape, leaf.dtype)
-    if leaf.dtype == "bool":
-        return values
-    dtype = dtype_of(leaf.dtype)
-    if leaf.is_integer:
-        limits = np.iinfo(dtype)
-        odd = np.array([limits.min, limits.max, limits.min + 1, limits.max - 1, 0], dtype)
-    else:
-        info = ml_dtypes.finfo(dtype)
-        odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, float(info.max), -float(info.max), float(info.tiny)], dtype)
-    chosen = random.random(leaf.shape) < 0.3
-    return np.where(chosen, random.choice(odd, leaf.shape), values).astype(dtype)
-
-
-def _far(random: np.random.Generator, leaf: Leaf) -> Array:
-    if not leaf.is_float:
-        return drawn(random, leaf.shape, leaf.dtype)
-    offset = random.choice([1.0, 100.0, 1e4])
-    return (offset + random.random(leaf.shape)).astype(dtype_of(leaf.dtype))
+def _bounds(leaf: Leaf, number: int) -> tuple[float, float] | None:
+    if not leaf.is_integer or number % 2:
+        return None
+    limits = np.iinfo(leaf.dtype)
+    return int(limits.min), int(limits.max)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     """IREE's module, compiled in this process as the backend's worker does; at all levels in turn
     for a program alone.
     """
-    from aotc.backends.iree.compile import FLAGS, _target_flags
+    from aotc.backends.iree.compile import FLAGS, _target_flags, complaint
     from aotc.backends.iree.job import LEVEL, LEVELS, Job
     from aotc.backends.iree.worker import compile_job
     from aotc.backends.targets import read_target
@@ -260,10 +261,19 @@ def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     places = tuple(range(len(lowered.weights)))
     for level in [stated] if stated else LEVELS if alone else LEVELS[:1]:
         flags = (*FLAGS, *_target_flags(target), f"--{LEVEL}={level}")
-        result = compile_job(Job(lowered.module.artifact, flags, places, target.threads))
+        with TemporaryFile() as said:
+            kept = os.dup(2)
+            os.dup2(said.fileno(), 2)
+            try:
+                result = compile_job(Job(lowered.module.artifact, flags, places, target.threads))
+            finally:
+                os.dup2(kept, 2)
+                os.close(kept)
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
         if not result.problem:
             return bytes(result.serialized)
-        words = f"{words} {level}: {' '.join(result.called)} {result.words};"
+        words = f"{words} {level}: {' '.join(result.called)} {result.words or complaint(lines)};"
     raise RefusedError(words.strip())
 
 
@@ -436,8 +446,19 @@ def findings(engine: str, lowered: Lowered, expected: Callable[[int], list[list[
 
     expected: the results of a trial, by program. Raises RefusedError, and what engines raise.
     """
+    import jax
+
     serialized = ENGINES[engine](lowered, len(lowered.cases) == 1)
-    loaded = Loaded(engine, serialized, lowered)
+    with jax.enable_x64(lowered.cases[0].x64):  # jaxlib's call path asks
+        return _found(engine, Loaded(engine, serialized, lowered), lowered, expected)
+
+
+def _found(
+    engine: str,
+    loaded: Loaded,
+    lowered: Lowered,
+    expected: Callable[[int], list[list[Array]]],
+) -> list[Finding]:
     worst = [Finding(case.name, "same", "", engine) for case in lowered.cases]
 
     def note(place: int, word: str, told: str) -> None:
@@ -585,7 +606,8 @@ class Child:
         self._engines = [engines] if isinstance(engines, str) else [*engines]
         self._said = said
         self._batches = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
 
     def run(self, names: Sequence[str]) -> list[Finding]:
         """What became of programs, on each engine. A crash and a time-out end this process, not the
@@ -607,12 +629,10 @@ class Child:
         """Run programs; returns those that a crash has left to be run, by engine."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([engines, names]) + "\n")
-        process.stdin.flush()
+        process.stdin.write(json.dumps([engines, names]).encode() + b"\n")
         begun: list[str] = []
         word = "slow"
-        while select.select([process.stdout], [], [], SECONDS_MAX)[0]:
-            line = process.stdout.readline()
+        while (line := self._line(process.stdout.fileno())) is not None:
             if not line:
                 word = "crashed"
                 break
@@ -636,13 +656,24 @@ class Child:
             engine: [n for n in names if n not in known_by[engine] and n not in ended]
             for engine in engines
         }
-        if len(begun) == 2:
+        if len(begun) == 2 and begun[1] in left[begun[0]]:
             engine, name = begun
             found.append(Finding(name, word, f"{process.returncode}", engine))
             left[engine].remove(name)
         return {engine: each for engine, each in left.items() if each}
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _line(self, file: int) -> bytes | None:
+        """The next line of the child; b"" when it has ended, None when it is slow."""
+        while b"\n" not in self._rest:
+            if not select.select([file], [], [], SECONDS_MAX)[0]:
+                return None
+            if not (read := os.read(file, 1 << 16)):
+                return b""
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _started(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._batches >= BATCHES_MAX:
             self.end()
         if self._process is None:
@@ -652,8 +683,9 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said.open("a"),
-                text=True,
+                bufsize=0,
             )
+            self._rest = b""
         self._batches += 1
         return self._process
 
