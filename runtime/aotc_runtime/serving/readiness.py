@@ -128,13 +128,13 @@ def _run(
     others = [other_input(array, s) for array, s in zip(inputs, spec.inputs, strict=True)]
     try:
         # First, so that what a call leaves behind shows in the results of the fixture.
-        _execute(profile, others)
+        execute(profile, others)
         del others
         started = time.perf_counter()
-        results = _execute(profile, inputs)
+        results = execute(profile, inputs)
         seconds = time.perf_counter() - started
-        found = _as_arrays(profile, results)
-        again = _execute(profile, inputs) if seconds < WARM_SECONDS_MAX else None
+        found = as_arrays(profile, results)
+        again = execute(profile, inputs) if seconds < WARM_SECONDS_MAX else None
     except device.error as error:
         from aotc_runtime.serving.refusals import fixture_failed
 
@@ -146,7 +146,7 @@ def _run(
     ]
     changed = None
     if again is not None:
-        changed = first_changed(spec, device, found, _as_arrays(profile, again))
+        changed = first_changed(spec, device, found, as_arrays(profile, again))
     return _Ran(over_all(differences), inputs, seconds, changed)
 
 
@@ -167,13 +167,14 @@ def first_changed(
     """
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
     for tensor, one, other in zip(spec.outputs, found, again, strict=True):
-        if one.size and _differ(one, other).any():
-            if device.repeats_exactly or not compare(other, one, rtol, atol).within:
-                return tensor.path or "result"
+        is_same = not one.size or not _differ(one, other).any()
+        if not (is_same or (not device.repeats_exactly and compare(other, one, rtol, atol).within)):
+            return tensor.path or "result"
     return None
 
 
-def _as_arrays(profile: ResidentProfile, results: Sequence[Buffer]) -> list[Array]:
+def as_arrays(profile: ResidentProfile, results: Sequence[Buffer]) -> list[Array]:
+    """The results of an executable as numpy arrays."""
     to_numpy = profile.device.to_numpy
     return [to_numpy(result, aval) for result, aval in zip(results, profile.outputs, strict=True)]
 
@@ -194,7 +195,7 @@ def _require_fit(
             raise unfit_fixture(where, name, aval, array)
 
 
-def _execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
+def execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
     """Run on the path that calls take later, so that the first call has nothing left to prepare."""
     if profile.direct is not None:
         return profile.direct(*inputs)

@@ -70,7 +70,7 @@ def test_results_that_depend_on_earlier_calls_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readiness, "WARM_SECONDS_MAX", 60.0)
-    monkeypatch.setattr(readiness, "_execute", doctored(readiness._execute))
+    monkeypatch.setattr(readiness, "execute", doctored(readiness.execute))
     with pytest.raises(AotcError) as caught:
         aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1])
     assert {finding.code for finding in caught.value.findings} == {code}
