@@ -645,6 +645,13 @@ READINESS = {
         expected="0 compilations",
         hint="this is a bug in aotc-runtime: please report it",
     ),
+    "AOTC-E704": Code(
+        "an executable gives another result in a second call with the same inputs",
+        "do not serve from this host; report it with the engine's version",
+        expected="the same bytes in every call with the same inputs",
+        hint="do not serve this bundle: build for another engine, and report it with the "
+        "engine's version",
+    ),
 }
 
 BACKEND = {
