@@ -93,6 +93,7 @@ class Draft:
         self.constants: list[Array] = []
         self.values: list[Leaf] = []
         self.lines: list[str] = []
+        self.names = -1
 
     # What steps ask for
 
@@ -127,9 +128,14 @@ class Draft:
         """One of its axes."""
         return self.number(0, len(value.shape) - 1)
 
+    def name(self, letter: str) -> str:
+        """A name that nothing has."""
+        self.names += 1
+        return f"{letter}{self.names}"
+
     def weight(self, shape: Sequence[int], dtype: str) -> str:
         """The name of a new weight."""
-        name = f"w{len(self.weights)}"
+        name = self.name("w")
         self.weights.append(Leaf(name, tuple(shape), dtype))
         self.weight_values.append(drawn(self.random, shape, dtype))
         return name
@@ -606,13 +612,13 @@ def _index(draft: Draft, shape: Sequence[int], size: int) -> str:
     if suited and draft.chance(0.6):
         return draft.one(suited).name
     if draft.chance(0.4):
-        name = f"x{len(draft.inputs)}"
+        name = draft.name("x")
         leaf = Leaf(name, tuple(shape), "int32")
         draft.inputs.append(leaf)
         return name
     values = draft.random.integers(-1 if draft.chance(0.3) else 0, max(size, 1), shape)
     if draft.chance(0.5):
-        name = f"w{len(draft.weights)}"
+        name = draft.name("w")
         draft.weights.append(Leaf(name, tuple(shape), "int32"))
         draft.weight_values.append(np.asarray(values, np.int32))
         return name
@@ -837,7 +843,7 @@ def generated(seed: int, number: int) -> Generated:
 def _attempt(random: np.random.Generator, x64: bool) -> Generated | None:
     draft = Draft(random, x64)
     for _ in range(draft.one((1, 1, 2, 2, 3))):
-        leaf = Leaf(f"x{len(draft.inputs)}", _shape(draft), _dtype(draft))
+        leaf = Leaf(draft.name("x"), _shape(draft), _dtype(draft))
         if draft.inputs and draft.chance(0.5):
             leaf = Leaf(leaf.name, draft.inputs[0].shape, leaf.dtype)
         draft.inputs.append(leaf)
@@ -897,11 +903,21 @@ def _added(draft: Draft, step: Step) -> bool:
     except (ImpossibleError, TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         del draft.inputs[kept[0] :], draft.weights[kept[1] :], draft.weight_values[kept[1] :]
         return False
+    _drop_unused(draft, kept, text)
     name = f"v{len(draft.lines)}"
     draft.lines.append(f"    {name} = {text}")
     draft.values.extend(draft.inputs[kept[0] :])
     draft.values.append(Leaf(name, tuple(out.shape), str(out.dtype)))
     return True
+
+
+def _drop_unused(draft: Draft, kept: tuple[int, int], text: str) -> None:
+    """Forget the leaves that a step asked for and then did without."""
+    used = set(re.findall(r"\b[wx][0-9]+\b", text))
+    for place in range(len(draft.weights) - 1, kept[1] - 1, -1):
+        if draft.weights[place].name not in used:
+            del draft.weights[place], draft.weight_values[place]
+    draft.inputs[kept[0] :] = [each for each in draft.inputs[kept[0] :] if each.name in used]
 
 
 def _finished(draft: Draft, results: Sequence[Leaf]) -> Generated | None:
