@@ -82,11 +82,14 @@ class ImpossibleError(Exception):
 
 
 class Draft:
-    """A program that is being made. values: what later steps may take."""
+    """A program that is being made. values: what later steps may take.  has_odd_types: whether it
+    has types that some engines refuse.
+    """
 
     def __init__(self, random: np.random.Generator, x64: bool) -> None:
         self.random = random
         self.x64 = x64
+        self.has_odd_types = x64 or self.chance(0.25)
         self.inputs: list[Leaf] = []
         self.weights: list[Leaf] = []
         self.weight_values: list[Array] = []
@@ -405,7 +408,9 @@ def choice(draft: Draft) -> str:
 def conversion(draft: Draft) -> str:
     """A conversion to another type, there and back in some cases."""
     x = draft.any()
-    types = ["float32", "float32", "float32", "int32", "int32", "bool", *NARROW, "float16", "bfloat16"]
+    types = ["float32", "float32", "float32", "int32", "int32", "bool", "int8", "uint8"]
+    if draft.has_odd_types:
+        types += [*NARROW, "float16", "bfloat16"]
     if draft.x64:
         types += [*WIDE, "float64", "float64"]
     to = draft.one(types)
@@ -876,7 +881,9 @@ def _shape(draft: Draft) -> tuple[int, ...]:
 
 
 def _dtype(draft: Draft) -> str:
-    options = ["float32"] * 14 + ["int32"] * 3 + ["bool"] * 2 + ["float16", "bfloat16", *NARROW[:3]]
+    options = ["float32"] * 14 + ["int32"] * 3 + ["bool"] * 2
+    if draft.has_odd_types:
+        options += ["float16", "float16", "bfloat16", "bfloat16", *NARROW[:3]]
     if draft.x64:
         options += ["float64"] * 12 + ["int64", "int64", "uint64"]
     return draft.one(options)

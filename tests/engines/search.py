@@ -43,6 +43,9 @@ TOGETHER = 24
 TOGETHER_FOR = {"xla": TOGETHER, "iree": 6, "onnxruntime": 1, "openvino": 1}
 """Programs that an engine compiles as one. What it does not take is looked for one by one."""
 
+CHUNK = 8 * TOGETHER
+"""Programs after which every engine has had its share."""
+
 BATCHES_MAX = 40
 """For one child: jax keeps what it has traced."""
 
@@ -830,19 +833,22 @@ class Child:
 # The whole of a search
 
 
-def search(out: Path, engines: Sequence[str], names: Sequence[str], share: int) -> None:
-    """Run what is not yet in `out`. share: IREE, which compiles for seconds, gets every so many."""
+def search(
+    out: Path, engines: Sequence[str], names: Sequence[str], shares: Mapping[str, int]
+) -> None:
+    """Run what is not yet in `out`. shares: engines that get every so many programs only."""
     known = defaultdict(set)
     if out.exists():
         for each in read(out):
             known[each.name].add(each.engine)
-    wanted: dict[str, list[str]] = {}
+    wanted: dict[tuple[int, str], list[str]] = {}
     for place, name in enumerate(names):
-        asked = [e for e in engines if e != "iree" or place % share == 0]
+        asked = [e for e in engines if place % shares.get(e, 1) == 0]
         left = [] if "" in known[name] else [e for e in asked if e not in known[name]]
         if left:
-            wanted.setdefault(" ".join(left), []).append(name)
-    for key, each in wanted.items():
+            # Those for the same engines of some thousand names, so that all engines get on.
+            wanted.setdefault((place // CHUNK, " ".join(left)), []).append(name)
+    for (_, key), each in wanted.items():
         one = Child(key.split(), out.with_suffix(".said"))
         try:
             for place in range(0, len(each), TOGETHER):
@@ -892,7 +898,7 @@ def main() -> None:
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--first", type=int, default=0)
     run.add_argument("--count", type=int, default=0)
-    run.add_argument("--share", type=int, default=1)
+    run.add_argument("--share", action="append", default=[], metavar="ENGINE=NUMBER")
     show = commands.add_parser("show")
     show.add_argument("name")
     tell = commands.add_parser("tell")
@@ -910,7 +916,8 @@ def main() -> None:
                 for name in programs()
                 if not asked.parts or any(part in name for part in asked.parts)
             ]
-        search(asked.out, asked.engine or [*ENGINES], names, asked.share)
+        shares = {engine: int(number) for engine, _, number in (s.partition("=") for s in asked.share)}
+        search(asked.out, asked.engine or [*ENGINES], names, shares)
         print(table(asked.out))
     elif asked.command == "show":
         from .generated_programs import generated
