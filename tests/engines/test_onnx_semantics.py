@@ -260,6 +260,15 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         lambda x: jnp.cumprod(x.astype(jnp.bfloat16)),
         np.array([1, 1.5, 2, -0.5], np.float32),
     ),
+    "exponentials less one that are nearly infinite": (
+        jnp.expm1,
+        np.array([88.5, 88.7, 89, 60, 1e-9, -1e-3, -200], np.float32),
+    ),
+    "integers by themselves": (
+        lambda x, y: (lax.div(x, x), lax.rem(x, x), lax.div(y, y)),
+        np.array([0, 5, -(2**31)], np.int32),
+        np.array([0, 255], np.uint8),
+    ),
     "uint64": (
         lambda x: (
             jnp.maximum(x, x[::-1]),
@@ -312,3 +321,97 @@ def test_the_same_module_gives_the_same_bytes() -> None:
     first, _ = compiled(_conv, IMAGE, KERNEL)
     again, _ = compiled(_conv, IMAGE, KERNEL)
     assert first.serialized == again.serialized
+
+
+def _whole(number: float) -> Any:
+    """A number that is another one once it was an integer, which a program computes itself."""
+    return lax.full((1, 1), number, np.float32).astype(np.int32).astype(np.float32)
+
+
+def _norm_with(epsilon: Any, x: Any) -> Any:
+    return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + epsilon)
+
+
+CONVERTED: dict[str, Any] = {
+    "an epsilon": lambda x: _norm_with(_whole(1e-6), x),
+    "an epsilon of half precision": lambda x: _norm_with(
+        lax.full((1, 1), 1e-9, np.float32).astype(np.float16).astype(np.float32), x
+    ),
+    "an epsilon that wraps": lambda x: _norm_with(
+        lax.full((1, 1), 257, np.int32).astype(np.uint8).astype(np.float32), x
+    ),
+    "an epsilon above every integer": lambda x: _norm_with(
+        lax.full((1, 1), 3e9, np.float32).astype(np.int32).astype(np.float32), x
+    ),
+    "a sum that wraps": lambda x: _norm_with(
+        (lax.full((), 127, np.int8) + lax.full((), 2, np.int8)).astype(np.float32) + 127, x
+    ),
+    "a sum that is rounded": lambda x: _norm_with(
+        (lax.full((), 2.0**25, np.float32) + lax.full((), 1, np.float32)) - 2.0**25, x
+    ),
+    "a condition": lambda x: jnp.where(_whole(0.5).astype(bool), x, -x),
+    "a condition that holds": lambda x: jnp.where(_whole(-1.5).astype(bool), x, -x),
+    "a half": lambda x: x * lax.erfc(-x * np.float32(0.5**0.5)) * _whole(0.5),
+    "a least number": lambda x: jnp.maximum(
+        x, lax.full((1, 1), -np.inf, np.float32).astype(np.int32).astype(np.float32) + 2.0**31
+    ),
+    "no number": lambda x: (
+        x + lax.full((1, 1), np.nan, np.float32).astype(np.int32).astype(np.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_converted_constant_is_what_the_conversion_makes_of_it(name: str) -> None:
+    assert not differences(CONVERTED[name], ROWS * 1e-4)
+
+
+ODD = np.array([1, np.nan, -np.inf, np.inf, -0.0, 0, 3, 2, -5])
+AT = np.array([0, 0, 1, 2, 9, -1, 1, 2, 3], np.int32)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("name", ["max", "min", "add", "multiply", "set"])
+def test_a_scatter_keeps_what_is_no_number(name: str, dtype: Any) -> None:
+    def scattered(x: Any, updates: Any) -> Any:
+        return [getattr(row.at[AT], name)(updates, mode="drop") for row in x]
+
+    rows = np.array([[0, 0, 0, 0], [np.nan, 1, 2, 3], [-np.inf, np.inf, -2, -7]])
+    assert not differences(scattered, rows.astype(dtype), ODD.astype(dtype))
+
+
+HOLES = np.float32([[1, np.nan, np.inf], [np.nan, 2, -3]])
+KEEP = np.array([[True, False, False], [True, True, False]])
+
+MASKED: dict[str, tuple[Any, ...]] = {
+    "a mask": (lambda x, k: (x * k, k * x, (x * k).sum(-1)), HOLES, KEEP),
+    "of half precision": (lambda x, k: x.astype(jnp.float16) * k, HOLES, KEEP),
+    "of brain floats": (lambda x, k: x.astype(jnp.bfloat16) * k, HOLES, KEEP),
+    "of doubles": (lambda x, k: x.astype(np.float64) * k, HOLES, KEEP),
+    "a comparison": (lambda x: x * (x > 1), HOLES),
+    "a mask that is used elsewhere": (
+        lambda x, k: (x * k.astype(np.float32), k.astype(np.float32).sum()),
+        HOLES,
+        KEEP,
+    ),
+    "one for each row": (lambda x, k: x * k, HOLES, KEEP[:, :1]),
+    "one for each column": (lambda x, k: x * k, HOLES, KEEP[0]),
+    "one that is moved as booleans": (lambda x, k: x * k.T.astype(np.float32), HOLES, KEEP.T),
+    "one that is moved as numbers": (lambda x, k: x * k.astype(np.float32).T, HOLES, KEEP.T),
+    "one of integers": (lambda x, k: x * k.astype(np.int32).astype(np.float32), HOLES, KEEP),
+    "a constant": (lambda x: x * KEEP, HOLES),
+    "zeros": (lambda x: x * 0, HOLES),
+    "vectors": (lambda x, k: jnp.einsum("ij,ij->i", x, k.astype(np.float32)), HOLES, KEEP),
+    "a matrix": (lambda x, k: x @ k.T.astype(np.float32), HOLES, KEEP),
+    "a loop": (
+        lambda x, k: lax.scan(lambda c, each: (c + each[0] * each[1], c), x[0], (x, k)),
+        HOLES,
+        KEEP,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_product_with_a_mask_is_what_plain_jax_makes_of_it(name: str) -> None:
+    function, *inputs = MASKED[name]
+    assert not differences(function, *inputs)

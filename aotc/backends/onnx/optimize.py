@@ -7,6 +7,7 @@ where they are, at load; they are parameters here, so that it can take nothing o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -17,7 +18,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+from aotc.backends.onnx_graphs.graph import Graph
 from aotc.backends.onnx_graphs.job import CALLING, SPINNING
+from aotc.backends.onnx_graphs.model import model_of
 from aotc.backends.onnx_graphs.program import UnsupportedError
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import names
@@ -26,6 +29,9 @@ _FATAL = 4
 """ONNX Runtime's severity above which it logs: what it raises is enough."""
 
 _WORDS_MAX = 300
+
+_NAMED = re.compile(r"[\w.]+/v\d+")
+"""A node's name in messages of ONNX Runtime."""
 
 
 def options(threads: int = 1) -> Any:
@@ -36,20 +42,37 @@ def options(threads: int = 1) -> Any:
     return chosen
 
 
-def optimized(model: Any, folder: Path) -> Any:
-    """What ONNX Runtime makes of a model for any processor. folder: for its file.
+def optimized(graph: Graph, folder: Path) -> Any:
+    """What ONNX Runtime makes of a graph for any processor. folder: for its file.
 
     Raises UnsupportedError, which names the operation, for what it has no code for.
     """
-    chosen, made = options(), folder / "optimized.onnx"
+    model, chosen, made = model_of(graph), options(), folder / "optimized.onnx"
     chosen.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     chosen.optimized_model_filepath = str(made)
     onnxruntime.disable_telemetry_events()
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[names.PROVIDER])
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            chosen,
+            providers=[names.PROVIDER],
+            disabled_optimizers=list(names.DISABLED),
+        )
     except Exception as error:
-        raise UnsupportedError(str(error)[:_WORDS_MAX]) from error
+        raise UnsupportedError(_refused(graph, str(error))) from error
     return onnx.load_model(made)
+
+
+def _refused(graph: Graph, words: str) -> str:
+    """Name the operation of which ONNX Runtime says that it does not take it."""
+    names = {name: node for node in graph.walk() for name in (f"{node.origin}/{node.outputs[0]}",)}
+    for said in _NAMED.findall(words):
+        if (node := names.get(said)) is not None:
+            element = graph.names.tensors[node.outputs[0]].element
+            lacks = "Could not find an implementation" in words
+            why = f"no {node.operator}" if lacks else f"another {node.operator}"
+            return f"{node.origin}: ONNX Runtime has {why} of {element}"
+    return words[:_WORDS_MAX]
 
 
 def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> bytes:

@@ -19,9 +19,8 @@ def compile_job(job: Job) -> Result:
 
 def _optimized(made: work.Translated) -> work.Taken:
     from aotc.backends.onnx import optimize
-    from aotc.backends.onnx_graphs.model import model_of
 
-    model = optimize.optimized(model_of(made.graph), Path())
+    model = optimize.optimized(made.graph, Path())
     serialized = optimize.with_weights_outside(model, made.weights, made.threads)
     return work.Taken(serialized, optimize.operators(model))
 

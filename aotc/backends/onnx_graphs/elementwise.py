@@ -99,8 +99,11 @@ def _subtract(rule: Rule) -> list[Tensor]:
 
 
 def _divide(rule: Rule) -> list[Tensor]:
-    """Integers: -1 for a division by zero, the same for the lowest by -1."""
+    """Integers: -1 for a division by zero, the same for the lowest by -1; 1 for zero by itself."""
     graph, (one, other) = rule.graph, rule.operands
+    dividend, divisor = rule.operation.operands
+    if dividend is divisor and one.element not in FLOATS:
+        return [graph.like(1, one)]
     if one.element in ("f32", "f64") and graph.is_folded(one, other):
         return [graph.each("Mul", one, graph.each("Reciprocal", other))]
     if one.element in FLOATS or other.number not in (None, 0, -1):
@@ -265,6 +268,14 @@ def order_key(graph: Graph, value: Tensor) -> Tensor:
     return graph.where(below, graph.each("BitwiseXor", bits, most), bits)
 
 
+def of_order_key(graph: Graph, key: Tensor) -> Tensor:
+    """Floats of 32 or 64 bits whose keys these are."""
+    below = graph.each("Less", key, graph.like(0, key), element="i1")
+    most = graph.constant(np.iinfo(DTYPES[key.element]).max, key.element)
+    bits = graph.where(below, graph.each("BitwiseXor", key, most), key)
+    return bit_cast(graph, bits, "f32" if key.element == "i32" else "f64")
+
+
 def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
     """A tensor's bits, read as another type of the same size."""
     if tensor.element == element:
@@ -342,7 +353,7 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
     one = graph.like(1, value)
     power = graph.each("Exp", value)
     less = graph.each("Sub", power, one)
-    made = graph.each("Div", graph.each("Mul", less, value), graph.each("Log", power))
+    made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
     small = compared(graph, "EQ", power, one)
     edge = graph.each(
         "Or", compared(graph, "EQ", less, graph.like(-1, value)), _is_infinite(graph, power)

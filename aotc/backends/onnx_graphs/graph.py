@@ -6,7 +6,7 @@ a number or a row, the graph leaves that to the operators, until one needs the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -207,7 +207,12 @@ class Graph:
             return self.reshape(tensor, shape)
         if tensor.number is not None and prod(shape) <= _SMALL:
             return self.constant(np.full(shape, tensor.number), tensor.element)
-        return self.node("Expand", [tensor, self.ints(*shape)], shape, tensor.element)
+        operands = [
+            self.cast(tensor, INSTEAD["Expand"].get(tensor.element, tensor.element)),
+            self.ints(*shape),
+        ]
+        made = self.node("Expand", operands, shape, operands[0].element)
+        return self.cast(made, tensor.element)
 
     def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
         """A tensor's numbers in another shape."""
@@ -282,7 +287,7 @@ class Graph:
         ]
         if 0 in tensor.shape:
             return self.full(value, shape)
-        element = _PADDED.get(tensor.element, tensor.element)
+        element = INSTEAD["Pad"].get(tensor.element, tensor.element)
         operands = [self.cast(tensor, element), self.ints(*low, *high), self.cast(value, element)]
         return self.cast(
             self.node("Pad", operands, shape, element, mode="constant"), tensor.element
@@ -293,7 +298,7 @@ class Graph:
         if one.element == "i1":
             both = self.each("And", condition, one)
             return self.each("Or", both, self.each("And", self.each("Not", condition), other))
-        element = _CHOSEN.get(one.element, one.element)
+        element = INSTEAD["Where"].get(one.element, one.element)
         operands = (condition, self.cast(one, element), self.cast(other, element))
         return self.cast(self.each("Where", *operands), one.element)
 
@@ -351,10 +356,20 @@ class Graph:
                     yield from value.walk()
 
 
-_PADDED = {"i16": "i32", "ui16": "i32", "bf16": "f32", "i1": "ui8"}
-_CHOSEN = {"i8": "i32", "i16": "i32", "ui16": "i32", "ui32": "i64", "ui64": "i64", "bf16": "f32"}
-"""Elements that ONNX Runtime's operator lacks, with one that holds the same numbers; a cast of 64
-bits keeps their bits.
+INSTEAD: Mapping[str, Mapping[str, str]] = {
+    "Expand": {"bf16": "f32"},
+    "Pad": {"i16": "i32", "ui16": "i32", "bf16": "f32", "i1": "ui8"},
+    "Where": {
+        "i8": "i32",
+        "i16": "i32",
+        "ui16": "i32",
+        "ui32": "i64",
+        "ui64": "i64",
+        "bf16": "f32",
+    },
+}
+"""By operator, elements that ONNX Runtime's lacks, with one that holds the same numbers; a cast of
+64 bits keeps their bits. A float16 becomes a float32 by itself.
 """
 
 

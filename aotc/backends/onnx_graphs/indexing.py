@@ -7,7 +7,13 @@ from math import prod
 
 import numpy as np
 
-from aotc.backends.onnx_graphs.elementwise import compared
+from aotc.backends.onnx_graphs.elementwise import (
+    FLOATS,
+    compared,
+    computed,
+    of_order_key,
+    order_key,
+)
 from aotc.backends.onnx_graphs.graph import Graph, Tensor
 from aotc.backends.onnx_graphs.layout import start_within
 from aotc.backends.onnx_graphs.program import UnsupportedError
@@ -114,6 +120,8 @@ _REDUCTIONS = {
     "stablehlo.maximum": "max",
     "stablehlo.minimum": "min",
 }
+_NANS = {"max": np.nan, "min": np.copysign(np.nan, -1)}
+"""By the reduction, the NaN that is last in the order of a float's bits."""
 _SCATTERED = {"bf16": "f32", "f16": "f32", "i1": "ui8", "i16": "i32", "ui16": "i32", "ui32": "i64"}
 
 
@@ -125,26 +133,35 @@ def _scatter(rule: Rule) -> list[Tensor]:
     reduction = _reduction(rule)
     value, updates = rule.whole(0), rule.whole(2)
     if not updates.shape or 0 not in updates.shape:
-        place = _places(rule, value, updates)
-        wide = _SCATTERED.get(value.element, value.element)
-        flat = graph.reshape(graph.cast(value, wide), (prod(value.shape),))
-        flat = graph.pad(flat, [0], [1], graph.constant(0, wide))
-        count = prod(updates.shape)
-        made = graph.node(
-            "ScatterElements",
-            [
-                flat,
-                graph.reshape(graph.full(place, updates.shape), (count,)),
-                graph.reshape(graph.cast(updates, wide), (count,)),
-            ],
-            flat.shape,
-            wide,
-            axis=0,
-            reduction=reduction,
+        place = graph.reshape(
+            graph.full(_places(rule, value, updates), updates.shape), (prod(updates.shape),)
         )
-        made = graph.part(made, 0, 0, prod(value.shape))
-        value = graph.cast(graph.reshape(made, value.shape), value.element)
+        ordered = reduction in _NANS and value.element in FLOATS
+        flat, new = (
+            graph.reshape(_scattered(graph, each, reduction), (prod(each.shape),))
+            for each in (value, updates)
+        )
+        flat = graph.pad(flat, [0], [1], graph.like(0, flat))
+        inputs = [flat, place, new]
+        how = {"axis": 0, "reduction": reduction}
+        made = graph.node("ScatterElements", inputs, flat.shape, flat.element, **how)
+        made = graph.reshape(graph.part(made, 0, 0, prod(value.shape)), value.shape)
+        made = of_order_key(graph, made) if ordered else made
+        value = graph.cast(made, value.element)
     return [value]
+
+
+def _scattered(graph: Graph, value: Tensor, reduction: str) -> Tensor:
+    """Numbers of a type that can be scattered.
+
+    ONNX Runtime compares by `a > b ? a : b`, which passes over NaN: floats of which the largest or
+    the smallest is kept become integers in their order, and NaN the last of them.
+    """
+    if reduction not in _NANS or value.element not in FLOATS:
+        return graph.cast(value, _SCATTERED.get(value.element, value.element))
+    wide = computed(graph, value)
+    last = graph.like(_NANS[reduction], wide)
+    return order_key(graph, graph.where(graph.is_nan(wide), last, wide))
 
 
 def _reduction(rule: Rule) -> str:

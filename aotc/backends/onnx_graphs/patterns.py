@@ -6,10 +6,13 @@ which is faster and, apart from rounding, the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isclose, pi, prod, sqrt
+from typing import Any
 
-from aotc.backends.onnx_graphs.program import Block, Operation, Value
+import numpy as np
+
+from aotc.backends.onnx_graphs.program import DTYPES, Block, Operation, Value
 from aotc.backends.onnx_graphs.reductions import body_of
 
 SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
@@ -21,8 +24,15 @@ ARG_MAX, ARG_MIN = "aotc.arg_max", "aotc.arg_min"
 _CLOSE = 1e-5
 """How near a constant has to be, relative to what it stands for."""
 
-_FLOATS = ("f16", "bf16", "f32", "f64")
+_HALVES = ("f16", "bf16")
+_FLOATS = (*_HALVES, "f32", "f64")
+_MASKED = ("f16", "f32", "f64")
+"""Numbers whose products with a condition XLA selects."""
+
 _NORMED = ("f32", "f64")
+_NORMED_MAX = 8192
+"""Longest axis whose norm the one operator computes: it adds all numbers to one float32."""
+
 _MOVES = (
     "stablehlo.broadcast_in_dim",
     "stablehlo.convert",
@@ -34,6 +44,7 @@ _SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 def fuse(block: Block) -> None:
     """Put such operations into a block and those within, and drop what nobody uses then."""
+    _select_masked(block)
     same: dict[int, Value] = {}
     for operation in [*block.walk()]:
         operation.operands = [same.get(id(each), each) for each in operation.operands]
@@ -45,6 +56,68 @@ def fuse(block: Block) -> None:
                 break
     _replace_returned(block, same)
     _drop_unused(block)
+
+
+def _select_masked(block: Block) -> None:
+    """Select where a program multiplies by a condition, as XLA's AlgebraicSimplifier does: what is
+    masked may be no number.
+    """
+    made: list[Operation] = []
+    for operation in block.operations:
+        for inner in operation.blocks:
+            _select_masked(inner)
+        for value, factor in _pairs(operation) if _is_elementwise(operation) else ():
+            condition = _condition(factor)
+            if condition is not None:
+                made += _chosen(operation, value, condition)
+                break
+        made.append(operation)
+    block.operations = made
+
+
+def _is_elementwise(operation: Operation) -> bool:
+    """Whether numbers are multiplied with those in their place, and at most summed then."""
+    if operation.name != "stablehlo.dot_general":
+        return operation.name == "stablehlo.multiply"
+    numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
+    axes = [
+        (*numbers[f"{side}_batching_dimensions"], *numbers[f"{side}_contracting_dimensions"])
+        for side in ("lhs", "rhs")
+    ]
+    return axes[0] == axes[1] and len(axes[0]) == len(one.shape) == len(other.shape)
+
+
+def _condition(value: Value) -> Value | None:
+    """Return the booleans that a value is as numbers.
+
+    XLA knows constants as numbers, and repeats numbers instead of booleans: then it sees none.
+    """
+    made_by = _maker(value, "stablehlo.convert")
+    if made_by is None or value.element not in _MASKED or made_by.operands[0].element != "i1":
+        return None
+    (condition,) = made_by.operands
+    known = _maker(condition, "stablehlo.broadcast_in_dim", "stablehlo.constant")
+    if known is None or (known.operands and known.operands[0].size == condition.size):
+        return condition
+    return None
+
+
+def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operation]:
+    """Have a product choose between a value and 0; return the operations that it needs for it."""
+    zero, zeros, chosen = (
+        Operation(f"stablehlo.{name}", []) for name in ("constant", "broadcast_in_dim", "select")
+    )
+    zero.attributes = {"value": np.zeros((), DTYPES[value.element])}
+    zero.results = [Value((), value.element, zero)]
+    zeros.operands, zeros.attributes = [zero.result], {"broadcast_dimensions": ()}
+    zeros.results = [Value(value.shape, value.element, zeros)]
+    if operation.name == "stablehlo.multiply":
+        _become(operation, chosen.name, condition, value, zeros.result)
+        return [zero, zeros]
+    chosen.operands = [condition, value, zeros.result]
+    chosen.results = [Value(value.shape, value.element, chosen)]
+    operation.operands = [chosen.result if each is value else each for each in operation.operands]
+    return [zero, zeros, chosen]
 
 
 def _same_as(operation: Operation) -> Value | None:
@@ -108,38 +181,82 @@ def _maker(value: Value, *names: str) -> Operation | None:
     return made_by if made_by is not None and made_by.name in names else None
 
 
-_COUNTED: dict[str, Callable[[float, float], float]] = {
-    "stablehlo.add": lambda one, other: one + other,
-    "stablehlo.maximum": max,
-    "stablehlo.multiply": lambda one, other: one * other,
-    "stablehlo.subtract": lambda one, other: one - other,
+_COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.subtract": np.subtract,
 }
 
 
 def _number(value: Value) -> float | None:
-    """The number that a value is everywhere; of scalars also what is computed of constants."""
-    while made_by := _maker(value, *_SPREAD, "stablehlo.convert"):
+    """Return the number that a value is everywhere; of scalars also what is computed of constants.
+
+    It is what the value's own type makes of it: a float16 or an integer that was a float32 before
+    is the nearest float16 or the integer.
+    """
+    found = _scalar(value)
+    return None if found is None else found.item()
+
+
+def _scalar(value: Value) -> Any:
+    """Return the number of `_number` in numpy's type for it."""
+    while made_by := _maker(value, *_SPREAD):
         value = made_by.operands[0]
     made_by = value.made_by
     if made_by is None:
         return None
     if made_by.name == "stablehlo.constant":
         array = made_by.attributes["value"]
-        return float(array.reshape(())) if array.size == 1 else None
-    if value.shape or (made_by.name not in _COUNTED and made_by.name != "stablehlo.compare"):
+        return array.reshape(())[()] if array.size == 1 else None
+    operands = [_scalar(each) for each in made_by.operands] if _is_counted(made_by) else [None]
+    if any(each is None for each in operands):
         return None
-    one, other = map(_number, made_by.operands)
-    if one is None or other is None:
-        return None
+    if made_by.name == "stablehlo.convert":
+        return _converted(operands[0], DTYPES[value.element])
+    one, other = operands
     if made_by.name == "stablehlo.compare":
-        direction = made_by.attributes["comparison_direction"]
-        return float(one > other) if direction == "GT" else None
-    return _COUNTED[made_by.name](one, other)
+        return one > other
+    with np.errstate(all="ignore"):
+        return _COUNTED[made_by.name](one, other)
+
+
+def _is_counted(operation: Operation) -> bool:
+    """Whether a number is computed of those of the operands."""
+    if operation.name == "stablehlo.convert":
+        return True
+    if operation.result.shape or operation.result.element in _HALVES:
+        return False
+    if operation.name == "stablehlo.compare":
+        how = operation.attributes
+        total = how.get("compare_type") == "TOTALORDER"
+        return how["comparison_direction"] == "GT" and not total
+    return operation.name in _COUNTED and operation.result.element != "i1"
+
+
+def _converted(number: Any, dtype: Any) -> Any:
+    """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
+    if dtype == np.bool_:
+        return np.bool_(number != 0)
+    if np.issubdtype(dtype, np.integer) and not np.issubdtype(number.dtype, np.integer):
+        wide, limits = float(number), np.iinfo(dtype)
+        if np.isnan(wide):
+            return dtype.type(0)
+        whole = limits.max if wide >= limits.max else limits.min if wide <= limits.min else wide
+        return dtype.type(int(whole))
+    with np.errstate(all="ignore"):
+        return number.astype(dtype)
 
 
 def _is(value: Value, number: float) -> bool:
     found = _number(value)
     return found is not None and isclose(found, number, rel_tol=_CLOSE)
+
+
+def _is_single(number: float) -> bool:
+    """Whether a float32 holds a number, as ONNX's attributes are."""
+    with np.errstate(over="ignore"):
+        return number == float(np.float32(number))
 
 
 def _pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
@@ -468,9 +585,11 @@ def _normed(
     added, last = _maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
     if added is None or _over(other, one.shape, last) is not root.result:
         return False
+    if one.shape[last] > _NORMED_MAX:
+        return False
     for number, variance in _pairs(added):
         epsilon = _number(number)
-        if epsilon is None or epsilon < 0:
+        if epsilon is None or epsilon < 0 or not _is_single(epsilon):
             continue
         centred = _centred(one)
         if centred is not None and _is_variance(variance, centred):

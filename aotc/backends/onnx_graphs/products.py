@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from aotc.backends import long_sums
 from aotc.backends.onnx_graphs.elementwise import FLOATS, compared
 from aotc.backends.onnx_graphs.graph import Tensor
 from aotc.backends.onnx_graphs.layout import padded, reverse
 from aotc.backends.onnx_graphs.program import UnsupportedError
+from aotc.backends.onnx_graphs.reductions import summed
 from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 _MULTIPLIED = {
@@ -21,6 +23,9 @@ _MULTIPLIED = {
     "ui16": "ui32",
 }
 """By the element of a product, what is computed with."""
+
+_TERMS_MAX = 4096
+"""Most products that are added one after the other, where a group has one channel of results."""
 
 
 def _dot_general(rule: Rule) -> list[Tensor]:
@@ -44,6 +49,11 @@ def _dot_general(rule: Rule) -> list[Tensor]:
     right = graph.transpose(right, (*right_batch, *right_sum, *right_free))
     # Without batches, MatMul takes any number of rows' axes as they are.
     inner_rows = rows if not batch and rows else [prod(rows)]
+    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*batch, depth)
+        terms = graph.each("Mul", graph.reshape(left, flat), graph.reshape(right, flat))
+        made = summed(graph, terms, (len(batch),))
+        return [graph.cast(graph.reshape(made, result.shape), result.element)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
     right = graph.reshape(right, (*batch, depth, prod(columns)))
     shape = (*batch, *inner_rows, prod(columns))
@@ -120,6 +130,9 @@ def _convolution(rule: Rule) -> list[Tensor]:
     shape = [result.shape[axis] for axis in output]
     if 0 in (*shape, *image.shape, *kernel.shape):
         return [graph.constant(0, result.element)]
+    groups, terms = attributes.get("feature_group_count", 1), prod(kernel.shape[1:])
+    if kernel.shape[0] == groups and terms > _TERMS_MAX:
+        raise UnsupportedError(f"stablehlo.convolution of {terms} numbers for each result")
     made = graph.node(
         "Conv",
         [image, kernel],
@@ -129,7 +142,7 @@ def _convolution(rule: Rule) -> list[Tensor]:
         strides=rule.numbers("window_strides", ones),
         pads=(*low, *high),
         dilations=rule.numbers("rhs_dilation", ones),
-        group=attributes.get("feature_group_count", 1),
+        group=groups,
     )
     back = sorted(range(len(output)), key=lambda axis: output[axis])
     return [graph.cast(graph.transpose(made, back), result.element)]

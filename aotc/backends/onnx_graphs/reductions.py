@@ -7,6 +7,7 @@ from math import inf, prod
 
 import numpy as np
 
+from aotc.backends import long_sums
 from aotc.backends.onnx_graphs.elementwise import FLOATS, computed, extreme
 from aotc.backends.onnx_graphs.graph import Attribute, Graph, Tensor
 from aotc.backends.onnx_graphs.layout import padded
@@ -131,8 +132,8 @@ def reduce_to(
     element = value.element
     operator = _BOOLEANS[name] if element == "i1" else _REDUCED[name]
     wide = graph.cast(value, _WIDE.get(element, element))
-    if operator == "ReduceSum" and wide.element == "i32":
-        wide = graph.cast(wide, "i64")
+    if operator == "ReduceSum":
+        return graph.cast(summed(graph, wide, axes), element)
     inputs = [wide, graph.ints(*axes)]
     made = graph.node(operator, inputs, shape, wide.element, keepdims=0)
     if element in FLOATS and operator in ("ReduceMax", "ReduceMin"):
@@ -141,6 +142,25 @@ def reduce_to(
         none = graph.node("ReduceMax", inputs, shape, "i1", keepdims=0)
         made = graph.where(none, graph.like(float("nan"), made), made)
     return graph.cast(made, element)
+
+
+def summed(graph: Graph, value: Tensor, axes: Sequence[int]) -> Tensor:
+    """Sum over axes: of floats in several steps where they are long, of integers exactly."""
+    if value.element not in FLOATS:
+        wide = graph.cast(value, "i64")
+        return _sum_along(graph, wide, axes)
+    for step in long_sums.plan(value.shape, axes):
+        value = graph.reshape(value, step.shape)
+        behind = [after - size for size, after in zip(step.shape, step.padded, strict=True)]
+        value = graph.pad(value, [0] * len(step.shape), behind, graph.like(0, value))
+        value = _sum_along(graph, graph.reshape(value, step.cut), step.axes)
+    return value
+
+
+def _sum_along(graph: Graph, value: Tensor, axes: Sequence[int]) -> Tensor:
+    shape = [size for axis, size in enumerate(value.shape) if axis not in axes]
+    inputs = [value, graph.ints(*axes)]
+    return graph.node("ReduceSum", inputs, shape, value.element, keepdims=0)
 
 
 def _tree(rule: Rule, axes: tuple[int, ...]) -> list[Tensor]:
@@ -246,9 +266,13 @@ def _pool(
     shape = (*channels, *made_inner)
     if name == "stablehlo.maximum":
         made = _max_pool(graph, value, shape, cut)
+    elif prod(window) <= long_sums.TERMS_MAX:
+        made = _sum_pool(graph, value, shape, cut)
     else:
-        made = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
-        made = graph.each("Mul", made, graph.like(prod(window), made))
+        made = value
+        for axis, place in enumerate(pooled):
+            sizes = (window[place], strides[place], between[place])
+            made = _long_sum_pool(graph, made, axis, sizes)
     made = graph.reshape(made, (*outer, *made_inner))
     back = sorted(range(len(order)), key=lambda axis: order[axis])
     return graph.cast(graph.transpose(made, back), result.element)
@@ -267,6 +291,35 @@ def _max_pool(
     is_none = odd.each("Greater", none, odd.like(0, none), element="i1")
     odd.output(odd.where(is_none, odd.like(float("nan"), made), made), shape)
     return graph.node("If", [found], shape, "f32", then_branch=odd, else_branch=usual)
+
+
+def _sum_pool(
+    graph: Graph, value: Tensor, shape: Sequence[int], cut: dict[str, Attribute]
+) -> Tensor:
+    made = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
+    sizes = cut["kernel_shape"]
+    assert isinstance(sizes, tuple)
+    return graph.each("Mul", made, graph.like(prod(sizes), made))
+
+
+def _long_sum_pool(graph: Graph, value: Tensor, axis: int, sizes: tuple[int, int, int]) -> Tensor:
+    """Sums in windows along one axis behind the channels: many terms in sums of windows' sums.
+
+    sizes: of the window, of its stride and of its dilation.
+    """
+    window, stride, between = sizes
+    if window > long_sums.TERMS_MAX:
+        count, block = long_sums.blocks(window)
+        if count * block != window:
+            raise UnsupportedError(f"stablehlo.reduce_window of {window} numbers")
+        value = _long_sum_pool(graph, value, axis, (block, 1, between))
+        return _long_sum_pool(graph, value, axis, (count, stride, between * block))
+    shape, ones = list(value.shape), [1] * (len(value.shape) - 2)
+    shape[2 + axis] = (shape[2 + axis] - (window - 1) * between - 1) // stride + 1
+    cut: dict[str, Attribute] = {}
+    for name, size in zip(("kernel_shape", "strides", "dilations"), sizes, strict=True):
+        cut[name] = (*ones[:axis], size, *ones[axis + 1 :])
+    return _sum_pool(graph, value, shape, cut)
 
 
 def _positions(
@@ -314,9 +367,7 @@ def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: b
     """Each number combined with all before it, or behind it: in steps that double."""
     wide = {"i32": "i32", "i64": "i64", "f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32"}
     if name == "stablehlo.add" and value.element in wide:
-        given = graph.cast(value, wide[value.element])
-        inputs = [given, graph.constant(axis, "i64")]
-        made = graph.node("CumSum", inputs, given.shape, given.element, reverse=int(not forward))
+        made = _running_sum(graph, graph.cast(value, wide[value.element]), axis, not forward, False)
         return graph.cast(made, value.element)
     size, distance = value.shape[axis], 1
     filler = graph.constant(neutral(name, value.element), value.element)
@@ -330,6 +381,25 @@ def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: b
         value = _COMBINED[name](graph, value, moved)
         distance *= 2
     return value
+
+
+def _running_sum(graph: Graph, value: Tensor, axis: int, reverse: bool, exclusive: bool) -> Tensor:
+    """CumSum; of many floats within blocks, each of which begins with the sum of those before."""
+    size, shape = value.shape[axis], value.shape
+    if size <= long_sums.TERMS_MAX or value.element not in FLOATS:
+        inputs = [value, graph.constant(axis, "i64")]
+        how = {"reverse": int(reverse), "exclusive": int(exclusive)}
+        return graph.node("CumSum", inputs, shape, value.element, **how)
+    count, block = long_sums.blocks(size)
+    behind = [0] * len(shape)
+    behind[axis] = count * block - size
+    whole = graph.pad(value, [0] * len(shape), behind, graph.like(0, value))
+    cut = graph.reshape(whole, (*shape[:axis], count, block, *shape[axis + 1 :]))
+    totals = _sum_along(graph, cut, (axis + 1,))
+    before = _running_sum(graph, totals, axis, reverse, True)
+    before = graph.reshape(before, (*shape[:axis], count, 1, *shape[axis + 1 :]))
+    made = graph.each("Add", before, _running_sum(graph, cut, axis + 1, reverse, exclusive))
+    return graph.part(graph.reshape(made, whole.shape), axis, 0, size)
 
 
 RULES: Rules = {

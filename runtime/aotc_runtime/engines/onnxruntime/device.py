@@ -254,7 +254,7 @@ class OnnxDevice(Device):
                 options.add_initializer(name, value)
             # The package's own class prints what it raises.
             session = self._library.InferenceSession(options, executable.model, False, False)
-            session.initialize_session([names.PROVIDER], [{}], set())
+            session.initialize_session([names.PROVIDER], [{}], set(names.DISABLED))
         except Exception as error:
             raise _not_loaded(executable.where, first_line(error)) from error
         return Bound(session, values)

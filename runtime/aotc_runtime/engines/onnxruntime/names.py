@@ -19,5 +19,10 @@ SPINNING = "spinning"
 sleep.
 """
 
+DISABLED = ("NoopElimination",)
+"""Optimizers that ONNX Runtime must not use: this one reads a constant float64 as a float32, so
+that it drops `x + 1e-300` and `x * (1 + 1e-9)`.
+"""
+
 RUNTIME = "onnxruntime"
 """The distribution that runs graphs."""
