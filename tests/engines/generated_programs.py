@@ -366,9 +366,7 @@ def binary(draft: Draft) -> str:
     """Two or three operands, one of them a weight, a constant or another value."""
     x = draft.floats()
     text = draft.one(FLOAT_BINARY) if draft.chance(0.15) else draft.one(BINARY)
-    return text.format(
-        x=x.name, y=draft.beside(x), z=draft.beside(x) if "{z}" in text else ""
-    )
+    return text.format(x=x.name, y=draft.beside(x), z=draft.beside(x) if "{z}" in text else "")
 
 
 @_step(1.2)
@@ -401,7 +399,9 @@ def choice(draft: Draft) -> str:
         other = draft.one(("-jnp.inf", "jnp.nan", "-1e9", "0.0"))
     if x.dtype == "bool" and other in ("0", "1"):
         other = "True"
-    return draft.one((f"jnp.where({mask}, {x.name}, {other})", f"jnp.where({mask}, {other}, {x.name})"))
+    return draft.one(
+        (f"jnp.where({mask}, {x.name}, {other})", f"jnp.where({mask}, {other}, {x.name})")
+    )
 
 
 @_step(2.5)
@@ -434,7 +434,19 @@ def reduction(draft: Draft) -> str:
         return f"jnp.{draft.one(('any', 'all', 'sum'))}({x.name}, {axis}{kept})"
     if x.is_integer:
         return f"jnp.{draft.one(('max', 'min', 'sum', 'prod'))}({x.name}, {axis}{kept})"
-    kinds = ("sum", "mean", "max", "min", "prod", "var", "std", "ptp", "linalg.norm", "nansum", "nanmax")
+    kinds = (
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "prod",
+        "var",
+        "std",
+        "ptp",
+        "linalg.norm",
+        "nansum",
+        "nanmax",
+    )
     kind = draft.one(("sum", "mean", *kinds))
     if kind == "linalg.norm":
         axis = axes[0]
@@ -442,7 +454,9 @@ def reduction(draft: Draft) -> str:
     if draft.chance(0.25):
         text = f"jax.nn.logsumexp({x.name}, axis={axis}{kept})"
     if kept and draft.chance(0.4):
-        text = draft.one(("{x} - {r}", "{x} / {r}", "{r} * {x}", "{x} >= {r}")).format(x=x.name, r=text)
+        text = draft.one(("{x} - {r}", "{x} / {r}", "{r} * {x}", "{x} >= {r}")).format(
+            x=x.name, r=text
+        )
     return text
 
 
@@ -485,7 +499,9 @@ def normalization(draft: Draft) -> str:
     elif way == 5:
         text = f"{centred} / ({name}.std({axis}, keepdims=True) + {epsilon})"
     elif way == 6:
-        text = f"{name} * lax.rsqrt(jnp.mean(jnp.square({name}), {axis}, keepdims=True) + {epsilon})"
+        text = (
+            f"{name} * lax.rsqrt(jnp.mean(jnp.square({name}), {axis}, keepdims=True) + {epsilon})"
+        )
     else:
         text = f"{name} / jnp.sqrt(jnp.sum({name} * {name}, {axis}, keepdims=True) + {epsilon})"
     if draft.chance(0.5):
@@ -528,7 +544,9 @@ def attention(draft: Draft) -> str:
     key = draft.weight((width, width), x.dtype)
     scores = f"(({x.name} @ {key}) @ jnp.swapaxes({x.name}, -1, -2)) / {max(width, 1) ** 0.5:.3f}"
     if draft.chance(0.5):
-        scores = f"jnp.where(np.tri({length}, dtype=bool), {scores}, {draft.one(('-jnp.inf', '-1e9'))})"
+        scores = (
+            f"jnp.where(np.tri({length}, dtype=bool), {scores}, {draft.one(('-jnp.inf', '-1e9'))})"
+        )
     return f"jax.nn.softmax({scores}, axis=-1) @ {x.name}"
 
 
@@ -606,7 +624,9 @@ def gather(draft: Draft) -> str:
         start = _index(draft, (), size)
         return f"lax.dynamic_slice_in_dim({name}, {start}, {length}, axis={axis})"
     if way == 5 and size > 1:
-        table = draft.weight((8, draft.one((2, 4))), draft.one(("float32", "float32", "int32", "bool")))
+        table = draft.weight(
+            (8, draft.one((2, 4))), draft.one(("float32", "float32", "int32", "bool"))
+        )
         return f"{table}[{_index(draft, (draft.number(1, 5),), 8)}]"
     return f"jnp.take({name}, {index}, axis={axis}, mode='clip')"
 
@@ -681,7 +701,9 @@ def shape(draft: Draft) -> str:
         value = draft.one((0, 0, 1)) if x.dtype != "bool" else draft.one(("False", "True"))
         return f"lax.pad({name}, jnp.asarray({value}, {name}.dtype), {edges})"
     if way == 6:
-        return f"jnp.concatenate([{name}, {draft.one((name, f'jnp.flip({name}, {axis})'))}], {axis})"
+        return (
+            f"jnp.concatenate([{name}, {draft.one((name, f'jnp.flip({name}, {axis})'))}], {axis})"
+        )
     if way == 7:
         return f"jnp.stack([{name}, {draft.beside(x)} + jnp.zeros_like({name})], {axis})"
     if way == 8:
@@ -766,12 +788,23 @@ def loop(draft: Draft) -> str:
             f"(jnp.clip({count}, 0, 5), {name} * {k}))[1]"
         )
     if way == 5:
-        inner = draft.one(("jnp.sort(y)", "jax.nn.softmax(y)", "y[::-1]", "y - y.mean()", "jnp.cumsum(y)", "y * 2"))
+        inner = draft.one(
+            (
+                "jnp.sort(y)",
+                "jax.nn.softmax(y)",
+                "y[::-1]",
+                "y - y.mean()",
+                "jnp.cumsum(y)",
+                "y * 2",
+            )
+        )
         if len(x.shape) == 1:
             inner = draft.one(("jnp.exp(y)", "y * y", "jnp.where(y > 0, y, 1 - y)"))
         return f"lax.map(lambda y: {inner}, {name})" + draft.one(("", "[::-1]", "[::2]"))
     if way == 6:
-        condition = draft.one((f"{name}.sum() > 0", f"{name}.reshape(-1)[0] < 0.5", f"jnp.any({name} > 1)"))
+        condition = draft.one(
+            (f"{name}.sum() > 0", f"{name}.reshape(-1)[0] < 0.5", f"jnp.any({name} > 1)")
+        )
         return (
             f"lax.cond({condition}, lambda c: {body.format(k=k, y='c')}, "
             f"lambda c: {draft.one(('c * 2', '-c', 'c + 1', 'jnp.flip(c, 0)'))}, {name})"
@@ -805,7 +838,9 @@ def known_part(draft: Draft) -> str:
         )
     )
     if x.dtype == "bool":
-        return draft.one((f"{mask} & {name}", f"{name} | {mask}", f"jnp.where({mask}, {name}, False)"))
+        return draft.one(
+            (f"{mask} & {name}", f"{name} | {mask}", f"jnp.where({mask}, {name}, False)")
+        )
     if not x.is_float:
         other = draft.one((f"({ids} & 7)", f"({ids} ^ 3)", f"jnp.cumsum({ids})"))
         return f"{other}.astype({name}.dtype) {draft.one(('*', '+', '-'))} {name}"
@@ -828,7 +863,14 @@ def known_part(draft: Draft) -> str:
             f"jnp.flip({w})",
         )
     )
-    return draft.one((f"{part} * {name}", f"{part} + {name}", f"{name} - {part}", f"jnp.where({mask}, {part}, {name})"))
+    return draft.one(
+        (
+            f"{part} * {name}",
+            f"{part} + {name}",
+            f"{name} - {part}",
+            f"jnp.where({mask}, {part}, {name})",
+        )
+    )
 
 
 # Programs
@@ -876,7 +918,9 @@ def _shape(draft: Draft) -> tuple[int, ...]:
         return draft.one(((LONG,), (2, LONG), (LONG, 2)))
     rank = draft.one((0, 1, 1, 2, 2, 2, 3, 3, 4))
     largest = (2, 3, 4, 5, 7, 8, 12) if rank < 4 else (1, 2, 3, 4, 5)
-    shape = tuple(draft.one((*largest, 16, 17, 33, 64) if rank == 1 else largest) for _ in range(rank))
+    shape = tuple(
+        draft.one((*largest, 16, 17, 33, 64) if rank == 1 else largest) for _ in range(rank)
+    )
     return tuple(1 if draft.chance(0.06) else each for each in shape)
 
 

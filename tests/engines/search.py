@@ -495,9 +495,9 @@ def _same_bits(left: Sequence[Array], right: Sequence[Array]) -> bool:
     return [each.tobytes() for each in left] == [each.tobytes() for each in right]
 
 
-def findings(engine: str, lowered: Lowered, expected: Callable[[int], list[list[Array]]]) -> (
-    list[Finding]
-):
+def findings(
+    engine: str, lowered: Lowered, expected: Callable[[int], list[list[Array]]]
+) -> list[Finding]:
     """What an engine makes of programs that are compiled as one, beside what plain JAX does.
 
     expected: the results of a trial, by program. Raises RefusedError, and what engines raise.
@@ -542,7 +542,9 @@ def _found(
     for kind, results in again.items():
         for place, (ours, first) in enumerate(zip(results, made[0], strict=True)):
             if not _same_bits(ours, first):
-                told = next((t for p in zip(ours, first, strict=True) if (t := compared(*p)[1])), "bits")
+                told = next(
+                    (t for p in zip(ours, first, strict=True) if (t := compared(*p)[1])), "bits"
+                )
                 note(place, "state", f"{kind}: {told}")
     if _digest(loaded._kept) != before:
         note(0, "state", f"weights changed, of {[each.name for each in lowered.cases]}")
@@ -567,9 +569,7 @@ class _Tamed:
         self._loaded, self._lowered = loaded, lowered
         self._alone: dict[int, Lowered] = {}
 
-    def word(
-        self, place: int, number: int, ours: Sequence[Array], plain: Sequence[Array]
-    ) -> str:
+    def word(self, place: int, number: int, ours: Sequence[Array], plain: Sequence[Array]) -> str:
         """A word for results that differ from plain JAX. place: of their program."""
         case = self._lowered.cases[place]
         if place not in self._alone:
@@ -613,13 +613,17 @@ def _is_as_good(
     inputs: Sequence[Array] | None = None,
 ) -> bool:
     """Whether results are as close to those of float64 as plain JAX's."""
+    import numpy as np
+
     from aotc.parity.verdict import judge
 
     truth = alone.truth(alone.inputs(number) if inputs is None else inputs)
     if truth is None:
         return False
     return all(
-        judge("", a, b, [t], *TOLERANCES.get(b.dtype.itemsize, (0, 0))).right
+        judge(
+            "", *map(np.atleast_1d, (a, b)), [np.atleast_1d(t)], *TOLERANCES.get(b.itemsize, (0, 0))
+        ).right
         for a, b, t in zip(ours, plain, truth, strict=True)
     )
 
@@ -694,7 +698,9 @@ class Batch:
         self._say({"begun": [engine, *names]})
         try:
             lowered = self._lowered(names)
-            expected = lambda number: [self._expected[name][min(number, len(self._expected[name]) - 1)] for name in names]  # noqa: E731
+            expected = lambda number: [
+                self._expected[name][min(number, len(self._expected[name]) - 1)] for name in names
+            ]  # noqa: E731
             found = findings(engine, lowered, expected)
         except RefusedError as error:
             word, told = "refused", str(error)
@@ -916,7 +922,9 @@ def main() -> None:
                 for name in programs()
                 if not asked.parts or any(part in name for part in asked.parts)
             ]
-        shares = {engine: int(number) for engine, _, number in (s.partition("=") for s in asked.share)}
+        shares = {
+            engine: int(number) for engine, _, number in (s.partition("=") for s in asked.share)
+        }
         search(asked.out, asked.engine or [*ENGINES], names, shares)
         print(table(asked.out))
     elif asked.command == "show":

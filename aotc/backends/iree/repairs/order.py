@@ -91,7 +91,9 @@ def sort(operation: Any) -> None:
         earlier = ir.Operation.create(
             "stablehlo.compare",
             results=[less.type],
-            operands=arguments[2 * known[0] : 2 * known[0] + 2] if known else arguments[2 * count :],
+            operands=arguments[2 * known[0] : 2 * known[0] + 2]
+            if known
+            else arguments[2 * count :],
             attributes={"comparison_direction": direction},
         ).result
         tied = _create("stablehlo.not", less.type, more)
