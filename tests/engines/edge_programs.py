@@ -1757,6 +1757,119 @@ _add("fft.float64", jnp.fft.rfft, some("float64", 8))
 _add("fft.shifted", lambda x: (jnp.fft.fftshift(x), jnp.fft.fftfreq(8)), some("float32", 8))
 
 
+# Slices, flips and strides of what a loop gives
+
+_STACKED: dict[str, Function] = {
+    "scan": lambda x: lax.scan(lambda c, y: (c + y, c + y), jnp.zeros(4, x.dtype), x)[1],
+    "reverse": lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0], x, reverse=True)[1],
+    "map": lambda x: lax.map(lambda y: y[::-1] * 2, x),
+    "while": lambda x: lax.fori_loop(0, 3, lambda i, c: c[::-1] * 2 + x, x),
+}
+_BEHIND: dict[str, Function] = {
+    "flipped": lambda x: x[::-1],
+    "flipped_twice": lambda x: x[::-1, ::-1],
+    "strided": lambda x: x[::2],
+    "strided_backwards": lambda x: x[::-3, 1::2],
+    "part": lambda x: x[2:7],
+    "last": lambda x: x[-1],
+    "rolled": lambda x: jnp.roll(x, 3, 0),
+    "transposed": lambda x: x.T[::-1],
+    "picked": lambda x: x[jnp.array([3, 1, 8])],
+    "summed": lambda x: x[::-1].sum(0),
+    "padded": lambda x: jnp.pad(x[::2], ((1, 0), (0, 2))),
+    "looped": lambda x: lax.scan(lambda c, y: (c - y, c * y), x[1], x[::-2])[1][::-1],
+}
+for (_word, _loops), (_other, _taken) in product(_STACKED.items(), _BEHIND.items()):
+    _add(f"behind.{_word}.{_other}", lambda x, f=_loops, g=_taken: g(f(x)), some("float32", 9, 4))
+_add(
+    "behind.slice.flipped",
+    lambda x, i: lax.dynamic_slice(x, (i[0], 0), (3, 4))[::-1, ::2],
+    some("float32", 9, 4),
+    np.array([5, 2], np.int32),
+)
+_add(
+    "behind.update.flipped",
+    lambda x, i: lax.dynamic_update_slice(x, x[:3, :2] + 1, (i[0], i[1]))[::-1, ::2],
+    some("float32", 9, 4),
+    np.array([5, 2], np.int32),
+)
+
+# Rows with what is no number, and with infinities
+
+_ROWS = np.array(
+    [
+        [NAN, 1, 2, 3],
+        [INF, 1, 2, 3],
+        [-INF, -INF, -INF, -INF],
+        [-INF, 1, 2, 3],
+        [INF, -INF, 1, 2],
+        [INF, NAN, 1, 2],
+        [3, 2, 1, NAN],
+        [INF, INF, INF, INF],
+        [1, 2, 3, 4],
+        [np.finfo(np.float32).min] * 4,
+        [-INF, np.finfo(np.float32).min, -INF, -INF],
+        [np.finfo(np.float32).max] * 4,
+        [0, -0.0, 0, -0.0],
+    ],
+    np.float32,
+)
+_OF_ROWS: dict[str, Function] = {
+    "softmax": jax.nn.softmax,
+    "softmax_first": lambda x: jax.nn.softmax(x, axis=0),
+    "softmax_masked": lambda x: jax.nn.softmax(jnp.where(x > 1, x, -1e9)),
+    "softmax_product": lambda x: jax.nn.softmax(x) @ jnp.ones((4, 3), x.dtype),
+    "log_softmax": jax.nn.log_softmax,
+    "logsumexp": lambda x: jax.nn.logsumexp(x, axis=1),
+    "max": lambda x: (x.max(1), x.max(0), x.max()),
+    "min": lambda x: (x.min(1), x.min(0), x.min()),
+    "argmax": lambda x: (x.argmax(1), x.argmax(0), x.argmax()),
+    "argmin": lambda x: (x.argmin(1), x.argmin(0), x.argmin()),
+    "max_window": lambda x: lax.reduce_window(x, -INF, lax.max, (2, 2), (2, 1), "SAME"),
+    "max_relu": lambda x: jax.nn.relu(x).max(1),
+}
+for _word, _function in _OF_ROWS.items():
+    _add(f"rows.{_word}", _function, _ROWS)
+    _add(f"rows.{_word}.negative", _function, -_ROWS)
+
+for _power in (0.5, -0.5, 1.5, 0.25, 1 / 3, -1.5, 2.0, -1.0, 0.0):
+    _add(f"power.of_constant.{_power:.2f}", lambda x, p=_power: x**p, _floats("float32"))
+    _add(
+        f"power.of_each.{_power:.2f}", lambda x, p=_power: x ** jnp.full(96, p), _floats("float32")
+    )
+
+# Sums and products with constants, one after the other, of numbers far from zero
+
+_FAR = np.float32(1e6) + some("float32", 8, 16)
+_ROW, _SCALE = (
+    np.float32(1e6) + some("float32", 16, seed=1),
+    np.float32(0.1) + some("float32", 16, seed=2),
+)
+_CHAINS: dict[str, Function] = {
+    "less_over": lambda x: (x - _ROW) / _SCALE,
+    "less_times": lambda x: (x - _ROW) * _SCALE,
+    "less_times_one": lambda x: (x - np.float32(1e6)) * np.float32(3.3),
+    "from_times": lambda x: (_ROW - x) * _SCALE,
+    "less_negative_times": lambda x: -(x - _ROW) * _SCALE,
+    "less_less": lambda x: (x - _ROW) - _SCALE,
+    "plus_less": lambda x: (x * 1e-6 + np.float32(1e8)) - np.float32(1e8),
+    "times_times": lambda x: (x * np.float32(1e35)) * np.float32(1e-35),
+    "over_over": lambda x: (x / np.float32(1e-35)) / np.float32(1e35),
+    "less_repeated_times": lambda x: jnp.broadcast_to((x - _ROW)[None], (3, 8, 16)) * _SCALE,
+    "less_reshaped_times": lambda x: (x - _ROW).reshape(2, 4, 16) * _SCALE,
+    "less_turned_times": lambda x: (x - _ROW).T * _SCALE[:, None],
+    "less_times_product": lambda x: ((x - _ROW) * _SCALE) @ jnp.ones((16, 3), jnp.float32),
+    "less_times_plus": lambda x: (x - _ROW) * _SCALE + _ROW,
+    "less_twice_used": lambda x: ((x - _ROW) * _SCALE, x - _ROW),
+    "looped": lambda x: lax.fori_loop(0, 2, lambda i, c: (c - _ROW) * _SCALE + _ROW, x),
+    "layer_norm": lambda x: jax.nn.standardize(x),
+    "variance": lambda x: (x.var(1), x.std(0)),
+}
+for _word, _function in _CHAINS.items():
+    _add(f"chain.{_word}", _function, _FAR)
+_add("chain.image", lambda x: (x / 255 - 0.485) / 0.229, np.arange(256, dtype=np.float32))
+
+
 # Numbers that are known when a program is compiled
 
 
@@ -1775,3 +1888,38 @@ def _folded() -> Iterator[tuple[str, Program]]:
 
 
 PROGRAMS.update(dict(_folded()))
+
+
+_BESIDE = ("bool", "float32", "int32", "uint8")
+
+
+def _beside() -> Iterator[tuple[str, Program]]:
+    """The programs of some operations, with their inputs as constants, each result beside inputs:
+    what an engine computes once is not changed by calls.
+    """
+    groups = ("binary", "conv", "convert", "dot", "gather", "reduce", "running", "scatter")
+    groups = (*groups, "shape", "slice", "unary", "window")
+    for name, (function, inputs) in PROGRAMS.items():
+        if name.split(".")[0] not in groups or any(each.dtype not in _BESIDE for each in inputs):
+            continue
+
+        def run(
+            x: Array, y: Array, z: Array, f: Function = function, given: tuple[Array, ...] = inputs
+        ) -> Array:
+            number = {"float32": x[0], "int32": y[0]}
+
+            def beside(leaf: Array) -> Array:
+                if leaf.dtype == bool:
+                    return leaf & z[0]
+                if str(leaf.dtype) in number:
+                    return leaf * number[str(leaf.dtype)]
+                return jnp.where(z[0], leaf, jnp.zeros_like(leaf))
+
+            return jax.tree.map(beside, f(*map(jnp.asarray, given)))
+
+        numbers = np.array([2, 3])
+        inputs_beside = (numbers.astype(np.float32), numbers.astype(np.int32), numbers > 2)
+        yield f"beside.{name}", Program(run, inputs_beside)
+
+
+PROGRAMS.update(dict(_beside()))

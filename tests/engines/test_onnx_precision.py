@@ -97,3 +97,23 @@ def test_a_norm_of_doubles_has_its_own_epsilon(epsilon: float, centred: bool) ->
     rows = np.array([[0, 0, 0], [1e150, 0, 0], [1e-3, 2e-3, -1e-3], [1e-150, 3e-150, 0]])
     (found,), (plain,) = results_of(norm, rows)
     assert np.allclose(found, plain, rtol=1e-13, atol=0, equal_nan=True)
+
+
+SMALL: dict[str, Any] = {
+    "a sigmoid": jax.nn.sigmoid,
+    "its logarithm": lambda x: jnp.log(jax.nn.sigmoid(x)),
+    "a SiLU": jax.nn.silu,
+    "a softplus": jax.nn.softplus,
+    "an exponential less one": jnp.expm1,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_results_have_as_many_digits_as_others(name: str, dtype: Any) -> None:
+    numbers = np.linspace(-60, 0, 3001).astype(dtype)
+    (found,), _ = results_of(SMALL[name], numbers)
+    with jax.enable_x64():
+        truth = np.asarray(jax.jit(SMALL[name])(numbers.astype(np.float64)))
+    most = {np.float32: 2e-6, np.float64: 1e-14}[dtype]
+    assert np.max(np.abs(found - truth) / np.maximum(np.abs(truth), 1e-30)) <= most

@@ -269,6 +269,10 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         np.array([0, 5, -(2**31)], np.int32),
         np.array([0, 255], np.uint8),
     ),
+    "an integral of exponentials": (
+        jax.scipy.special.expi,
+        np.array([0.5, 1, 2, 30], np.float32),
+    ),
     "uint64": (
         lambda x: (
             jnp.maximum(x, x[::-1]),

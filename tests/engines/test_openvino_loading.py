@@ -54,7 +54,7 @@ def test_the_part_that_sends_messages_is_not_imported(sums: Path) -> None:
 
 
 def test_float32_is_computed_in_float32() -> None:
-    from aotc_runtime.engines.openvino.device import PROPERTIES
+    from aotc_runtime.engines.openvino.compiling import PROPERTIES
     from aotc_runtime.engines.openvino.engine import package
 
     openvino = package()
@@ -66,7 +66,7 @@ def test_float32_is_computed_in_float32() -> None:
 
 
 def test_of_what_openvino_says_the_last_line_is_told_or_else_its_kind() -> None:
-    from aotc_runtime.engines.openvino.device import last_line
+    from aotc_runtime.engines.openvino.compiling import last_line
 
     assert last_line(RuntimeError("in a source:1\n\n  what it is \n\n")) == "what it is"
     assert last_line(RuntimeError("\n")) == "RuntimeError"

@@ -385,6 +385,19 @@ def _rsqrt(graph: Graph, value: Tensor) -> Tensor:
     return graph.each("Reciprocal", graph.each("Sqrt", value))
 
 
+def one_more_than_power(graph: Graph, value: Tensor) -> Tensor:
+    """Return 1 + exp(-x), by which a number is divided to multiply it by a sigmoid.
+
+    ONNX Runtime's Sigmoid is right within 1e-7, where results below are many times smaller: its
+    logarithm of -20 is -inf.
+    """
+    return graph.each("Add", graph.each("Exp", graph.each("Neg", value)), graph.like(1, value))
+
+
+def _logistic(graph: Graph, value: Tensor) -> Tensor:
+    return graph.each("Reciprocal", one_more_than_power(graph, value))
+
+
 def _cbrt(graph: Graph, value: Tensor) -> Tensor:
     wide = graph.cast(value, "f64")
     root = graph.each("Pow", graph.each("Abs", wide), graph.like(1 / 3, wide))
@@ -486,7 +499,7 @@ RULES: Rules = {
     "stablehlo.is_finite": _is_finite,
     "stablehlo.log": _of_floats(_one("Log")),
     "stablehlo.log_plus_one": _of_floats(_log1p),
-    "stablehlo.logistic": _of_floats(_one("Sigmoid")),
+    "stablehlo.logistic": _of_floats(_logistic),
     "stablehlo.maximum": _extreme("Max", "Or"),
     "stablehlo.minimum": _extreme("Min", "And"),
     "stablehlo.multiply": _logical("And", "Mul"),

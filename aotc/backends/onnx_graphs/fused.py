@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from aotc.backends.onnx_graphs import patterns
+from aotc.backends.onnx_graphs.elementwise import one_more_than_power
 from aotc.backends.onnx_graphs.graph import Tensor
 from aotc.backends.onnx_graphs.program import DTYPES
 from aotc.backends.onnx_graphs.rules import Rule, Rules
@@ -35,7 +36,7 @@ def _gelu(approximate: str) -> Callable[[Rule], list[Tensor]]:
 
 def _swish(rule: Rule) -> list[Tensor]:
     graph, (value,) = rule.graph, rule.operands
-    return [graph.each("Mul", value, graph.each("Sigmoid", value))]
+    return [graph.each("Div", value, one_more_than_power(graph, value))]
 
 
 def _normalization(operator: str) -> Callable[[Rule], list[Tensor]]:

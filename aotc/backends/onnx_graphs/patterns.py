@@ -225,13 +225,13 @@ def _is_counted(operation: Operation) -> bool:
     """Whether a number is computed of those of the operands."""
     if operation.name == "stablehlo.convert":
         return True
-    if operation.result.shape or operation.result.element in _HALVES:
+    if operation.name not in (*_COUNTED, "stablehlo.compare") or operation.result.shape:
         return False
     if operation.name == "stablehlo.compare":
         how = operation.attributes
         total = how.get("compare_type") == "TOTALORDER"
         return how["comparison_direction"] == "GT" and not total
-    return operation.name in _COUNTED and operation.result.element != "i1"
+    return operation.result.element not in (*_HALVES, "i1")
 
 
 def _converted(number: Any, dtype: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from aotc.backends.onnx_graphs.elementwise import FLOATS, compared, computed, order_key
 from aotc.backends.onnx_graphs.graph import Graph, Tensor
 from aotc.backends.onnx_graphs.program import Block, Operation, UnsupportedError, Value
@@ -148,12 +146,12 @@ def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor
     total = graph.node("ReduceL1", [value], (), "f32", keepdims=0)
     usual, odd = Graph(graph), Graph(graph)
     usual.output(usual.node(operator, [value], shape, "i64", axis=axis, keepdims=0), shape)
-    wide = odd.cast(value, "f64")
-    beyond = odd.like(inf if largest else -inf, wide)
-    most = odd.like(1e300 if largest else -1e300, wide)
-    wide = odd.each("Min" if largest else "Max", wide, most)
-    wide = odd.where(odd.is_nan(value), beyond, wide)
-    odd.output(odd.node(operator, [wide], shape, "i64", axis=axis, keepdims=0), shape)
+    none = odd.is_nan(value)
+    axes = odd.ints(axis)
+    of_none = odd.node("ArgMax", [odd.cast(none, "f32")], shape, "i64", axis=axis, keepdims=0)
+    has_none = odd.node("ReduceMax", [none, axes], shape, "i1", keepdims=0)
+    of_numbers = odd.node(operator, [value], shape, "i64", axis=axis, keepdims=0)
+    odd.output(odd.where(has_none, of_none, of_numbers), shape)
     found = graph.is_nan(total)
     return graph.node("If", [found], shape, "i64", then_branch=odd, else_branch=usual)
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from aotc.backends.onnx_graphs import work
 from aotc.backends.onnx_graphs.job import CALLING, Job
 from aotc.backends.results import Result
 from aotc.evidence import OPENVINO
-from aotc_runtime.engines.openvino.device import PROPERTIES, last_line
+from aotc_runtime.engines.openvino.compiling import compile_model, last_line, read_model
 from aotc_runtime.engines.openvino.engine import package
-from aotc_runtime.engines.openvino.names import DEVICE, POOLED, SINGLE
-from aotc_runtime.engines.openvino.reading import read
+from aotc_runtime.engines.openvino.names import POOLED, SINGLE
+from aotc_runtime.engines.openvino.reading import Graph, read
 
 WORDS = {"f32": "FP32", "i1": "BOOL", "i32": "I32", "i8": "I8", "ui8": "U8"}
 """OpenVINO's words for types of elements."""
@@ -42,8 +43,6 @@ def _taken(made: work.Translated) -> work.Taken:
         tensors = made.graph.names.tensors
         state_sizes(openvino, model, {name: each.shape for name, each in tensors.items()})
         repair(openvino, model)
-        # Nothing of it is kept: what is not taken here, loaders are not given.
-        core.compile_model(model, DEVICE, PROPERTIES)
     except Exception as error:
         raise UnsupportedError(last_line(error)[:_WORDS_MAX]) from error
     with TemporaryDirectory() as folder:
@@ -52,11 +51,25 @@ def _taken(made: work.Translated) -> work.Taken:
         text = xml.read_bytes()
         begin = SINGLE if made.threads == CALLING else POOLED
         serialized = begin + len(text).to_bytes(8, "little") + text + constants.read_bytes()
+    graph = read(memoryview(serialized))
     expected = tuple((each.shape, WORDS[each.element]) for each in made.program.returned)
-    if (found := read(memoryview(serialized)).results) != expected:
-        raise UnsupportedError(f"a program whose results become {found}"[:_WORDS_MAX])
+    if graph.results != expected:
+        raise UnsupportedError(f"a program whose results become {graph.results}"[:_WORDS_MAX])
+    _require_loadable(openvino, graph)
     kinds = Counter(node.get_type_name() for node in model.get_ordered_ops())
     return work.Taken(serialized, dict(sorted(kinds.items())))
+
+
+def _require_loadable(openvino: Any, graph: Graph) -> None:
+    """Raise UnsupportedError for a graph that loaders refuse. Nothing of the result is kept."""
+    from aotc.backends.onnx_graphs.program import UnsupportedError
+
+    library = openvino._pyopenvino
+    core = library.Core()
+    try:
+        compile_model(library, core, read_model(library, core, graph, {}), threads=1)
+    except Exception as error:
+        raise UnsupportedError(last_line(error)[:_WORDS_MAX]) from error
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ NODES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
     "a logarithm of it": (jax.nn.log_softmax, (ROWS,), ["LogSoftmax"]),
     "a GELU": (lambda x: jax.nn.gelu(x, approximate=False), (ROWS,), ["Gelu"]),
     "a GELU of tanh": (jax.nn.gelu, (ROWS,), ["Gelu"]),
-    "a SiLU": (jax.nn.silu, (ROWS,), ["Sigmoid", "Mul"]),
+    "a SiLU": (jax.nn.silu, (ROWS,), ["Neg", "Exp", "Add", "Div"]),
     "a ReLU": (jax.nn.relu, (ROWS,), ["Relu"]),
     "a layer norm": (_norm, (ROWS, ROW, ROW), ["LayerNormalization"]),
     "flax's layer norm": (_norm_by_squares, (ROWS, ROW, ROW), ["LayerNormalization"]),

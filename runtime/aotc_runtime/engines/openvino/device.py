@@ -16,6 +16,7 @@ import numpy as np
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.engines.openvino import names, reading
+from aotc_runtime.engines.openvino.compiling import compile_model, last_line, read_model
 from aotc_runtime.engines.processor import packed
 from aotc_runtime.errors import AotcError, refusal
 
@@ -27,15 +28,6 @@ ELEMENTS = {
     "uint8": ("U8", "u8"),
 }
 """By the name of a numpy dtype: the word in graphs, and the name in the library."""
-
-PROPERTIES = {
-    # Without these, float32 becomes bfloat16 on processors that have it.
-    "INFERENCE_PRECISION_HINT": "f32",
-    "EXECUTION_MODE_HINT": "ACCURACY",
-    "NUM_STREAMS": "1",
-    # Threads of the process belong to its owner.
-    "ENABLE_CPU_PINNING": "NO",
-}
 
 
 class OpenvinoError(Exception):
@@ -181,39 +173,23 @@ class OpenvinoDevice(Device):
         """Weights become constants of the graph, in place."""
         graph = executable.graph
         threads = self.threads if graph.pooled else 1
-        kept = []
+        tensors = {place: weights[place].tensor for place in graph.weights}
         try:
-            model = self._core.read_model(graph.xml, graph.constants)
-            for parameter in model.get_parameters():
-                name = parameter.get_friendly_name()
-                if name[0] != graph_names.weight(0)[0]:
-                    continue
-                weight = weights[int(name[1:])]
-                constant = self._library.op.Constant(weight.tensor, shared_memory=True)
-                parameter.output(0).replace(constant.output(0))
-                model.remove_parameter(parameter)
-                kept.append(weight)
+            model = read_model(self._library, self._core, graph, tensors)
             taken = [each.get_friendly_name() for each in model.get_parameters()]
             if taken != [graph_names.given(place) for place in graph.given]:
                 raise _not_loaded(executable.where, f"a graph that takes {taken}"[:200])
-            properties = {**PROPERTIES, "INFERENCE_NUM_THREADS": threads}
-            compiled = self._core.compile_model(model, names.DEVICE, properties)
+            compiled = compile_model(self._library, self._core, model, threads)
         except AotcError:
             raise
         except Exception as error:
             raise _not_loaded(executable.where, last_line(error)) from error
-        return Compiled(compiled, kept)
+        return Compiled(compiled, list(weights.values()))
 
     def to_numpy(self, buffer: Held, aval: Aval) -> Array:
         """A result as numpy: read-only, without a copy."""
         buffer.array.setflags(write=False)
         return buffer.array
-
-
-def last_line(error: Exception) -> str:
-    """What OpenVINO says: the last line, behind those that say where in its sources."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 def _read(stored: Stored) -> OpenvinoExecutable:
@@ -231,4 +207,10 @@ def _read(stored: Stored) -> OpenvinoExecutable:
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    return refusal("AOTC-E753", where, found)
+    return refusal(
+        "AOTC-E753",
+        where,
+        found,
+        expected="a graph that OpenVINO loads",
+        hint="rebuild the bundle with the release of openvino that is installed here",
+    )

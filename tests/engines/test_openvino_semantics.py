@@ -1,0 +1,283 @@
+"""Results of OpenVINO's graphs with weights, and with other inputs in each call, beside plain JAX.
+
+Each function is compiled by the backend's worker and called by the loader's own device, with one
+set of inputs after the other and with the first again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from aotc.backends.onnx_graphs.job import Job
+from aotc.backends.results import Result
+from aotc.lowering.stablehlo import portable
+from aotc_runtime.digest import sha256
+from aotc_runtime.engines.device import Aval, Stored
+from aotc_runtime.errors import BackendError
+from aotc_runtime.verification.verify import VerifiedBlob
+
+type Array = Any
+
+SETS = 4
+"""Calls with different inputs, before the first ones come again."""
+
+
+def compiled(
+    function: Callable[..., Any], inputs: Sequence[Array], weights: Sequence[Array]
+) -> Any:
+    """Return the worker's result and the shapes of the function's own."""
+    from aotc.backends.openvino.worker import compile_job
+
+    given = [*weights, *inputs]
+    lowered = jax.jit(function, keep_unused=True).trace(*given).lower(lowering_platforms=("cpu",))
+    module = portable(lowered.compiler_ir("stablehlo"))
+    avals = [Aval(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(lowered.out_info)]
+    result: Result = compile_job(Job(module.artifact, tuple(range(len(weights)))))
+    return result, avals
+
+
+def loaded(result: Result, avals: Sequence[Aval], inputs: Sequence[Array], weights: Any) -> Any:
+    """Return a function of inputs, on the loader's own device."""
+    from aotc_runtime.engines.openvino import engine
+
+    device = engine.start("openvino", None, None)
+    blob = VerifiedBlob(sha256(result.serialized), memoryview(result.serialized))
+    (executable,) = device.deserialize([Stored(blob, avals, "here")], (0,), ())
+    held = [device.share(each, Aval(each.shape, each.dtype)) for each in weights]
+    taken = [Aval(each.shape, each.dtype) for each in inputs]
+    call = device.direct(executable, held, taken, avals)
+    assert call is not None
+    return lambda *given: [np.array(each.array) for each in call(*given)]
+
+
+def require_same(
+    function: Callable[..., Any], sets: Sequence[Sequence[Array]], weights: Sequence[Array] = ()
+) -> Result:
+    """Compare results of each set of inputs, and of the first again; return the worker's result."""
+    result, avals = compiled(function, sets[0], weights)
+    assert not result.problem, result.words
+    before = [each.copy() for each in weights]
+    call = loaded(result, avals, sets[0], weights)
+    plain = jax.jit(function)
+    for inputs in (*sets, sets[0]):
+        expected = jax.tree.leaves(plain(*weights, *inputs))
+        for ours, theirs in zip(call(*inputs), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(weights, before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    return result
+
+
+def masks(*shape: int) -> list[list[Array]]:
+    random = np.random.default_rng(0)
+    return [[random.random(shape) < 0.7] for _ in range(SETS)]
+
+
+def numbers(*shape: int, seed: int = 0) -> list[list[Array]]:
+    random = np.random.default_rng(seed)
+    return [[random.standard_normal(shape).astype(np.float32)] for _ in range(SETS)]
+
+
+def segments() -> Array:
+    rows = jnp.repeat(jnp.arange(3), 4)
+    return rows[:, None] == rows[None, :]
+
+
+WHERE = np.random.default_rng(3).random((4, 8)) < 0.7
+KERNEL, SIGNAL = numbers(3, 3, 3)[0][0], numbers(2, 3, 12)[0][0]
+ROW = numbers(12)[0][0]
+
+
+def filtered(signal: Array, kernel: Array, x: Array) -> Array:
+    words = ("NCH", "OIH", "NCH")
+    return lax.conv_general_dilated(signal, kernel, (1,), "SAME", dimension_numbers=words) * x
+
+
+CONSTANT_PARTS: dict[str, tuple[Callable[..., Any], list[list[Array]], Sequence[Array]]] = {
+    "compared": (lambda m: segments() & m, masks(12, 12), ()),
+    "reduced": (
+        lambda m: jnp.stack([jnp.arange(12) >= 2, jnp.arange(12) < 9]).all(0) & m,
+        masks(12),
+        (),
+    ),
+    "gathered_weights": (
+        lambda w, m: w[jnp.array([3, 1, 2, 0])[:, None], jnp.arange(8)[None]] & m,
+        masks(4, 8),
+        (WHERE,),
+    ),
+    "in_a_loop": (
+        lambda m: lax.scan(lambda c, _: (segments() & c, None), m, None, length=3)[0],
+        masks(12, 12),
+        (),
+    ),
+    "in_each_turn": (
+        lambda m: lax.scan(lambda c, x: (c, segments() & x), 0.0, m)[1],
+        masks(4, 12, 12),
+        (),
+    ),
+    "in_a_branch": (
+        lambda m, s: lax.cond(s, lambda m: segments() & m, lambda m: m, m),
+        [[*each, np.bool_(number % 2)] for number, each in enumerate(masks(12, 12))],
+        (),
+    ),
+    "scattered": (
+        lambda x: jnp.zeros(12).at[jnp.array([1, 5])].set(1.0) * x,
+        numbers(12),
+        (),
+    ),
+    "convolution_of_weights": (filtered, numbers(2, 3, 12), (SIGNAL, KERNEL)),
+    "loop_of_weights": (
+        lambda w, x: lax.fori_loop(0, 3, lambda i, c: c * 2 + w, w) * x,
+        numbers(12),
+        (ROW,),
+    ),
+    "weights_in_a_branch": (
+        lambda w, x, s: lax.cond(s, lambda: jnp.isnan(w) | (x > 0), lambda: x > 1),
+        [[*each, np.bool_(number % 2)] for number, each in enumerate(numbers(12))],
+        (ROW,),
+    ),
+    "a_result": (lambda x: (segments(), x + 1), numbers(3), ()),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_PARTS)
+def test_constant_parts_are_the_same_in_every_call(name: str) -> None:
+    require_same(*CONSTANT_PARTS[name])
+
+
+@pytest.fixture
+def _computing_no_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aotc_runtime.engines.openvino import compiling
+
+    monkeypatch.setattr(compiling, "_compute_constants", lambda library, core, model: None)
+
+
+@pytest.mark.parametrize("name", ["compared", "gathered_weights"])
+@pytest.mark.usefixtures("_computing_no_constants")
+def test_the_build_refuses_a_graph_that_calls_write_over(name: str) -> None:
+    function, sets, weights = CONSTANT_PARTS[name]
+    result, _ = compiled(function, sets[0], weights)
+    assert "write over" in result.words
+
+
+@pytest.mark.usefixtures("_computing_no_constants")
+def test_the_loader_refuses_weights_that_calls_write_over() -> None:
+    function, sets, weights = CONSTANT_PARTS["convolution_of_weights"]
+    result, avals = compiled(function, sets[0], weights)
+    assert not result.problem
+    with pytest.raises(BackendError) as caught:
+        loaded(result, avals, sets[0], weights)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.expected) == ("AOTC-E753", "a graph that OpenVINO loads")
+    assert "write over" in finding.found
+
+
+def test_weights_of_int8_stay_packed() -> None:
+    from aotc_runtime.engines.openvino import compiling
+    from aotc_runtime.engines.openvino.engine import package
+    from aotc_runtime.engines.openvino.reading import read
+
+    random = np.random.default_rng(0)
+    weight = random.integers(-127, 127, (64, 64)).astype(np.int8)
+    scale = random.random((1, 64)).astype(np.float32)
+
+    def scaled(w: Array, s: Array, x: Array) -> Array:
+        return x @ (w.astype(jnp.float32) * s)
+
+    result = require_same(scaled, numbers(8, 64), (weight, scale))
+    library = package()._pyopenvino
+    core, graph = library.Core(), read(memoryview(result.serialized))
+    tensors = {place: library.Tensor(each) for place, each in enumerate((weight, scale))}
+    model = compiling.read_model(library, core, graph, tensors)
+    compiled_model = compiling.compile_model(library, core, model, 1)
+    types = {
+        str(node.get_rt_info()["outputPrecisions"].astype(str))
+        for node in compiled_model.get_runtime_model().get_ordered_ops()
+        if node.get_output_size() and tuple(node.get_output_shape(0)) == weight.shape
+    }
+    assert types and not types & {"f32", "FP32"}
+
+
+FAR = np.float32(1e6)
+MEAN, DEVIATION = FAR + ROW, np.abs(ROW) + np.float32(0.1)
+FAR_SETS = [[FAR + each] for (each,) in numbers(3, 12, seed=5)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, d, x: (x - m) / d,
+        lambda m, d, x: (x - m) * d,
+        lambda m, d, x: -(x - m) * d,
+        lambda m, d, x: (m - x) / d,
+        lambda m, d, x: jnp.broadcast_to((x - m)[None], (2, 3, 12)) * d,
+        lambda m, d, x: lax.fori_loop(0, 2, lambda i, c: (c - m) * d + m, x),
+        lambda m, d, x: ((x - m) / d) @ jnp.ones((12, 5), jnp.float32),
+    ],
+)
+def test_differences_with_weights_keep_their_digits(function: Callable[..., Any]) -> None:
+    result = require_same(function, FAR_SETS, (MEAN, DEVIATION))
+    assert count(result, "PRelu") >= 1 or count(result, "Loop") == 1
+
+
+def normed(kernel: Array, mean: Array, variance: Array, x: Array) -> Array:
+    words = ("NHWC", "HWIO", "NHWC")
+    made = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=words)
+    return (made - mean) * lax.rsqrt(variance + 1e-5)
+
+
+HARMLESS: dict[str, tuple[Callable[..., Any], list[list[Array]], Sequence[Array]]] = {
+    "image": (lambda x: (x - 0.485) / 0.229, numbers(4, 4), ()),
+    "batch_norm": (
+        normed,
+        numbers(1, 4, 4, 3),
+        (numbers(3, 3, 3, 5)[0][0], numbers(5)[0][0], numbers(5)[0][0] ** 2),
+    ),
+    "perceptron": (
+        lambda w, b, x: (x @ w + b) * 0.5,
+        numbers(4, 12),
+        (numbers(12, 5)[0][0], numbers(5)[0][0]),
+    ),
+    "scaled_and_shifted": (lambda w, x: x * w + 1e6, numbers(4, 12), (ROW,)),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_nothing_stands_between_constants_whose_order_does_not_matter(name: str) -> None:
+    assert count(require_same(*HARMLESS[name]), "PRelu") == 0
+
+
+def count(result: Result, operator: str) -> int:
+    """Return how often an operator occurs in the graph."""
+    assert result.evidence is not None
+    return result.evidence.placement[0].steps.get(operator, 0)
+
+
+def test_a_power_that_is_a_weight_is_a_power() -> None:
+    inputs = np.float32([-np.inf, -0.0, 4, np.inf, 0, -1, np.nan])
+    for power in (0.5, -0.5, 1.5):
+        require_same(lambda w, x: x**w, [[inputs], [inputs[::-1].copy()]], (np.float32([power]),))
+
+
+def test_attention_of_masked_rows_is_that_of_plain_jax() -> None:
+    random = np.random.default_rng(1)
+
+    def attended(q: Array, k: Array, v: Array, m: Array) -> Array:
+        scores = jnp.where(m, jnp.einsum("bhqd,bhkd->bhqk", q, k), -jnp.inf)
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
+
+    sets = []
+    for _ in range(SETS):
+        q, k, v = (random.standard_normal((1, 2, 6, 8)).astype(np.float32) for _ in range(3))
+        mask = random.random((1, 1, 6, 6)) < 0.6
+        mask[..., 2, :] = False
+        k[0, 1, 3, 0] = np.nan
+        sets.append([q, k, v, mask])
+    require_same(attended, sets)
