@@ -416,6 +416,12 @@ TRUST = {
         "deploy the one that it names, or publish this one: `aotc channel publish`",
         hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
     ),
+    "AOTC-E336": Code(
+        "an entry point that states finite numbers, under a policy that asks for IEEE numerics",
+        'build it without `numerics = "finite"`, or remove `numerics` from the policy',
+        expected='NaN and infinities compared at build, as the policy\'s numerics = "ieee" has it',
+        hint='build it without `numerics = "finite"`, or remove `numerics` from the policy',
+    ),
 }
 
 RUNTIME = {

@@ -18,7 +18,7 @@ from aotc.packing.bundle import Blob
 from aotc.parity.isolated import Call
 from aotc.parity.trial_inputs import Array
 from aotc.parity.values import FIXTURE, found_file, read_found, value_file
-from aotc.parity.verdict import Verdict, judge, second_opinion, worst_of
+from aotc.parity.verdict import Truth, Verdict, judge, second_opinion, worst_of
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.truth import Job, Opinion
 from aotc.shapes.files import read_fixture
@@ -76,24 +76,24 @@ class _Case:
 
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
         """What the truth says, or the bare differences where it cannot be computed."""
-        truths: list[list[Array]] = []
+        ways: list[list[Array]] = []
+        shaken: list[list[Array]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
             arguments = self._arguments()
             if sum(array.nbytes for array in arguments) <= WEIGHTS_MAX:
                 artifact = widened(self._profile.module.artifact)
                 for each in options:
-                    truths.append(self._computed(device, artifact, arguments, each))
-        return worst_of(
-            judge(
-                tensor.path,
-                self._found[place],
-                self._plain[place],
-                [truth[place] for truth in truths],
-                self._rtol,
-                self._atol,
-            )
-            for place, tensor in enumerate(self._outputs)
-        )
+                    ways.append(self._computed(device, artifact, arguments, each))
+                if any(array.dtype == np.float64 for array in arguments):
+                    for toward in (np.inf, -np.inf):
+                        other = [_shaken(array, toward) for array in arguments]
+                        shaken.append(self._computed(device, artifact, other, options[0]))
+        verdicts = []
+        for place, tensor in enumerate(self._outputs):
+            truth = Truth([w[place] for w in ways], [s[place] for s in shaken]) if ways else None
+            found, plain = self._found[place], self._plain[place]
+            verdicts.append(judge(tensor.path, found, plain, truth, self._rtol, self._atol))
+        return worst_of(verdicts)
 
     def opinion(self) -> Opinion:
         """Who differs from the interpreter; "" where it is not asked."""
@@ -128,10 +128,7 @@ class _Case:
         """The results in float64. Raises AotcError, and what XLA raises."""
         given = [_wide(array) for array in arguments]
         inputs = [Aval(array.shape, array.dtype) for array in given]
-        outputs = [
-            Aval(array.shape, _wide(array[:0] if array.ndim else array).dtype)
-            for array in self._plain
-        ]
+        outputs = [Aval(array.shape, _wide(array).dtype) for array in self._plain]
         device.register_custom_calls(self._profile.module.custom_call_targets)
         # It only reads the bytes; nothing here was signed.
         module = cast(VerifiedBlob, Blob(artifact, oci.MODULE_TYPE))
@@ -139,6 +136,11 @@ class _Case:
         put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
         results = device.execute(executable, put)
         return [device.to_numpy(r, aval) for r, aval in zip(results, outputs, strict=True)]
+
+
+def _shaken(array: Array, toward: float) -> Array:
+    """The next numbers in one direction; of whole numbers the same."""
+    return np.nextafter(array, toward) if array.dtype == np.float64 else array
 
 
 def _wide(array: Array) -> Array:
