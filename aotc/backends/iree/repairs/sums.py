@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -205,6 +207,110 @@ def _nothing(element: str) -> str:
     return "0.0" if element in FLOATS else "false" if element == "i1" else "0"
 
 
+class _Window(NamedTuple):
+    """What a window takes along each axis of an array, for windows of one number. edges: pairs.
+    between: numbers that are put between two.
+    """
+
+    edges: Sequence[Sequence[int]]
+    between: Sequence[int]
+    strides: Sequence[int]
+
+
+def _taken(
+    name: str, shape: Sequence[int], element: str, window: _Window, start: str
+) -> tuple[str, str]:
+    """Lines that give NAME_taken, the numbers that windows of one take, and its type."""
+    low, high = ([pair[side] for pair in window.edges] for side in (0, 1))
+    wide = [
+        size + max(size - 1, 0) * between + sum(pair)
+        for size, between, pair in zip(shape, window.between, window.edges, strict=True)
+    ]
+    kind, padded = tensor(shape, element), tensor(wide, element)
+    ends = ", ".join(
+        f"0:{size}:{stride}" for size, stride in zip(wide, window.strides, strict=True)
+    )
+    taken = [-(-size // stride) for size, stride in zip(wide, window.strides, strict=True)]
+    made = tensor(taken, element)
+    return (
+        f"    {name}_padded = stablehlo.pad {name}, {start}, low = {low}, high = {high}, "
+        f"interior = {list(window.between)} : ({kind}, tensor<{element}>) -> {padded}\n"
+        f"    {name}_taken = stablehlo.slice {name}_padded [{ends}] : ({padded}) -> {made}\n"
+    ), made
+
+
+def _numbers(operation: Any, name: str, count: int, default: int) -> list[int]:
+    if name not in operation.attributes:
+        return [default] * count
+    return list(ir.DenseI64ArrayAttr(operation.attributes[name]))
+
+
+def _edges(operation: Any, count: int) -> list[list[int]]:
+    if "padding" not in operation.attributes:
+        return [[0, 0]] * count
+    edges = np.asarray(ir.DenseElementsAttr(operation.attributes["padding"]))
+    return [[int(each) for each in pair] for pair in np.broadcast_to(edges, (count, 2))]
+
+
+def convolution(operation: Any) -> None:
+    """Take what a convolution of one number at a stride takes before it: IREE computes what made
+    the image at the taken places alone, though other operations read the rest.
+    """
+    image, kernel = operation.operands
+    numbers = stablehlo.ConvDimensionNumbers(operation.attributes["dimension_numbers"])
+    axes, rank = list(numbers.input_spatial_dimensions), len(shape_of(image))
+    strides = _numbers(operation, "window_strides", len(axes), 1)
+    size = prod(
+        shape_of(kernel)[axis]
+        for axis in (*numbers.kernel_spatial_dimensions, numbers.kernel_input_feature_dimension)
+    )
+    if size == 1 and {*strides} - {1}:
+        element = kind_of(image)[1]
+        edges, between = _edges(operation, len(axes)), _numbers(
+            operation, "lhs_dilation", len(axes), 1
+        )
+        at = {axis: place for place, axis in enumerate(axes)}
+        window = _Window(
+            [edges[at[axis]] if axis in at else [0, 0] for axis in range(rank)],
+            [between[at[axis]] - 1 if axis in at else 0 for axis in range(rank)],
+            [strides[at[axis]] if axis in at else 1 for axis in range(rank)],
+        )
+        body = f"    %none = stablehlo.constant dense<{_nothing(element)}> : tensor<{element}>\n"
+        lines, kind = _taken("%a0", shape_of(image), element, window, "%none")
+        body += lines + f"    %r = stablehlo.reshape %a0_taken : ({kind}) -> {kind}\n"
+        (operation.operands[0],) = put(operation, body, [image], [kind])
+        for name in ("window_strides", "padding", "lhs_dilation"):
+            if name in operation.attributes:
+                del operation.attributes[name]
+    product(operation)
+
+
+def windows(operation: Any) -> None:
+    """Repair running sums, and windows of one number at a stride, for which IREE computes what made
+    the numbers at the taken places alone, though other operations read the rest.
+    """
+    rank = len(shape_of(operation.operands[0]))
+    strides = _numbers(operation, "window_strides", rank, 1)
+    sizes = _numbers(operation, "window_dimensions", rank, 1)
+    if {*sizes} != {1} or {*strides} == {1} or within(operation):
+        return running_sum(operation)
+    block, element = operation.regions[0].blocks[0], kind_of(operation.operands[0])[1]
+    first, *others = block.operations
+    if len(others) != 1 or [*first.operation.operands] != [*block.arguments]:
+        raise UnrepairableError(f"{operation.name} of single numbers at a stride")
+    window = _Window(
+        _edges(operation, rank),
+        [each - 1 for each in _numbers(operation, "base_dilations", rank, 1)],
+        strides,
+    )
+    lines, kind = _taken("%a0", shape_of(operation.operands[0]), element, window, "%a1")
+    body = lines + (
+        f"    %start = stablehlo.broadcast_in_dim %a1, dims = [] : (tensor<{element}>) -> {kind}\n"
+        f"    %r = {first.operation.name} %start, %a0_taken : {kind}\n"
+    )
+    return replace(operation, body)
+
+
 def running_sum(operation: Any) -> None:
     """Add what comes before each number of a long axis in blocks: IREE adds all of it to one
     number, for each number again.
@@ -244,7 +350,7 @@ def _running_axis(operation: Any, shape: list[int]) -> tuple[int, bool] | None:
     """The axis whose windows hold all that comes before a number, or, where the second is true,
     all that comes behind it.
     """
-    window = list(ir.DenseI64ArrayAttr(operation.attributes["window_dimensions"]))
+    window = _numbers(operation, "window_dimensions", len(shape), 1)
     wide = [axis for axis, size in enumerate(window) if size > 1]
     if len(wide) != 1 or window[wide[0]] != shape[wide[0]]:
         return None
