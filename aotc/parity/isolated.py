@@ -144,26 +144,27 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
         if not trial.difference.within
     ]
     judged = dict(zip(calls, judge(calls), strict=False)) if calls else {}
-    beyond = [
-        _beyond(Call(key, FIXTURE), ran, target, judged.get(Call(key, FIXTURE)))
-        for key, is_within, ran in fixtures
-        if not is_within
-    ]
+    wrong: dict[ExecutableKey, list[tuple[Call, ParityRan]]] = {}
+    for key, is_within, ran in fixtures:
+        if not is_within:
+            wrong.setdefault(key, []).append((Call(key, FIXTURE), ran))
     values: list[ValuesRan] = []
+    changed: list[Finding] = []
     for each in answer.values:
         if each.changed is not None:
-            beyond.append(_changed(each, target, judged.get(Call(each.key, FIXTURE))))
+            changed.append(_changed(each, target, judged.get(Call(each.key, FIXTURE))))
         trials = []
         for trial in each.trials:
-            call = Call(each.key, trial.kind)
+            call, is_within = Call(each.key, trial.kind), trial.difference.within
             judgement = judged.get(call)
-            if not trial.difference.within and not (judgement and judgement.verdict.right):
-                beyond.append(_beyond(call, _recorded(trial.difference), target, judgement))
-            trials.append(ValueRan(trial.kind, trial.difference, not trial.difference.within))
+            if not is_within and not (judgement and judgement.is_right):
+                wrong.setdefault(each.key, []).append((call, _recorded(trial.difference)))
+            trials.append(ValueRan(trial.kind, trial.difference, not is_within))
         values.append(ValuesRan(each.key, tuple(trials), each.state))
+    beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
     differing = [_otherwise(each, target) for each in answer.differing]
-    if differing or beyond:
-        raise ParityError(*differing, *beyond)
+    if differing or beyond or changed:
+        raise ParityError(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
 
 
@@ -187,8 +188,13 @@ def _recorded(difference: Difference) -> ParityRan:
     )
 
 
-def _beyond(call: Call, ran: ParityRan, target: str, judgement: Judgement | None) -> Finding:
-    """AOTC-E951 for results that differ. judgement: None if nobody could judge them."""
+def _beyond(
+    wrong: Sequence[tuple[Call, ParityRan]], target: str, judgement: Judgement | None
+) -> Finding:
+    """AOTC-E951 for an executable whose results differ in these calls. judgement: of the first;
+    None if nobody could judge it.
+    """
+    call, ran = wrong[0]
     where = f"{call.key.label} for {target}, output {ran.worst or 'result'}"
     if call.kind != FIXTURE:
         where += f", inputs {call.kind}"
@@ -196,6 +202,8 @@ def _beyond(call: Call, ran: ParityRan, target: str, judgement: Judgement | None
         f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
         f"over {ran.elements} elements"
     )
+    if others := [other.kind for other, _ in wrong[1:]]:
+        found += f"; others with inputs {', '.join(others)} as well"
     if judgement is None:
         return finding("AOTC-E951", where, found)
     verdict = judgement.verdict

@@ -2,7 +2,7 @@
 
 `trial_inputs` is a pure function of the leaves and a seed, in numpy alone: the same arguments give
 the same bytes. Every number is one that a caller may pass: within the leaf's bounds where it has
-some, an integer within the bounds that it is known to keep to.
+some; of an integer without bounds one of the fixture's.
 
 Kinds, each for one call:
     other: every element differs from the fixture's; booleans are negated.
@@ -41,6 +41,9 @@ FAR = 1000.0
 DECADES = 4
 """Magnitudes reach from 10**-DECADES to 10**DECADES."""
 
+ROW_SCALES = (1e-4, 1e-8, 1e4, 1e-2)
+"""Magnitudes of whole rows, in turn: around the epsilons of norms, far above and far below."""
+
 ORDINARY_PER_SPECIAL = 16
 """In rows that hold special values, how many elements there are for each of them."""
 
@@ -51,10 +54,10 @@ ANCHORS_MAX = 4
 class TrialLeaf(Struct, frozen=True):
     """An input leaf: its path, dtype and shape, of random keys those of their data.
 
-    bounds: inclusive; of integers what they are known to hold, or None for all of the dtype.
-    sample: numbers that a caller passes, of the same shape, such as the fixture's; without it
-    ordinary numbers are drawn.  is_key: data of random keys, of which any bits are valid.
-    is_fixed: the sample in every trial, such as a mask that the loader passes.
+    bounds: inclusive, None for all of the dtype.  sample: numbers that a caller passes, of the same
+    shape, such as the fixture's; without it ordinary numbers are drawn.  Integers with a sample and
+    without bounds are the sample's in another order.  is_key: data of random keys, of which any
+    bits are valid.  is_fixed: the sample in every trial, such as a mask that the loader passes.
     """
 
     path: str
@@ -146,37 +149,40 @@ def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Arr
     if kind != EXTREME:
         return mixed
     rows = _rows(leaf.shape)
-    if sum(size > 1 for size in leaf.shape) < 2:
+    if not _has_rows(leaf.shape):
         return np.zeros(leaf.shape, np.bool_)
     # All false, all true and mixed ones, by row.
     return np.where(rows % 3 == 0, False, np.where(rows % 3 == 1, True, mixed))
 
 
 def _integers(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
+    if leaf.bounds is None and leaf.sample is not None:
+        # Lengths, offsets, a permutation: what they have in common nobody said.
+        if kind == OTHER:
+            return np.roll(leaf.sample.ravel(), 1).reshape(leaf.shape)
+        return np.asarray(generator.permutation(leaf.sample.ravel())).reshape(leaf.shape)
     low, high = _integer_bounds(leaf)
     middle = (low + high) // 2
     wide = np.dtype(np.uint64 if leaf.dtype.name == "uint64" else np.int64)
     if kind == OTHER and leaf.sample is not None:
-        if low == high:
-            return leaf.sample
         held = leaf.sample.astype(wide)
-        return np.where(held >= high, low, held + 1).astype(leaf.dtype)
+        return np.where(held >= high, low, held + (low < high)).astype(leaf.dtype)
     if kind == OFFSET:
         low = min(middle + 1, high)
     elif kind == MAGNITUDES:
         high = middle
-    drawn = generator.integers(low, high, leaf.shape, wide, endpoint=True)
+    # The same number everywhere: as an index, whatever is at it meets a NaN.
+    drawn = generator.integers(low, high, () if kind == NAN else leaf.shape, wide, endpoint=True)
+    drawn = np.broadcast_to(drawn, leaf.shape)
     if kind == EXTREME:
         turn = np.arange(drawn.size).reshape(leaf.shape) % 3
-        drawn = np.where(turn == 0, low, np.where(turn == 1, high, drawn)).astype(wide)
-    return np.asarray(drawn).astype(leaf.dtype)
+        drawn = np.where(turn == 0, low, np.where(turn == 1, high, drawn))
+    return drawn.astype(leaf.dtype)
 
 
 def _integer_bounds(leaf: TrialLeaf) -> tuple[int, int]:
     if leaf.bounds is not None:
         return int(leaf.bounds[0]), int(leaf.bounds[1])
-    if leaf.sample is not None:
-        return int(leaf.sample.min()), int(leaf.sample.max())
     info = ml_dtypes.iinfo(leaf.dtype)
     return int(info.min), int(info.max)
 
@@ -263,6 +269,11 @@ def _scattered(leaf: TrialLeaf, anchors: Sequence[Array], generator: np.random.G
         for number, anchor in enumerate(near):
             close = np.broadcast_to(anchor, leaf.shape) * (1 + apart)
             values = np.where((turn == number) & _within(close, leaf), close, values)
+    if _has_rows(leaf.shape):
+        # Every second row has one magnitude: what is added to it may be lost, or all there is.
+        rows = _rows(leaf.shape)
+        row = _ordinary(leaf, generator) * np.resize(ROW_SCALES, rows.size)[rows // 2]
+        values = np.where((rows % 2 == 1) & _within(row, leaf), row, values)
     return values
 
 
@@ -302,6 +313,8 @@ def _sprinkle(made: Array, specials: Sequence[float], generator: np.random.Gener
     targets = np.flatnonzero(np.broadcast_to(_rows(made.shape) % 2 == 1, made.shape))
     if not targets.size:
         targets = np.arange(made.size)
+    if targets.size > len(specials):
+        targets = targets[:-1]  # ordinary numbers stand before and behind
     count = min(targets.size, max(len(specials), targets.size // ORDINARY_PER_SPECIAL))
     places = np.sort(generator.choice(targets, count, replace=False))
     values = np.resize(np.asarray(specials), count)
@@ -309,10 +322,15 @@ def _sprinkle(made: Array, specials: Sequence[float], generator: np.random.Gener
 
 
 def _blank_row(made: Array) -> None:
-    """Zeros in the third of every four rows, as a norm of nothing sees."""
-    blank = np.broadcast_to(_rows(made.shape) % 4 == 2, made.shape)
-    if made.ndim > 1:
-        made[blank] = 0
+    """Zeros in the third of every four rows, or in the first of two: of what nothing is divided."""
+    rows = _rows(made.shape)
+    if _has_rows(made.shape):
+        made[np.broadcast_to(rows % 4 == (2 if rows.size > 2 else 0), made.shape)] = 0
+
+
+def _has_rows(shape: tuple[int, ...]) -> bool:
+    """Whether an array has several rows of several elements."""
+    return sum(size > 1 for size in shape) > 1
 
 
 def _rows(shape: tuple[int, ...]) -> Array:

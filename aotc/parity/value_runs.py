@@ -82,6 +82,8 @@ class _Runs:
             )
         self._compared(FIXTURE, expected, first)
         changed = first_changed(spec, profile.device, first, again)
+        if changed is not None:
+            write_found(found_file(self._folder, self._target, key, FIXTURE), again)
         alike = all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
         return ValuesRan(key, tuple(trials), IDENTICAL if alike else WITHIN, changed)
 

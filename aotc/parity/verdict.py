@@ -17,11 +17,16 @@ MULTIPLE = 8
 """How many times plain JAX's own error an executable's error may be."""
 
 
+FAR = 1e-2
+"""Errors of plain JAX above this part of the largest number are more than rounding."""
+
+
 class Verdict(Struct, frozen=True):
     """What came of judging one output. output: its path.  right: whether every element is as plain
     JAX has it, or at least as close to the truth.  different: elements beyond the tolerance, of so
     many elements.  first: index of the first of them.  median: of their absolute differences.
-    found, plain: largest errors against the truth; None without one.  wrong: whose result is.
+    found, plain: largest errors against the truth; None without one.  scale: the largest finite
+    number of the truth.  wrong: whose result is.
     """
 
     output: str
@@ -32,7 +37,15 @@ class Verdict(Struct, frozen=True):
     median: float = 0.0
     found: float | None = None
     plain: float | None = None
+    scale: float = 0.0
     wrong: Literal["engine", "plain JAX", "rounding", ""] = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the executable is right by a truth that plain JAX is close to as well. Where it
+        is far away, the program amplifies rounding, or plain JAX is wrong.
+        """
+        return self.right and (self.plain or 0.0) <= FAR * self.scale
 
 
 class Truth(Struct, frozen=True):
@@ -87,6 +100,7 @@ def judge(
         right=is_right,
         found=_error(found, exact),
         plain=max(_error(each, exact) for each in own),
+        scale=_error(exact, np.zeros_like(exact)),
         wrong=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
     )
 
@@ -171,6 +185,11 @@ class Judgement(Struct, frozen=True):
     def wrong(self) -> Literal["engine", "plain JAX", "both", "rounding", ""]:
         """Whose result is wrong, as far as it is known."""
         return self.opinion or self.verdict.wrong
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the executable may differ from plain JAX here."""
+        return self.verdict.right and self.opinion != "engine"
 
 
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:

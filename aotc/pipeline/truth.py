@@ -63,7 +63,7 @@ class Judge:
             judged = {c: Judgement(v) for c, v in zip(left, verdicts, strict=True)}
             break
         for call in left[:OPINIONS_MAX]:
-            if call in judged and not judged[call].verdict.right:
+            if call in judged and not judged[call].verdict.is_settled:
                 judged[call] = replace(judged[call], opinion=self._opinion(call))
         unjudged = Judgement(Verdict("", False, 0))
         return [judged.get(call, unjudged) for call in calls]

@@ -22,9 +22,8 @@ from aotc.parity.trial_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inp
 from aotc.parity.values import PlannedValues, Plans, value_file, write_plans
 from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax
 from aotc.pipeline.scratch import Scratch
-from aotc.shapes import samples
 from aotc.shapes.files import read_arrays
-from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
+from aotc.stages import CapturedProfile, CapturedProgram
 from aotc.workers.child import Progress
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import TensorSpec, WeightArgument
@@ -63,7 +62,6 @@ def record_all(
     for name, captured in program.entry_points.items():
         spec = manifest.entry_points[name]
         fixtures = {key: read_arrays(scratch.inputs(key)) for key in captured.by_key}
-        bounds = _bounds(captured, spec, fixtures.values())
         for key, profile in captured.by_key.items():
             if captured.recorded:
                 why = "the results were recorded elsewhere"
@@ -74,7 +72,7 @@ def record_all(
                     path=tensor.path,
                     dtype=array.dtype,
                     shape=array.shape,
-                    bounds=bounds.get(tensor.path),
+                    bounds=spec.fixtures.ranges.get(tensor.path),
                     sample=array,
                     is_key=tensor.key_impl is not None,
                     is_fixed=tensor.path in by_loader[name],
@@ -180,16 +178,6 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
     finally:
         timer.cancel()
         function.seconds.setdefault(where, monotonic() - started)
-
-
-def _bounds(
-    captured: CapturedEntryPoint, spec: EntryPointSpec, fixtures: Collection[Mapping[str, Array]]
-) -> dict[str, tuple[float, float]]:
-    """What numbers keep to, by path: the stated ranges, and of integers without one what fixtures
-    hold.
-    """
-    held: dict[str, tuple[float, float]] = dict(spec.fixtures.ranges)
-    return held | samples.ranges(captured.inputs, spec, fixtures)
 
 
 def _small_weights(program: CapturedProgram, scratch: Scratch) -> dict[tuple[str, str], Array]:
