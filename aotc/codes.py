@@ -614,6 +614,12 @@ CAPTURE = {
         "write them as the file has them: names, axes, dtypes",
         hint="write them as the file has them",
     ),
+    "AOTC-E848": Code(
+        "an array without values in a program for accelerators",
+        "write jnp.zeros for jnp.empty: its values are zeros on processors, unknown elsewhere",
+        expected="arrays that have the same values on every platform",
+        hint="write jnp.zeros in place of jnp.empty",
+    ),
 }
 
 COMPILE = {
