@@ -614,6 +614,12 @@ CAPTURE = {
         "write them as the file has them: names, axes, dtypes",
         hint="write them as the file has them",
     ),
+    "AOTC-E848": Code(
+        "an array without values in a program for accelerators",
+        "write jnp.zeros for jnp.empty: its values are zeros on processors, unknown elsewhere",
+        expected="arrays that have the same values on every platform",
+        hint="write jnp.zeros in place of jnp.empty",
+    ),
 }
 
 COMPILE = {
@@ -759,11 +765,13 @@ PARITY = {
         "wrongly",
     ),
     "AOTC-E951": Code(
-        "an executable differs from plain JAX by more than the tolerance",
-        "raise `tolerance` if the difference is harmless",
+        "an executable differs from plain JAX by more than the tolerance, and from the same module "
+        "in float64",
+        "the message says which side is wrong: build for another engine, or state what callers "
+        "pass in `ranges`; raise `tolerance` only where both are as close to float64",
         expected="what plain JAX computes, within the entry point's tolerance",
-        hint="raise `tolerance` if the difference is harmless; it comes from another order of "
-        "operations, or from a program that is not deterministic",
+        hint="look for what is not deterministic in the program; otherwise build for another "
+        "engine, and report it with the program",
     ),
     "AOTC-E952": Code(
         "an executable crashed or hung on its fixture",
@@ -797,9 +805,10 @@ PARITY = {
         "keep to the builder's; what happened is in the certificate",
     ),
     "AOTC-E959": Code(
-        "a call of the bundle takes or returns another structure than plain JAX, or changes its "
-        "arguments",
-        "a bug in aotc: report it; dicts, lists and tuples of arrays avoid it",
+        "a call of the bundle takes or returns another structure than plain JAX, changes its "
+        "arguments or weights, or gives another result when it is repeated",
+        "build for another engine, and report it; dicts, lists and tuples of arrays avoid what is "
+        "wrong with a structure",
     ),
 }
 

@@ -191,12 +191,30 @@ class ExecutableEvidence(_Part, frozen=True):
     kernels: dict[str, Count]
 
 
+class ValueTrials(_Part, frozen=True):
+    """Other inputs than its fixture's that an executable was compared with plain JAX on.
+
+    ran: kinds of inputs.  skipped: the other kinds, each with why.  truth: kinds with results
+    beyond the tolerance of plain JAX's, which are at least as close to those in float64.  state:
+    "identical" if two calls with the fixture, one before and one after these, gave the same bytes;
+    "within" if the same within the tolerance, on a device that adds up in another order each time.
+    """
+
+    ran: tuple[str, ...]
+    skipped: dict[str, str]
+    truth: tuple[str, ...]
+    state: Literal["identical", "within"]
+
+
 class ProfileEvidence(_Part, frozen=True):
-    """One executable. compiled: nothing where its backend says nothing."""
+    """One executable. compiled: nothing where its backend says nothing.  trials: nothing where the
+    build could not run it.
+    """
 
     sizes: dict[str, Count]
     control_flow: ControlFlow
     compiled: ExecutableEvidence | UnsetType = UNSET
+    trials: ValueTrials | UnsetType = UNSET
 
 
 class ExpectedWithin(_Part, frozen=True):

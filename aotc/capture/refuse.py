@@ -30,6 +30,9 @@ CALLBACKS = frozenset(
 )
 """Primitives that call back into Python, by name: `pure_callback` leaves no effect to look for."""
 
+PROCESSOR = "cpu"
+"""The platform of processors, in jax's words."""
+
 REFERENCES = frozenset({"get", "swap", "addupdate"})
 
 SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
@@ -105,6 +108,25 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     for effect in sorted(closed.effects, key=str):
         if type(effect).__name__ not in explained + internal:
             yield finding("AOTC-E823", where, f"the effect {effect}")
+
+
+def check_empty(
+    closed: Any, platforms: Iterable[str], where: str, root: Path
+) -> Iterator[Finding]:
+    """AOTC-E848: arrays of `jnp.empty` in a program for accelerators. jax fills them with zeros on
+    processors alone, where they are compared with plain JAX.
+
+    platforms: of the targets.
+    """
+    others = sorted({*platforms} - {PROCESSOR})
+    for chain in private.equations_within(closed.jaxpr) if others else ():
+        is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
+        if chain[0].primitive.name == "empty" and not is_kernel:
+            yield finding(
+                "AOTC-E848",
+                where,
+                f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}",
+            )
 
 
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:

@@ -159,7 +159,7 @@ def trace_profile(
     platforms: Platforms = ON_HOST,
 ) -> TracedProfile:
     """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837, E841,
-    E842).
+    E842, E848).
     """
     where = label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, on_mesh, sizes)
@@ -171,6 +171,9 @@ def trace_profile(
     raise_if(
         [
             *refuse.findings(traced.jaxpr, where, root),
+            *dict.fromkeys(
+                refuse.check_empty(traced.jaxpr, platforms.targets, where, root)
+            ),
             *refuse.check_inputs(traced.jaxpr, len(call.leaves), where),
             *refuse.check_donation(donated, (leaf for _, leaf in leaves), where),
             *(

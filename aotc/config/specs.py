@@ -275,7 +275,8 @@ class EntryPointSpec(Section):
     grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
     and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
     executables are held to.  expected_tolerance: what the reference is held to, against what the
-    framework gave that a model comes from.  shardings: by pattern of leaf paths.
+    framework gave that a model comes from.  numerics: "finite" if neither arguments nor results
+    are ever NaN or infinite.  shardings: by pattern of leaf paths.
     """
 
     function: FunctionReference = ""
@@ -296,6 +297,7 @@ class EntryPointSpec(Section):
     shardings: ShardingsSpec = ShardingsSpec()
     tolerance: ToleranceSpec = ToleranceSpec()
     expected_tolerance: ToleranceSpec = ToleranceSpec(rtol=1e-4, atol=1e-5)
+    numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
 
     @classmethod

@@ -192,6 +192,13 @@ class Function:
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
 
+    def flops(self) -> int:
+        """Floating-point operations of a call, as XLA counts them; of a loop those of one turn."""
+        self.begin()
+        assert self._compiled is not None, "it has begun"
+        counted = self._compiled.result().cost_analysis() or {}
+        return max(0, int(counted.get("flops", 0)))
+
     def returned(self, arrays: Mapping[str, Array]) -> Result:
         """What it returned where it was run. arrays: by path."""
         structure = jax.eval_shape(self._called, self._abstract())

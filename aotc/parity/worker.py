@@ -19,6 +19,7 @@ from pathlib import Path
 from aotc.parity.calls import miscalled, misread
 from aotc.parity.isolated import Answer, Differing, Job
 from aotc.parity.trials import try_entry
+from aotc.parity.value_runs import run_values
 from aotc.shapes.files import read_plans
 from aotc.workers.child import Progress, answer
 from aotc_runtime.engines import survey
@@ -30,6 +31,9 @@ from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch
+
+COMPARED = ("AOTC-E701", "AOTC-E704")
+"""What readiness finds of results, which the build judges by itself."""
 
 
 def outcome(job: Job, progress: Progress) -> Answer:
@@ -56,16 +60,27 @@ def outcome(job: Job, progress: Progress) -> Answer:
     try:
         ready = make_ready(resident)
     except ReadinessError as error:
-        if any(finding.code != "AOTC-E701" for finding in error.findings):
+        if any(finding.code not in COMPARED for finding in error.findings):
             raise
         fixtures: Mapping[ExecutableKey, Difference] = run_fixtures(resident)
+        differing += [
+            Differing(each.where or "", each.expected, each.found)
+            for each in error.findings
+            if each.code == "AOTC-E704"
+        ]
     else:
         fixtures = ready.fixtures
         differing += miscalled(ready, verified.manifest, folder)
     entries = read_plans(folder).get(target, [])
     trials = [try_entry(entry, resident, folder) for entry in entries]
+    values, beside = run_values(resident, target, folder)
     assert "jax" not in sys.modules, "the runtime never imports jax"
-    return Answer(fixtures=list(fixtures.items()), differing=differing, trials=trials)
+    return Answer(
+        fixtures=list(fixtures.items()),
+        differing=[*differing, *beside],
+        trials=trials,
+        values=values,
+    )
 
 
 def prepare() -> None:

@@ -13,8 +13,9 @@ from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.evidence import EngineChoice, Evidence
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.parity.isolated import Ran
+from aotc.parity.values import Plans
 from aotc.pipeline.engines import Fallen
-from aotc.pipeline.evidence import target_evidence
+from aotc.pipeline.evidence import target_evidence, with_trials
 from aotc.pipeline.policies import EntryProofs, proven_policies
 from aotc.pipeline.requirements import made_by, requirements
 from aotc.pipeline.scratch import Scratch, digest_of
@@ -136,8 +137,11 @@ class Assembler:
         return AssembledTarget(TargetParts(manifest, blobs), evidence)
 
 
-def proven(parts: TargetParts, ran: Ran, proofs: EntryProofs) -> TargetParts:
-    """The parts of a target with what its executables did, and the proofs of its policies."""
+def proven(assembled: AssembledTarget, ran: Ran, proofs: EntryProofs, plans: Plans) -> TargetParts:
+    """The parts of a target with what its executables did, and the proofs of its policies. plans:
+    of the value trials.
+    """
+    parts = assembled.parts
     parities = dict(ran.fixtures)
     entry_points = {
         name: replace(
@@ -152,7 +156,11 @@ def proven(parts: TargetParts, ran: Ran, proofs: EntryProofs) -> TargetParts:
         )
         for name, entry_point in parts.manifest.entry_points.items()
     }
-    return TargetParts(replace(parts.manifest, entry_points=entry_points), parts.blobs)
+    evidence = canonical.encode(with_trials(assembled.evidence, ran, plans))
+    blob = Blob(evidence, oci.EVIDENCE_TYPE)
+    blobs = [each for each in parts.blobs if each.media_type != oci.EVIDENCE_TYPE]
+    manifest = replace(parts.manifest, entry_points=entry_points, evidence=blob.ref())
+    return TargetParts(manifest, [*blobs, blob])
 
 
 def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
@@ -218,6 +226,7 @@ def _entry_point(
         profiles=profiles,
         specialized=captured.specialized,
         symbolic=UNSET if symbolic is None else symbolic,
+        numerics="finite" if spec.numerics == "finite" else UNSET,
     )
 
 

@@ -20,6 +20,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.evidence import EngineChoice
 from aotc.packing.bundle import TargetParts
+from aotc.parity import values
 from aotc.pipeline import gates, trials, tune, user_code
 from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
@@ -380,8 +381,9 @@ def check(
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
+    plans = values.read_plans(run.scratch.folder)
     return [
-        proven(each, ran[name], proofs.get(name, {}))
-        for each in unchecked
-        for name in [each.manifest.target.name]
+        proven(each, ran[name], proofs.get(name, {}), plans)
+        for each in assembled
+        for name in [each.parts.manifest.target.name]
     ]

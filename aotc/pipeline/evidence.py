@@ -8,12 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from aotc.evidence import EngineChoice, EngineRefusal, EntryPointEvidence, Evidence, ProfileEvidence
+from aotc.evidence import (
+    EngineChoice,
+    EngineRefusal,
+    EntryPointEvidence,
+    Evidence,
+    ProfileEvidence,
+    ValueTrials,
+)
+from aotc.parity.isolated import Ran
+from aotc.parity.values import IDENTICAL, PlannedValues, Plans
 from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
-from aotc_runtime.schema.labels import ExecutableKey, without_compiling
+from aotc_runtime.schema.labels import ExecutableKey, executable_key, without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
 
 _OUTPUTS = "outputs/"
@@ -49,6 +59,31 @@ def target_evidence(
         refused=tuple(refused) or UNSET,
         chosen=UNSET if chosen is None else chosen,
     )
+
+
+def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
+    """The evidence of a target with the value trials of its executables."""
+    found = {
+        each.key: ValueTrials(
+            ran=tuple(trial.kind for trial in each.trials),
+            skipped=dict(plan.skipped),
+            truth=tuple(trial.kind for trial in each.trials if trial.truth),
+            state="identical" if each.state == IDENTICAL else "within",
+        )
+        for each in ran.values
+        for plan in [plans.get(each.key.label, PlannedValues())]
+    }
+    entry_points = {
+        name: replace(
+            entry_point,
+            profiles=tuple(
+                replace(profile, trials=found.get(executable_key(name, profile.sizes), UNSET))
+                for profile in entry_point.profiles
+            ),
+        )
+        for name, entry_point in evidence.entry_points.items()
+    }
+    return replace(evidence, entry_points=entry_points)
 
 
 def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:

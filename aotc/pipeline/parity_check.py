@@ -17,7 +17,7 @@ import msgspec
 from aotc.cache.keys import Kind, Task
 from aotc.cache.tasks import Tasks
 from aotc.packing.bundle import TargetParts
-from aotc.parity import isolated, structures
+from aotc.parity import isolated, structures, values
 from aotc.parity.isolated import Ran
 from aotc.pipeline import trials
 from aotc.pipeline.policies import EntryProofs
@@ -25,6 +25,7 @@ from aotc.pipeline.provisional import BUNDLE, ProvisionalBundle, pack_provisiona
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.truth import Judge
 from aotc.shapes import files
 from aotc.shapes.verdict import At
 from aotc.temporaries import remove_folder
@@ -52,6 +53,7 @@ class ParityCheck:
 
         The futures raise ParityError.
         """
+        manifests = {part.manifest.target.name: part.manifest for part in parts}
         tasks = {part.manifest.target.name: self._task(part) for part in parts}
         known = {target: self._recall(task) for target, task in tasks.items()}
         provisional: ProvisionalBundle | None = None
@@ -66,7 +68,7 @@ class ParityCheck:
                 started[target].set_result(ran)
             elif provisional is not None:
                 started[target] = self._workers.submit(
-                    partial(self._run, task, target, provisional)
+                    partial(self._run, task, manifests[target], provisional)
                 )
         return started
 
@@ -82,14 +84,15 @@ class ParityCheck:
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)
 
-    def _run(self, task: Task, target: str, provisional: ProvisionalBundle) -> Ran:
+    def _run(self, task: Task, manifest: BundleManifest, provisional: ProvisionalBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
             ran = isolated.run(
                 provisional.bundle,
                 provisional.policy,
-                target,
+                manifest.target.name,
                 self._scratch.folder,
                 self._workers.processes,
+                Judge(self._scratch, self._workers.processes, manifest),
             )
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
@@ -105,6 +108,7 @@ class ParityCheck:
             **dict(manifest_parts(part.manifest)),
             **dict(self._plain_parts(part.manifest)),
             **dict(self._trial_parts(target)),
+            **dict(self._value_parts(part.manifest)),
         }
         return Task(Kind.PARITY, f"of {target}", parts)
 
@@ -124,6 +128,18 @@ class ParityCheck:
                 path = files.call_file(self._scratch.folder, entry.entry_point, trial)
                 where = label(entry.entry_point, trial.sizes)
                 yield f"call {where} of {trial.inputs}", _file(path)
+
+    def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
+        """Parts of a key: the plan of the value trials, and each with its results in plain JAX."""
+        plans = values.read_plans(self._scratch.folder)
+        for name, entry_point in manifest.entry_points.items():
+            for profile in entry_point.profiles:
+                key = executable_key(name, profile.sizes)
+                plan = plans.get(key.label, values.PlannedValues())
+                yield f"value trials of {key.label}", sha256(msgspec.msgpack.encode(plan))
+                for kind in plan.kinds:
+                    path = values.value_file(self._scratch.folder, key, kind)
+                    yield f"inputs {kind} of {key.label}", _file(path)
 
 
 def _file(path: Path) -> str:

@@ -57,6 +57,7 @@ _NAMES = {
 
 REFERRED = (
     *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
+    *("value.*.safetensors", "values.msgpack"),
     variables_file(constants.REFERENCE_WORKER),
 )
 """Patterns of the files that the reference process leaves in the scratch folder."""

@@ -227,10 +227,38 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     if model := entry.get("model"):
         yield made_of(model)
+    if entry.get("numerics") == "finite":
+        yield "states finite numbers: NaN and infinities were not compared with plain JAX"
+    yield from trial_lines(entry)
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
+
+
+def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
+    """Which value trials the executables of an entry point ran, those of the same ones together."""
+    found: dict[str, list[str]] = {}
+    for profile in entry["profiles"]:
+        if trials := profile.get("evidence", {}).get("trials"):
+            found.setdefault(trials_text(trials), []).append(sizes_text(profile["sizes"]))
+    for text, sizes in found.items():
+        of = f" ({'; '.join(filter(None, sizes))})" if len(found) > 1 else ""
+        yield f"tried with {text}{of}"
+
+
+def trials_text(trials: dict[str, Any]) -> str:
+    """Which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
+    text = f"inputs {', '.join(trials['ran'])}" if trials["ran"] else "its fixture alone"
+    reasons: dict[str, list[str]] = {}
+    for kind, why in trials["skipped"].items():
+        reasons.setdefault(why, []).append(kind)
+    text += "".join(f"; not {', '.join(kinds)}: {why}" for why, kinds in reasons.items())
+    if trials["truth"]:
+        text += f"; as close to float64 as plain JAX with {', '.join(trials['truth'])}"
+    if trials["state"] == "within":
+        text += "; repeated calls agree within the tolerance"
+    return text
 
 
 def made_of(model: dict[str, Any]) -> str:

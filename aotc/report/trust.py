@@ -20,6 +20,7 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
         "minimum_build_time": _time(policy.minimum_build_time),
         "furthest_fallback": policy.furthest_fallback,
         "engines": list(policy.engines) if policy.engines else None,
+        "numerics": policy.numerics,
         "references": policy.references,
         **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
     }
@@ -92,7 +93,10 @@ def _role(key: dict[str, Any]) -> str:
 
 
 def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("minimum_version", "minimum_build_time", "furthest_fallback", "references"):
+    for name in (
+        *("minimum_version", "minimum_build_time", "furthest_fallback"),
+        *("numerics", "references"),
+    ):
         if document[name] is not None:
             yield name, document[name]
     if document["engines"]:

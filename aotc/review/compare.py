@@ -33,7 +33,7 @@ _TARGET = (
 _WEIGHTS = ("blobs", "tensors", "origin")
 _ENTRY_POINT = (
     *("function", "parameters", "inputs", "result", "outputs", "dimensions", "relations"),
-    *("bound", "static", "tolerance", "lifted", "specialized"),
+    *("bound", "static", "tolerance", "numerics", "lifted", "specialized"),
 )
 _MODULE = ("module", "input_shapes", "output_shapes")
 _EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")

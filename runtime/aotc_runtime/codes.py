@@ -416,6 +416,12 @@ TRUST = {
         "deploy the one that it names, or publish this one: `aotc channel publish`",
         hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
     ),
+    "AOTC-E336": Code(
+        "an entry point that states finite numbers, under a policy that asks for IEEE numerics",
+        'build it without `numerics = "finite"`, or remove `numerics` from the policy',
+        expected='NaN and infinities compared at build, as the policy\'s numerics = "ieee" has it',
+        hint='build it without `numerics = "finite"`, or remove `numerics` from the policy',
+    ),
 }
 
 RUNTIME = {
@@ -644,6 +650,13 @@ READINESS = {
         "a bug in aotc-runtime: report it",
         expected="0 compilations",
         hint="this is a bug in aotc-runtime: please report it",
+    ),
+    "AOTC-E704": Code(
+        "an executable gives another result in a second call with the same inputs",
+        "do not serve from this host; report it with the engine's version",
+        expected="the same bytes in every call with the same inputs",
+        hint="do not serve this bundle: build for another engine, and report it with the "
+        "engine's version",
     ),
 }
 

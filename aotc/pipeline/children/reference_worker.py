@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax, structures
 from aotc.pipeline.children.child import runs_users_code
 from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching import sources_only
 from aotc.shapes.files import read_plans
@@ -83,6 +85,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 raised.show_cause(error)
                 failed += error.findings
         raise_if(failed)
+        by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
+        record_all(captured, functions, manifest, scratch, by_loader, progress)
         try_all(plans, captured, manifest, scratch, functions, progress)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
@@ -103,7 +107,9 @@ def _run(
             if entry_point.recorded:
                 result = at_sizes.returned(read_arrays(scratch.results(key)))
             else:
+                started = monotonic()
                 result = at_sizes(arguments)
+                function.seconds[key.label] = monotonic() - started
         except AotcError:
             raise
         except (Exception, SystemExit) as error:

@@ -94,12 +94,14 @@ def _entry_point(
     model: ModelOrigin | UnsetType,
 ) -> Iterator[Part]:
     _, first = members[0]
+    numerics = "finite: NaN and infinities were not compared" if first.numerics else "-"
     tolerance = f"relative {first.tolerance.rtol}, absolute {first.tolerance.atol}"
     profiles = [sizes_text(profile.sizes) or "without sizes" for profile in first.profiles]
     facts = [
         ("function", first.function),
         ("profiles", "; ".join(profiles)),
         ("tolerance", tolerance),
+        ("numerics", numerics),
         ("relations", listed(first.relations)),
         (
             "specialised",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
 from msgspec import UNSET
 
 from aotc.evidence import MeasuredEngine
 from aotc.pipeline.memory import call_bytes
+from aotc.report.text import trials_text
 from aotc.review.numbers import NUMBERS, numbers_of
 from aotc.review.reading import Review, ReviewedExecutable, ReviewedTarget
 from aotc.workshops.page.parts import (
@@ -166,6 +168,13 @@ def _parity(review: Review) -> Iterator[Part]:
     yield table(
         "Largest differences", columns, [_row(place(e, review), e) for e in review.executables()]
     )
+    tried = [
+        (place(e, review), trials_text(msgspec.to_builtins(e.evidence.trials)))
+        for e in review.executables()
+        if e.evidence is not None and e.evidence.trials is not UNSET
+    ]
+    if tried:
+        yield table("Tried with other inputs than the fixture's", ("Executable", "Inputs"), tried)
 
 
 def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:

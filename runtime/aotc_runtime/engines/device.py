@@ -72,6 +72,8 @@ class Device(ABC):
     its pool.  device_count: how many devices.  flags: of the environment, that steer the engine.
     error: what it raises.  minds_jax: whether settings of jax may change it.  was_forked: whether
     this process is a fork of the one that started it, in which its threads are gone.
+    repeats_exactly: whether the same inputs always give the same bytes; false where threads add up
+    in another order each time.
     """
 
     platform: str
@@ -82,6 +84,7 @@ class Device(ABC):
     error: type[Exception] = RuntimeError
     minds_jax: bool = False
     was_forked: bool = False
+    repeats_exactly: bool = True
 
     @abstractmethod
     def deserialize(

@@ -9,19 +9,21 @@ Versions of the format:
     1.1  2026-11  dicts with integer keys in trees of arguments and results.
     1.2  2026-11  root indexes that registries' tools carry as they are: without artifactType.
     1.3  2026-11  targets whose executables are of several engines.
+    1.4  2026-11  entry points whose numbers are stated to be finite.
 A reader takes its own major version and any minor version it knows. A writer states the lowest
 version that can say what it has to say (`EntryPoint.format_version`), from 1.2 on.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
-FORMAT_VERSION = "1.3"
+FORMAT_VERSION = "1.4"
 FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT, MIXED_FORMAT = "1.0", "1.1", "1.2", "1.3"
+FINITE_FORMAT = "1.4"
 
 TYPED_ROOTS = (FIRST_FORMAT, INTEGER_KEYS_FORMAT)
 """Formats whose root index states an artifact type, which tools drop that know OCI 1.0 alone."""
@@ -489,7 +491,8 @@ class EntryPoint(_Part, frozen=True):
     a policy that compiles.
     parameters: what a call passes, in the function's order.  bound: parameter to weights set.
     static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
-    became weights.
+    became weights.  numerics: "finite" if NaN and infinities are no arguments and no results of it,
+    so that the build did not compare them with plain JAX.
     """
 
     function: str
@@ -507,10 +510,13 @@ class EntryPoint(_Part, frozen=True):
     profiles: tuple[ProfileRecord, ...]
     specialized: dict[str, str] = {}
     symbolic: Symbolic | UnsetType = UNSET
+    numerics: Literal["finite"] | UnsetType = UNSET
 
     @property
     def format_version(self) -> str:
         """The lowest version of the format that can describe it."""
+        if self.numerics is not UNSET:
+            return FINITE_FORMAT
         trees = (*(parameter.tree for parameter in self.parameters), self.result)
         return INTEGER_KEYS_FORMAT if any(map(has_integer_keys, trees)) else FIRST_FORMAT
 

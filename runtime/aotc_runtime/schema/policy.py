@@ -130,7 +130,8 @@ class TrustPolicy(_Table, frozen=True):
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
     calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
-    may run, by name; None allows any.  references: how a
+    may run, by name; None allows any.  numerics: "ieee" refuses entry points that state finite
+    numbers, whose NaN and infinities nothing has compared; None allows them.  references: how a
     bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
     them says when a signature was made, its key is asked about that time.
     """
@@ -143,6 +144,7 @@ class TrustPolicy(_Table, frozen=True):
     minimum_build_time: Instant | None = None
     furthest_fallback: OutOfProfilePolicy | None = None
     engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    numerics: Literal["ieee"] | None = None
     references: Literal["digest"] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
     identities: tuple[Identity, ...] = ()

@@ -1,5 +1,5 @@
-"""Readiness: a bundle is ready once every fixture ran through its executable and matched. How far a
-result is from its reference is told as a `Difference`.
+"""Readiness: a bundle is ready once every fixture ran through its executable and matched, after
+another input as well. How far a result is from its reference is told as a `Difference`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.device import Array, Buffer
+from aotc_runtime.engines.device import Array, Buffer, Device
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.manifest import EntryPoint, TensorSpec
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import ResidentBundle, ResidentEntryPoint, ResidentProfile
 
@@ -77,17 +77,20 @@ def _differ(actual: Array, expected: Array) -> np.ndarray[tuple[int], np.dtype[n
 
 
 WARM_SECONDS_MAX = 0.01
-"""An executable whose fixture takes longer is not called again to warm it up: that would save its
-first call a fraction of a millisecond.
+"""An executable whose fixture takes longer is not called again, neither to compare the results of
+two calls to the bit nor to warm it up, which would save its first call a fraction of a millisecond.
 """
 
 
 class _Ran(NamedTuple):
-    """One fixture's run. difference: over all outputs.  seconds: of the call."""
+    """One fixture's run. difference: over all outputs.  seconds: of the call.  changed: the path of
+    an output that is another one in a second call with the same inputs, None if all are the same.
+    """
 
     difference: Difference
     inputs: list[Array]
     seconds: float
+    changed: str | None
 
 
 def run_fixtures(resident: ResidentBundle) -> dict[ExecutableKey, Difference]:
@@ -122,21 +125,58 @@ def _run(
     arrays = {name: array for name, (array, *_) in views.items()}
     _require_fit(spec, profile, arrays, where)
     inputs = [arrays[f"inputs/{s.path}"] for s in spec.inputs]
-    started = time.perf_counter()
+    others = [other_input(array, s) for array, s in zip(inputs, spec.inputs, strict=True)]
     try:
-        results = _execute(profile, inputs)
+        # First, so that what a call leaves behind shows in the results of the fixture.
+        execute(profile, others)
+        del others
+        started = time.perf_counter()
+        results = execute(profile, inputs)
+        seconds = time.perf_counter() - started
+        found = as_arrays(profile, results)
+        again = execute(profile, inputs) if seconds < WARM_SECONDS_MAX else None
     except device.error as error:
         from aotc_runtime.serving.refusals import fixture_failed
 
         raise fixture_failed(where, error) from error
-    seconds = time.perf_counter() - started
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
-    differences = []
-    for tensor, aval, result in zip(spec.outputs, profile.outputs, results, strict=True):
-        expected = arrays[f"outputs/{tensor.path}"]
-        difference = compare(device.to_numpy(result, aval), expected, rtol, atol)
-        differences.append((tensor.path, difference))
-    return _Ran(over_all(differences), inputs, seconds)
+    differences = [
+        (tensor.path, compare(array, arrays[f"outputs/{tensor.path}"], rtol, atol))
+        for tensor, array in zip(spec.outputs, found, strict=True)
+    ]
+    changed = None
+    if again is not None:
+        changed = first_changed(spec, device, found, as_arrays(profile, again))
+    return _Ran(over_all(differences), inputs, seconds, changed)
+
+
+def other_input(array: Array, spec: TensorSpec) -> Array:
+    """An input of the same kind with other numbers: from back to front; of booleans and random keys
+    the opposite of every bit.
+    """
+    if array.dtype == np.bool_ or spec.key_impl is not None:
+        return np.asarray(~array)
+    return np.ascontiguousarray(np.flip(array)).reshape(array.shape)
+
+
+def first_changed(
+    spec: EntryPoint, device: Device, found: Sequence[Array], again: Sequence[Array]
+) -> str | None:
+    """The path of an output whose bytes differ between two calls with the same inputs, or whose
+    numbers differ beyond the tolerance on a device that adds up in another order each time.
+    """
+    rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+    for tensor, one, other in zip(spec.outputs, found, again, strict=True):
+        is_same = not one.size or not _differ(one, other).any()
+        if not (is_same or (not device.repeats_exactly and compare(other, one, rtol, atol).within)):
+            return tensor.path or "result"
+    return None
+
+
+def as_arrays(profile: ResidentProfile, results: Sequence[Buffer]) -> list[Array]:
+    """The results of an executable as numpy arrays."""
+    to_numpy = profile.device.to_numpy
+    return [to_numpy(result, aval) for result, aval in zip(results, profile.outputs, strict=True)]
 
 
 def _require_fit(
@@ -155,7 +195,7 @@ def _require_fit(
             raise unfit_fixture(where, name, aval, array)
 
 
-def _execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
+def execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
     """Run on the path that calls take later, so that the first call has nothing left to prepare."""
     if profile.direct is not None:
         return profile.direct(*inputs)
@@ -168,7 +208,8 @@ def _execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
 def make_ready(resident: ResidentBundle) -> LoadedBundle:
     """Run every fixture and make the bundle callable.
 
-    Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled.
+    Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled,
+    E704 other results in a second call.
     """
     every = list(_run_all(resident))
     failed = [(profile, ran.difference) for profile, ran in every if not ran.difference.within]
@@ -176,6 +217,11 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
         from aotc_runtime.serving.refusals import other_results
 
         raise other_results(resident, failed)
+    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
+    if changed:
+        from aotc_runtime.serving.refusals import changed_results
+
+        raise changed_results(changed)
     compilations = sum(device.compilations() for device in resident.devices.values())
     if compilations:
         from aotc_runtime.serving.refusals import compiled_here

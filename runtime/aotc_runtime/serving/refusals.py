@@ -127,6 +127,18 @@ def other_results(
     )
 
 
+def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
+    """The error (AOTC-E704) for executables that give other results in a second call. changed:
+    labels and paths of outputs.
+    """
+    return ReadinessError(
+        *(
+            finding("AOTC-E704", f"{label} output {path}", "another result in a second call")
+            for label, path in changed
+        )
+    )
+
+
 def compiled_here(compilations: int) -> AotcError:
     """The error (AOTC-E703) for a load that compiled something."""
     return refusal(

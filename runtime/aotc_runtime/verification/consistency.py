@@ -15,6 +15,7 @@ from msgspec import UNSET
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.manifest import (
+    FINITE_FORMAT,
     FIRST_FORMAT,
     XLA,
     Argument,
@@ -72,6 +73,9 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if manifest.format_version == FIRST_FORMAT != entry_point.format_version:
             expected = f"what format {manifest.format_version} can say"
             yield _finding(place, expected, f"a tree of format {entry_point.format_version}")
+        if entry_point.numerics is not UNSET and manifest.format_version != FINITE_FORMAT:
+            expected = f"what format {manifest.format_version} can say"
+            yield _finding(place, expected, f"numerics, of format {FINITE_FORMAT}")
         yield from _check_keys(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:

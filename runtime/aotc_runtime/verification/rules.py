@@ -73,6 +73,14 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                 )
 
 
+def check_numerics(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E336."""
+    if policy.numerics is not None:
+        from aotc_runtime.verification import stated_rules
+
+        yield from stated_rules.check_numerics(manifests)
+
+
 def check_runtime(host: HostFacts, policy: TrustPolicy, engines: Set[str]) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
     if policy.accepts.jaxlib is not None or policy.accepts.aotc_runtime is not None:

@@ -4,7 +4,9 @@ on the versions that run. Each yields what it refuses and what would satisfy it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from msgspec import UNSET
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
@@ -59,6 +61,15 @@ def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Fi
             manifest.version,
             expected=f"version {minimum_version} or later, as the trust policy says",
         )
+
+
+def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E336, for every entry point that states finite numbers."""
+    for manifest in manifests:
+        for name, entry_point in manifest.entry_points.items():
+            if entry_point.numerics is not UNSET:
+                where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
+                yield finding("AOTC-E336", where, f'numerics = "{entry_point.numerics}"')
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:

@@ -337,3 +337,4 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
 
         yield from provenance.check_builds(signed.vouchers, policy, where, signed.now)
     yield from rules.check_fallbacks(manifests, policy)
+    yield from rules.check_numerics(manifests, policy)

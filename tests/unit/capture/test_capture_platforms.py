@@ -104,6 +104,32 @@ def test_a_module_that_is_the_same_everywhere_is_kept_once(
     assert profile.others == {} and profile.module_for("cuda") is profile.module
 
 
+EMPTY = """
+    @jax.jit
+    def inner(x):
+        return jnp.empty((4,)) + x
+
+    def f(x):
+        return inner(x)
+"""
+
+
+@pytest.mark.parametrize("target", ["nvidia-h200", "tpu-v5e-1x1"])
+def test_an_array_without_values_is_refused_for_accelerators_with_its_line(
+    capture: Capture, tmp_path: Path, target: str
+) -> None:
+    for_target(tmp_path, target)
+    refusal = capture(EMPTY).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E848", "f")
+    assert "jnp.empty" in refusal.found
+    assert "program.py:8 (inner)" in refusal.found
+    assert "jnp.zeros" in refusal.hint
+
+
+def test_an_array_without_values_is_one_of_zeros_on_processors(capture: Capture) -> None:
+    assert capture(EMPTY).f.profiles
+
+
 def test_without_such_targets_nothing_else_is_lowered(capture: Capture) -> None:
     (profile,) = capture("def f(x): return jnp.linalg.cholesky(x.reshape(2, 2))").f.profiles
     assert profile.others == {}

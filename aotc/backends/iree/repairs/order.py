@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -45,6 +45,9 @@ def composite(operation: Any) -> None:
 def sort(operation: Any) -> None:
     """Let the place decide between equals, since IREE keeps no order of them; sort copies, since it
     sorts in place: arguments, weights, and what other operations read.
+
+    An operand that holds the places, as that of an argsort does, decides itself: IREE refuses to
+    sort two copies that it sees to be the same.
     """
     number = ir.IntegerAttr(operation.attributes[NUMBER]).value
     old = operation.regions[0].blocks[0]
@@ -52,14 +55,19 @@ def sort(operation: Any) -> None:
     dimension = operation.attributes["dimension"]
     first = ir.RankedTensorType(operands[0].type)
     place = ir.IntegerType.get_signless(32)
-    scalar = ir.RankedTensorType.get([], place)
     with ir.InsertionPoint(operation):
-        places = ir.Operation.create(
-            "stablehlo.iota",
-            results=[ir.RankedTensorType.get(first.shape, place)],
-            attributes={"iota_dimension": dimension},
-        ).result
-        copies = [_copy(operation, value, number) for value in (*operands, places)]
+        known = [i for i, value in enumerate(operands) if _holds_places(value, dimension)]
+        if not known:
+            places = ir.Operation.create(
+                "stablehlo.iota",
+                results=[ir.RankedTensorType.get(first.shape, place)],
+                attributes={"iota_dimension": dimension},
+            ).result
+        sorted_ = operands if known else [*operands, places]
+        copies = [
+            _copy(operation, value, number, _JOINED[_earlier(sorted_, i)])
+            for i, value in enumerate(sorted_)
+        ]
         sort = ir.Operation.create(
             "stablehlo.sort",
             results=[value.type for value in copies],
@@ -71,7 +79,8 @@ def sort(operation: Any) -> None:
             },
             regions=1,
         )
-    types = [each.type for each in old.arguments] + [scalar, scalar]
+    scalars = [] if known else [ir.RankedTensorType.get([], place)] * 2
+    types = [each.type for each in old.arguments] + scalars
     block = sort.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
     arguments = list(block.arguments)
     swapped = [arguments[i ^ 1] for i in range(2 * count)]
@@ -82,7 +91,9 @@ def sort(operation: Any) -> None:
         earlier = ir.Operation.create(
             "stablehlo.compare",
             results=[less.type],
-            operands=arguments[2 * count :],
+            operands=arguments[2 * known[0] : 2 * known[0] + 2]
+            if known
+            else arguments[2 * count :],
             attributes={"comparison_direction": direction},
         ).result
         tied = _create("stablehlo.not", less.type, more)
@@ -99,9 +110,44 @@ def _create(name: str, type_: Any, *operands: Any) -> Any:
     return ir.Operation.create(name, results=[type_], operands=operands).result
 
 
-def _copy(operation: Any, value: Any, number: int) -> Any:
+def _holds_places(value: Any, dimension: Any) -> bool:
+    """Whether a value is that of `iota` along a dimension, in a type that holds any place."""
+    owner = value.owner
+    return (
+        not isinstance(owner, ir.Block)
+        and owner.name == "stablehlo.iota"
+        and owner.attributes["iota_dimension"] == dimension
+        and kind_of(value)[1] in ("i32", "i64", "ui32", "ui64")
+    )
+
+
+_JOINED = ("xor", "or", "add")
+"""Operations that leave numbers as they are beside zeros."""
+
+
+def _earlier(values: Sequence[Any], place: int) -> int:
+    """How many of the values before a place are the same. Raises UnrepairableError for three."""
+    count = sum(_is_same(values[place], each) for each in values[:place])
+    if count >= len(_JOINED):
+        raise UnrepairableError(f"a stablehlo.sort of {count + 1} operands that are the same")
+    return count
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
+    if isinstance(one.owner, ir.Block) or isinstance(other.owner, ir.Block):
+        return False
+    return one.type == other.type and all(
+        each.owner.name in ("stablehlo.iota", "stablehlo.constant") for each in (one, other)
+    )
+
+
+def _copy(operation: Any, value: Any, number: int, joined: str = _JOINED[0]) -> Any:
     """A copy that IREE makes: zeros that only the numbers' bits tell are added, by steps that no
     other sort shares. It takes out what it sees to be the same as its operand.
+
+    joined: the operation that adds them, another one for each copy of the same value.
     """
     given, element = kind_of(value)
     if element == "i1":
@@ -127,7 +173,7 @@ def _copy(operation: Any, value: Any, number: int) -> Any:
     %c1 = stablehlo.constant dense<{number}> : {kind}
     %s0 = stablehlo.shift_right_logical %b, %c0 : {kind}
     %s1 = stablehlo.shift_right_logical %s0, %c1 : {kind}
-    %x = stablehlo.xor %b, %s1 : {kind}
+    %x = stablehlo.{joined} %b, %s1 : {kind}
     {end}"""
     (made,) = put(operation, body, [value], [given])
     return made

@@ -15,6 +15,7 @@ class Accelerated(XlaDevice):
     """Devices of a plugin. Arrays are copied to them and back; nothing is shared."""
 
     as_array = staticmethod(copied)
+    repeats_exactly = False  # atomic additions of scatters
 
     def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
         """Run, and wait for the results."""

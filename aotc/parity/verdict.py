@@ -1,0 +1,216 @@
+"""Which of two results is right, an executable's or plain JAX's: judged by the same module computed
+in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+type Array = np.ndarray[Any, Any]
+
+MULTIPLE = 8
+"""How many times plain JAX's own error an executable's error may be."""
+
+
+FAR = 1e-2
+"""Errors of plain JAX above this part of the largest number are more than rounding."""
+
+
+class Verdict(Struct, frozen=True):
+    """What came of judging one output. output: its path.  right: whether every element is as plain
+    JAX has it, or at least as close to the truth.  different: elements beyond the tolerance, of so
+    many elements.  first: index of the first of them.  median: of their absolute differences.
+    found, plain: largest errors against the truth; None without one.  scale: the largest finite
+    number of the truth.  wrong: whose result is.
+    """
+
+    output: str
+    right: bool
+    elements: int
+    different: int = 0
+    first: tuple[int, ...] = ()
+    median: float = 0.0
+    found: float | None = None
+    plain: float | None = None
+    scale: float = 0.0
+    wrong: Literal["engine", "plain JAX", "rounding", ""] = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the executable is right by a truth that plain JAX is close to as well. Where it
+        is far away, the program amplifies rounding, or plain JAX is wrong.
+        """
+        return self.right and (self.plain or 0.0) <= FAR * self.scale
+
+
+class Truth(Struct, frozen=True):
+    """One output in float64. ways: as XLA compiles the module by default, and otherwise.  shaken:
+    with inputs that differ by rounding, where the program itself computes in float64, so that
+    nothing more precise is there to show its own error.
+    """
+
+    ways: Sequence[Array]
+    shaken: Sequence[Array] = ()
+
+
+def judge(
+    output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
+) -> Verdict:
+    """Judge an output. An element is right if it is plain JAX's, or one of the truth's, within the
+    tolerance; or if its error is at most `MULTIPLE` times as large as plain JAX's errors.
+
+    Args:
+        output: Its path, for messages.
+        found: The executable's result.
+        plain: Plain JAX's result for the same inputs.
+        truth: The same in float64; None where it cannot be computed.
+        rtol: Tolerance, relative to what a result is compared with.
+        atol: Absolute tolerance.
+    """
+    close = _close(found, plain, rtol, atol)
+    if close.all():
+        return Verdict(output, True, found.size)
+    apart = np.atleast_1d(~close)
+    first = tuple(int(each[0]) for each in np.nonzero(apart))[: found.ndim]
+    gaps = np.atleast_1d(_gap(found, plain))[apart]
+    finite = gaps[np.isfinite(gaps)]
+    median = float(np.median(finite)) if finite.size else float("inf")
+    verdict = Verdict(output, False, found.size, int(apart.sum()), first, median)
+    if truth is None:
+        return verdict
+    right = close.copy()
+    for way in truth.ways:
+        right |= _close(found, way, rtol, atol)
+    exact = truth.ways[0]
+    own = [plain, *truth.shaken]
+    if _is_whole(found):
+        wrong = [int((~_close(each, exact, rtol, atol)).sum()) for each in own]
+        if int((found != _as(exact, found.dtype)).sum()) <= MULTIPLE * max(wrong):
+            right |= True
+    else:
+        right |= _as_good(found, own, exact, rtol, atol)
+    is_right = bool(right.all())
+    return replace(
+        verdict,
+        right=is_right,
+        found=_error(found, exact),
+        plain=max(_error(each, exact) for each in own),
+        scale=_error(exact, np.zeros_like(exact)),
+        wrong=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
+    )
+
+
+def _wrong_side(
+    found: Array, plain: Array, exact: Array, rtol: float, atol: float
+) -> Literal["plain JAX", "rounding"]:
+    """Who differs from the truth, of two results that are no further from it than rounding."""
+    is_close = bool(_close(found, exact, rtol, atol).all())
+    return "plain JAX" if is_close and not _close(plain, exact, rtol, atol).all() else "rounding"
+
+
+def _is_whole(array: Array) -> bool:
+    return array.dtype.kind in "biu" or array.dtype.name in ("int4", "uint4")
+
+
+def _close(one: Array, other: Array, rtol: float, atol: float) -> Array:
+    """Whether elements are equal, both NaN, or finite and within the tolerance of the other."""
+    other = _as(other, one.dtype)
+    if _is_whole(one):
+        return np.asarray(one == other)
+    a, b = _wide(one), _wide(other)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        within = np.abs(a - b) <= atol + rtol * np.abs(b)
+        return np.asarray(same | (within & np.isfinite(a) & np.isfinite(b)))
+
+
+def _as(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A result of float64 as the type it stands for, whose largest number may be smaller."""
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _gap(one: Array, other: Array) -> Array:
+    with np.errstate(all="ignore"):
+        gap = np.abs(_wide(one) - _wide(other))
+    return np.where(np.isnan(gap), np.inf, gap)
+
+
+def _error(array: Array, truth: Array) -> float:
+    """The largest error among elements that are finite on both sides."""
+    gap = _gap(array, truth)
+    finite = gap[np.isfinite(gap)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _as_good(found: Array, own: Sequence[Array], exact: Array, rtol: float, atol: float) -> Array:
+    """Whether elements are finite where plain JAX's are, and their errors at most `MULTIPLE` times
+    as large as its largest ones, both as they are and in units of the tolerance.
+
+    own: plain JAX's result, and others that show its errors.
+    """
+    wide = _wide(exact)
+    finite = np.isfinite(_wide(found)) & np.isfinite(wide)
+    for each in own:
+        finite &= np.isfinite(_wide(each))
+    if not finite.any():
+        return np.asarray(finite)
+    with np.errstate(all="ignore"):
+        allowed = atol + rtol * np.abs(wide)
+        gaps = [_gap(each, exact)[finite] for each in own]
+        most = MULTIPLE * max(float(gap.max()) for gap in gaps)
+        units = MULTIPLE * max(float(np.max(gap / allowed[finite])) for gap in gaps)
+        error = _gap(found, exact)
+        return np.asarray(finite & (error <= most) & (error / allowed <= units))
+
+
+class Judgement(Struct, frozen=True):
+    """What came of judging one call: of the output that decides.  opinion: who is wrong by
+    StableHLO's interpreter; "" if nobody asked it, or nobody is.
+    """
+
+    verdict: Verdict
+    opinion: Literal["engine", "plain JAX", "both", ""] = ""
+
+    @property
+    def wrong(self) -> Literal["engine", "plain JAX", "both", "rounding", ""]:
+        """Whose result is wrong, as far as it is known."""
+        return self.opinion or self.verdict.wrong
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the executable may differ from plain JAX here."""
+        return self.verdict.right and self.opinion != "engine"
+
+
+def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that decides: the first wrong one, or the one with most different elements."""
+    return max(verdicts, key=lambda each: (not each.right, each.different))
+
+
+def second_opinion(
+    found: Sequence[Array],
+    plain: Sequence[Array],
+    opinion: Sequence[Array],
+    rtol: float,
+    atol: float,
+) -> Literal["engine", "plain JAX", "both", ""]:
+    """Return who differs from a third result of the same inputs; "" if neither does."""
+    sides = [
+        all(_close(one, third, rtol, atol).all() for one, third in zip(side, opinion, strict=True))
+        for side in (found, plain)
+    ]
+    if all(sides):
+        return ""
+    if not any(sides):
+        return "both"
+    return "plain JAX" if sides[0] else "engine"

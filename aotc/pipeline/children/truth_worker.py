@@ -1,0 +1,155 @@
+"""`python -m aotc.pipeline.children.truth_worker FOLDER`: judge calls whose results differ from
+those of plain JAX, by the module in float64, or by StableHLO's reference interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from aotc.capture.weights import read_shards
+from aotc.lowering.interpreted import NotInterpretedError, interpreted
+from aotc.lowering.wide import NotWidenedError, widened
+from aotc.packing.bundle import Blob
+from aotc.parity.isolated import Call
+from aotc.parity.trial_inputs import Array
+from aotc.parity.values import FIXTURE, found_file, read_found, value_file
+from aotc.parity.verdict import Truth, Verdict, judge, second_opinion, worst_of
+from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.truth import Job, Opinion
+from aotc.shapes.files import read_fixture
+from aotc.stages import CapturedEntryPoint, CapturedProfile
+from aotc.workers.child import Progress, answer
+from aotc_runtime.engines.device import Aval
+from aotc_runtime.engines.xla.cpu.device import Processor
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats import oci
+from aotc_runtime.schema.manifest import InputArgument
+from aotc_runtime.verification.verify import VerifiedBlob
+
+WEIGHTS_MAX = 2**29
+"""Bytes of weights that are converted to float64."""
+
+INTERPRETED_MAX = 3 * 10**6
+"""Numbers that the arguments and results of a module have, at most, squared as products do."""
+
+
+def work(job: Job, progress: Progress) -> list[Verdict] | list[Opinion]:
+    """A verdict for each call, or an opinion where the job has no options of XLA."""
+    scratch = Scratch(Path(job.folder))
+    program = scratch.read_program()
+    cases = []
+    for call in job.calls:
+        captured = program.entry_points[call.key.entry_point]
+        cases.append(_Case(call, captured, captured.by_key[call.key], scratch, job))
+    if not job.options:
+        return [case.opinion() for case in cases]
+    device = Processor()
+    return [case.verdict(device, job.options) for case in cases]
+
+
+class _Case:
+    """One call: its arguments, and the results of both sides."""
+
+    def __init__(
+        self,
+        call: Call,
+        captured: CapturedEntryPoint,
+        profile: CapturedProfile,
+        scratch: Scratch,
+        job: Job,
+    ) -> None:
+        self._profile, self._outputs, self._scratch = profile, captured.outputs, scratch
+        path = (
+            scratch.fixture(call.key)
+            if call.kind == FIXTURE
+            else value_file(scratch.folder, call.key, call.kind)
+        )
+        recorded = read_fixture(path, captured.inputs, captured.outputs)
+        self._inputs, self._plain = recorded.inputs, recorded.expected
+        self._found = read_found(found_file(scratch.folder, job.target, call.key, call.kind))
+        self._rtol, self._atol = job.tolerances[call.key.entry_point]
+
+    def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
+        """What the truth says, or the bare differences where it cannot be computed."""
+        ways: list[list[Array]] = []
+        shaken: list[list[Array]] = []
+        with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
+            arguments = self._arguments()
+            if sum(array.nbytes for array in arguments) <= WEIGHTS_MAX:
+                artifact = widened(self._profile.module.artifact)
+                for each in options:
+                    ways.append(self._computed(device, artifact, arguments, each))
+                if any(array.dtype == np.float64 for array in arguments):
+                    for toward in (np.inf, -np.inf):
+                        other = [_shaken(array, toward) for array in arguments]
+                        shaken.append(self._computed(device, artifact, other, options[0]))
+        verdicts = []
+        for place, tensor in enumerate(self._outputs):
+            truth = Truth([w[place] for w in ways], [s[place] for s in shaken]) if ways else None
+            found, plain = self._found[place], self._plain[place]
+            verdicts.append(judge(tensor.path, found, plain, truth, self._rtol, self._atol))
+        return worst_of(verdicts)
+
+    def opinion(self) -> Opinion:
+        """Who differs from the interpreter; "" where it is not asked."""
+        arguments = self._arguments()
+        sizes = [array.size for array in (*arguments, *self._plain)]
+        if max(sizes, default=0) ** 1.5 > INTERPRETED_MAX:
+            return ""
+        with suppress(NotInterpretedError):
+            third = interpreted(self._profile.module.artifact, arguments)
+            return second_opinion(self._found, self._plain, third, self._rtol, self._atol)
+        return ""
+
+    def _arguments(self) -> list[Array]:
+        sets: dict[str, dict[str, Array]] = {}
+        found = []
+        for argument in self._profile.arguments:
+            if isinstance(argument, InputArgument):
+                found.append(self._inputs[argument.leaf])
+                continue
+            if argument.set not in sets:
+                sets[argument.set] = read_shards(self._scratch.weights(argument.set))
+            found.append(sets[argument.set][argument.tensor])
+        return found
+
+    def _computed(
+        self,
+        device: Processor,
+        artifact: bytes,
+        arguments: Sequence[Array],
+        options: Mapping[str, str],
+    ) -> list[Array]:
+        """The results in float64. Raises AotcError, and what XLA raises."""
+        given = [_wide(array) for array in arguments]
+        inputs = [Aval(array.shape, array.dtype) for array in given]
+        outputs = [Aval(array.shape, _wide(array).dtype) for array in self._plain]
+        device.register_custom_calls(self._profile.module.custom_call_targets)
+        # It only reads the bytes; nothing here was signed.
+        module = cast(VerifiedBlob, Blob(artifact, oci.MODULE_TYPE))
+        executable = device.compile_symbolic(module, inputs, outputs, options, "float64")
+        put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
+        results = device.execute(executable, put)
+        return [device.to_numpy(r, aval) for r, aval in zip(results, outputs, strict=True)]
+
+
+def _shaken(array: Array, toward: float) -> Array:
+    """The next numbers in one direction; of whole numbers the same."""
+    return np.nextafter(array, toward) if array.dtype == np.float64 else array
+
+
+def _wide(array: Array) -> Array:
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+        return array.astype(np.float64)
+    return array
+
+
+if __name__ == "__main__":
+    answer(Job, work)

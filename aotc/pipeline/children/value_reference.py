@@ -1,0 +1,217 @@
+"""Plain JAX on the inputs of value trials: which trials each executable gets, and what the function
+itself makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import Timer
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from aotc import dialects
+from aotc.capture.weights import read_shards
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.errors import CaptureError, finding
+from aotc.packing.weights import write_tensors
+from aotc.parity.trial_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
+from aotc.parity.values import PlannedValues, Plans, value_file, write_plans
+from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax
+from aotc.pipeline.scratch import Scratch
+from aotc.shapes.files import read_arrays
+from aotc.stages import CapturedProfile, CapturedProgram
+from aotc.workers.child import Progress
+from aotc_runtime.schema.labels import ExecutableKey
+from aotc_runtime.schema.manifest import TensorSpec, WeightArgument
+
+BYTES_MAX = 2**27
+"""Inputs and results of a call that gets trials: 128 MiB."""
+
+FLOPS_MAX = 10**11
+"""Operations of all trials of an executable together, as XLA counts them: a few seconds."""
+
+FLOPS_OF_ONE = 10**12
+"""Operations of a call that gets one trial at least."""
+
+MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
+"""The order in which trials are kept where not all of them fit."""
+
+ANCHOR_ELEMENTS_MAX = 2**16
+"""Larger weights are no constants that inputs are close to."""
+
+
+def record_all(
+    program: CapturedProgram,
+    functions: Mapping[str, PlainJax],
+    manifest: BuildManifest,
+    scratch: Scratch,
+    by_loader: Mapping[str, Collection[str]],
+    progress: Progress,
+) -> None:
+    """Leave the plan of the value trials, and for each of them the inputs with plain JAX's results.
+
+    by_loader: by entry point, parameters that the loader passes. Raises CaptureError (AOTC-E842)
+    for a function that does not end.
+    """
+    plans: Plans = {}
+    weights = _small_weights(program, scratch)
+    for name, captured in program.entry_points.items():
+        spec = manifest.entry_points[name]
+        fixtures = {key: read_arrays(scratch.inputs(key)) for key in captured.by_key}
+        for key, profile in captured.by_key.items():
+            if captured.recorded:
+                why = "the results were recorded elsewhere"
+                plans[key.label] = PlannedValues((), dict.fromkeys(KINDS, why))
+                continue
+            leaves = [
+                TrialLeaf(
+                    path=tensor.path,
+                    dtype=array.dtype,
+                    shape=array.shape,
+                    bounds=spec.fixtures.ranges.get(tensor.path),
+                    sample=array,
+                    is_key=tensor.key_impl is not None,
+                    is_fixed=tensor.path in by_loader[name],
+                )
+                for tensor in captured.inputs
+                for array in [fixtures[key][tensor.path]]
+            ]
+            progress.started(f"running {key.label} on other inputs")
+            anchors = [*_weights_of(profile, weights), *_constants(profile)]
+            trials = _Trials(key, profile, captured.inputs, leaves, anchors)
+            plans[key.label] = trials.record(functions[name], spec, scratch, progress)
+    write_plans(scratch.folder, plans)
+
+
+class _Trials:
+    """The trials of one executable."""
+
+    def __init__(
+        self,
+        key: ExecutableKey,
+        profile: CapturedProfile,
+        inputs: Sequence[TensorSpec],
+        leaves: Sequence[TrialLeaf],
+        anchors: Sequence[Array],
+    ) -> None:
+        self._key, self._profile, self._inputs = key, profile, inputs
+        self._leaves, self._anchors = leaves, anchors
+
+    def record(
+        self, function: PlainJax, spec: EntryPointSpec, scratch: Scratch, progress: Progress
+    ) -> PlannedValues:
+        """Run the trials that fit; the plan."""
+        skipped = self._too_large(function, scratch)
+        if spec.numerics == "finite":
+            skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
+        kinds = []
+        for kind in KINDS:
+            if kind not in skipped:
+                try:
+                    self._record(kind, function, spec, scratch, progress)
+                    kinds.append(kind)
+                except (ArithmeticError, ValueError, RuntimeError) as error:
+                    skipped[kind] = f"plain JAX raises {type(error).__name__}"
+        return PlannedValues(tuple(kinds), {k: skipped[k] for k in KINDS if k in skipped})
+
+    def _too_large(self, function: PlainJax, scratch: Scratch) -> dict[str, str]:
+        """Trials that are left out for what they would take, by numbers that are the same in every
+        build: no clock decides.
+        """
+        size = scratch.fixture(self._key).stat().st_size
+        if size > BYTES_MAX:
+            why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
+            return dict.fromkeys(KINDS, why)
+        flops = function.at(self._profile.sizes).flops()
+        fitting = len(KINDS) if flops * len(KINDS) <= FLOPS_MAX else int(FLOPS_MAX // flops)
+        if flops <= FLOPS_OF_ONE:
+            fitting = max(1, fitting)
+        why = f"a call has {flops} floating-point operations"
+        return dict.fromkeys(MOST_TELLING[fitting:], why)
+
+    def _record(
+        self,
+        kind: str,
+        function: PlainJax,
+        spec: EntryPointSpec,
+        scratch: Scratch,
+        progress: Progress,
+    ) -> None:
+        made = trial_inputs(kind, self._leaves, self._anchors, spec.fixtures.seed)
+        inputs = {tensor.path: a for tensor, a in zip(self._inputs, made, strict=True)}
+        with _ending(f"{self._key.label} with the inputs {kind}", function, progress):
+            results = function.outputs(self._profile.sizes, inputs)
+        tensors = {f"inputs/{path}": array for path, array in inputs.items()}
+        tensors |= {f"outputs/{path}": array for path, array in results.items()}
+        data = write_tensors(tensors, where=self._key.label)
+        value_file(scratch.folder, self._key, kind).write_bytes(data)
+
+
+@contextmanager
+def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None]:
+    """End this process with a refusal (AOTC-E842) if the block takes longer than a call that
+    compiles, many times over: nothing stops what XLA runs.
+    """
+    seconds = max(SECONDS_MIN, TIMES_LONGER * max(function.seconds.values(), default=0.0))
+
+    def late() -> None:
+        error = finding(
+            "AOTC-E842",
+            where,
+            f"no end within {seconds:.0f} s",
+            expected="a function that ends for all inputs that callers may pass",
+            hint='state the numbers that callers pass in `ranges`, or `numerics = "finite"` if '
+            "they never are NaN or infinite",
+        )
+        progress.refuse(CaptureError(error))
+
+    timer = Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    started = monotonic()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        function.seconds.setdefault(where, monotonic() - started)
+
+
+def _small_weights(program: CapturedProgram, scratch: Scratch) -> dict[tuple[str, str], Array]:
+    """The weights that inputs may be close to, by set and tensor."""
+    return {
+        (name, path): array
+        for name in program.weights
+        for path, array in read_shards(scratch.weights(name)).items()
+        if 0 < array.size <= ANCHOR_ELEMENTS_MAX
+    }
+
+
+def _weights_of(
+    profile: CapturedProfile, weights: Mapping[tuple[str, str], Array]
+) -> Iterator[Array]:
+    for argument in profile.arguments:
+        if isinstance(argument, WeightArgument) and (argument.set, argument.tensor) in weights:
+            yield weights[argument.set, argument.tensor]
+
+
+def _constants(profile: CapturedProfile) -> list[Array]:
+    """The floating-point constants of a profile's module."""
+    found: list[Array] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.constant":
+            with suppress(ValueError, TypeError):  # other types, and those that numpy does not know
+                numbers = ir.DenseFPElementsAttr(operation.attributes["value"])
+                if numbers.is_splat:
+                    found.append(np.array(ir.FloatAttr(numbers.get_splat_value()).value))
+                elif len(numbers) <= ANCHOR_ELEMENTS_MAX:
+                    found.append(np.array(numbers))
+        return ir.WalkResult.ADVANCE
+
+    module = dialects.read_artifact(profile.module.artifact)
+    module.operation.walk(visit)
+    return found
