@@ -495,6 +495,8 @@ def quantized_calls() -> Iterator[functools.partial[Any]]:
         if given.dtype != torch.bfloat16:
             yield call(q.choose_qparams_per_token_asymmetric.default, given.float(), torch.int8)
         whole = torch.randint(-128, 128, given.shape).to(torch.int8)
+        if given.dtype == torch.bfloat16:
+            continue  # torch rounds between its two steps
         more = scales, points, -128, 127, torch.int8, torch.float32
         yield call(q.dequantize_per_token.default, whole, *more)
     yield call(q.fake_quant_per_channel.default, x, torch.rand(8), torch.ones(8), 2, -128, 127)

@@ -36,7 +36,8 @@ def _inverse(scale: Any, dtype: Any) -> Any:
 
 
 def _clamped(x: Array, low: Any, high: Any, dtype: Any) -> Array:
-    return as_dtype(jnp.minimum(jnp.maximum(x, low), high), dtype)
+    x = jnp.minimum(jnp.maximum(x, low), high)
+    return _as_int32(x) if dtype == jnp.int32 else as_dtype(x, dtype)
 
 
 def _number(value: Any) -> Any:
