@@ -38,6 +38,10 @@ COMPOSED = (
 )
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
+SUBCLASS = "export.access_subclass_inner_tensor.default"
+UNWRAP = (
+    "before exporting, replace them by plain tensors: `torchao.utils.unwrap_tensor_subclass(model)`"
+)
 EFFECTLESS = "leave out of the model what does more than compute"
 WIDE = {8: "float64", 11: "complex128"}
 
@@ -116,6 +120,8 @@ def _unknown(step: Step) -> Refused:
         return Refused(step, reason, FIXED if reason == "random numbers" else PAD)
     if step.target == "higher_order.wrap_with_autocast":
         return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
+    if step.target == SUBCLASS:
+        return Refused(step, "a tensor subclass, such as torchao makes of weights", UNWRAP)
     hint = COMPOSED if packet[0] == "aten" else LISTED
     return Refused(step, "no operator of this frontend", hint)
 
@@ -136,6 +142,8 @@ def _unknown_dtype(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Re
 
 
 def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    if step.operator is not None and step.operator.narrow:
+        return
     for name in refs(step.outputs):
         if name in tensors and tensors[name].dtype in WIDE:
             yield Refused(

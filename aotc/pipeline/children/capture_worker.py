@@ -116,7 +116,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                _write_fixtures(entry_point, plans[name], manifest, scratch, files)
+                captured[name] = _write_fixtures(entry_point, plans[name], manifest, scratch, files)
                 _check_x64(manifest)
             except AotcError as error:
                 failed += _collected(error, job)
@@ -208,13 +208,15 @@ def _write_fixtures(
     manifest: BuildManifest,
     scratch: Scratch,
     files: dict[str, str],
-) -> None:
+) -> CapturedEntryPoint:
     """Write the fixtures' inputs at every profile, and their results if those were recorded.
 
+    Returns the entry point with the profiles that its `expected` says nothing of.
     files: gets the digests of what was read. Raises CaptureError.
     """
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")
+    unexpected: list[str] = []
     recorded = fixtures.recorded_inputs(name, manifest)
     if recorded:
         _note(files, recorded.file, recorded.digest)
@@ -227,10 +229,18 @@ def _write_fixtures(
             continue
         _note(files, results.file, results.digest)
         at = manifest.where("entry_points", name, "fixtures", kind)
-        exact = kind == "results"
-        by_profile = fixtures.results_by_profile(entry_point, results, at, exact=exact)
+        by_profile: Sequence[Mapping[str, Any] | None]
+        if kind == "results":
+            by_profile = fixtures.results_by_profile(entry_point, results, at, exact=True)
+        else:
+            sizes, rows = fixtures.recorded_sizes(plan, recorded), fixtures.leading_dimensions(plan)
+            by_profile = fixtures.expected_by_profile(entry_point, results, sizes, rows, at)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
-            place(key).write_bytes(write_tensors(found, where=at))
+            if found is not None:
+                place(key).write_bytes(write_tensors(found, where=at))
+            else:
+                unexpected.append(key.label)
+    return replace(entry_point, unexpected=tuple(unexpected))
 
 
 def _load(name: str, models: Models, progress: Progress) -> Weights:
