@@ -31,6 +31,7 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     leaf_paths,
 )
+from aotc.config.relations import check_file_ranges
 from aotc.errors import finding, raise_if, refusal
 from aotc.evidence import ExpectedWithin, ModelOrigin
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
@@ -264,6 +265,7 @@ class _Completing:
                 expected = f"{path} = {_example(each)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
         problems += self._undonated({path.split("/")[0] for path in given} | likes)
+        problems += self._out_of_range(dtypes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
         return replace(
@@ -296,6 +298,14 @@ class _Completing:
             if parameter not in self.spec.inputs
             and all(key and each.initial is not None for key, each in items.items())
         }
+
+    def _out_of_range(self, dtypes: Mapping[str, DType]) -> Iterator[Finding]:
+        """Yield what is wrong with `ranges` now that the dtypes of the inputs are known."""
+        at = (*self.at[:2], "fixtures", "ranges")
+        for problem in check_file_ranges(at, self.spec.fixtures.ranges, dtypes):
+            where = self.manifest.where(*problem.path)
+            expected, hint = problem.expected, problem.hint
+            yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
 
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """What the model changes has to be donated: who calls it has no other value than the new

@@ -49,6 +49,7 @@ def files() -> dict[str, bytes]:
         "two.jax": exported(lambda x, y: x @ y, ((wide[0], 4), jnp.float32), ((4, 3), jnp.float32)),
         "tree.jax": tree(n),
         "fixed.jax": exported(product, ((2, 4), jnp.float32)),
+        "whole.jax": exported(lambda i, keep: i * keep, ((3,), jnp.int32), ((3,), jnp.bool_)),
     }
 
 
@@ -86,6 +87,34 @@ def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
 ) -> None:
     captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
     assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
+
+
+WHOLE = '[entry_points.f]\nsource = "whole.jax"\nfixtures.ranges = '
+
+
+def test_ranges_of_integers_need_no_inputs_beside_a_file_that_fixes_them(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    captured = capture("", WHOLE + "{ arg0 = [5, 39] }", files=files).f
+    assert [(each.path, each.dtype.value) for each in captured.inputs] == [
+        ("arg0", "int32"),
+        ("arg1", "bool"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "code", "key"),
+    [
+        ("{ arg = [0, 39] }", "AOTC-E806", "ranges.arg"),
+        ("{ arg0 = [0, 39.5] }", "AOTC-E805", "ranges.arg0[1]"),
+        ("{ arg0 = [0, 39], arg1 = [0, 1] }", "AOTC-E807", "ranges.arg1"),
+    ],
+)
+def test_ranges_that_do_not_fit_the_inputs_of_a_file_are_refused(
+    capture: Capture, files: dict[str, bytes], ranges: str, code: str, key: str
+) -> None:
+    refusal = capture("", WHOLE + ranges, files=files).refusal
+    assert (refusal.code, refusal.where.endswith(f"fixtures.{key}")) == (code, True)
 
 
 LIKE = """
