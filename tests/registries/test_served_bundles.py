@@ -20,7 +20,7 @@ from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.trust import read_policy
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import INDEX, Handler, OciServer, sha256
-from tests.served import serving
+from tests.served import Served, serving
 from tests.unit.runtime.servers.test_replacing import INPUTS, Versions
 from tests.waiting import SECONDS
 
