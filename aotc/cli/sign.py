@@ -67,5 +67,6 @@ def sign(
         known[id].label if id in known else id[:16] or "a key without id" for id in made.earlier
     )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
-    earlier = f"beside   {printable(others) or 'nobody'}" + (f" ({checked})" if made.earlier else "")
+    checks = f" ({checked})" if made.earlier else ""
+    earlier = f"beside   {printable(others) or 'nobody'}{checks}"
     out.result(document, lambda: print(f"{done}\nwith key {attestation.key_id}\n{earlier}"))
