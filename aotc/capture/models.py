@@ -62,13 +62,15 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Models:
     """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
-    by entry point.  weights: by set.  scratch: of the build, if there is one.
+    by entry point.  weights: by set.  scratch: of the build, if there is one.  refused: why entry
+    points were left out.
     """
 
     manifest: BuildManifest
     opened: Mapping[str, Opened] = field(default_factory=dict)
     weights: Mapping[str, Weights] = field(default_factory=dict)
     scratch: Path | None = None
+    refused: tuple[Finding, ...] = ()
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every file that was read, with its digest."""
@@ -132,8 +134,11 @@ class Models:
         return program.resolve(reference, root, where)
 
 
-def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
-    """Read the model files of a manifest. scratch: as of `ModelFile`.
+def open_models(
+    manifest: BuildManifest, scratch: Path | None = None, *, keeps_going: bool = False
+) -> Models:
+    """Read the model files of a manifest. scratch: as of `ModelFile`.  keeps_going: leave out the
+    entry points whose files are refused, as long as there are others.
 
     Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
     inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
@@ -154,11 +159,18 @@ def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
             entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
         except AotcError as error:
             found += error.findings
-    raise_if(found)
+            del entry_points[name]
+    if not (keeps_going and entry_points):
+        raise_if(found)
+    opened = {name: each for name, each in opened.items() if name in entry_points}
     weights = _weights(opened, entry_points, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
     return Models(
-        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, scratch
+        replace(manifest, entry_points=entry_points, weights=sets),
+        opened,
+        weights,
+        scratch,
+        tuple(found),
     )
 
 

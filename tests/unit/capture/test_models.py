@@ -292,3 +292,48 @@ def test_a_model_that_changes_is_refused_unless_the_manifest_donates_what_change
     assert refusal.code == code
     assert refusal.where.endswith("entry_points.f.donate")
     assert "count" in refusal.found or code == "AOTC-E846"
+
+
+OTHERS = """
+[weights.made]
+init = "program:fails"
+
+[entry_points.bad]
+source = "cut.jax"
+
+[entry_points.f]
+source = "fixed.jax"
+
+[entry_points.g]
+function = "program:g"
+bind = { params = "made" }
+inputs.x = { shape = [3], dtype = "float32" }
+
+[entry_points.h]
+function = "program:h"
+inputs.x = { shape = [3], dtype = "float32" }
+"""
+PROGRAM = """
+    def fails(): raise ValueError("no weights today")
+    def g(params, x): return x
+    def h(x): return x @ 1
+"""
+
+
+def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    cut = {"cut.jax": files["any.jax"][:100], "fixed.jax": files["fixed.jax"]}
+    outcome = capture(PROGRAM, OTHERS, files=cut, keep_going=True)
+    codes = [finding.code for finding in outcome.findings]
+    assert codes == ["AOTC-E843", "AOTC-E829", "AOTC-E829"]
+    assert "no weights today" in outcome.findings[1].found
+    assert list(outcome.scratch.read_program().entry_points) == ["f"]
+
+
+def test_keep_going_ends_where_no_model_file_is_left(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    cut = {"cut.jax": files["any.jax"][:100]}
+    manifest = '[entry_points.bad]\nsource = "cut.jax"\n'
+    assert capture("", manifest, files=cut, keep_going=True).refusal.code == "AOTC-E843"
