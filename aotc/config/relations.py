@@ -6,7 +6,7 @@ about everything else, and keep to what was not refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
 from aotc.config.policies import check_policies
@@ -147,14 +147,33 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
         for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
             at = (*path, "ranges", leaf)
             is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
-            if leaf not in leaves and not is_broken:
-                hint = "name an array; the values of a `like` input come from its function"
-                yield unknown_reference(at, "input array", leaf, leaves, hint)
+            # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
+            is_of_file = entry.source is not None and not entry.inputs
+            if leaf not in leaves and not is_broken and not is_of_file:
+                yield _unknown_array(at, leaf, leaves)
             dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
             if ends := entry.fixtures.ranges.get(leaf):
                 yield from _check_range(at, ends, dtype)
         if entry.fixtures.results is not None:
             yield from _check_results((*path, "results"), entry)
+
+
+def check_file_ranges(
+    path: KeyPath,
+    ranges: Mapping[str, tuple[float, float]],
+    dtypes: Mapping[str, DType | KeyImpl],
+) -> Iterator[Problem]:
+    """Check ranges once a model file was read. path: of `ranges`.  dtypes: of its inputs."""
+    for leaf, ends in ranges.items():
+        if leaf in dtypes:
+            yield from _check_range((*path, leaf), ends, dtypes[leaf])
+        else:
+            yield _unknown_array((*path, leaf), leaf, dtypes)
+
+
+def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
+    hint = "name an array; the values of a `like` input come from its function"
+    return unknown_reference(path, "input array", leaf, known, hint)
 
 
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:

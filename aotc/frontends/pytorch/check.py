@@ -43,18 +43,34 @@ UNWRAP = (
     "before exporting, replace them by plain tensors: `torchao.utils.unwrap_tensor_subclass(model)`"
 )
 EFFECTLESS = "leave out of the model what does more than compute"
+X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
+NAMED_MAX = 4
+"""Operators that a message names."""
+
 WIDE = {8: "float64", 11: "complex128"}
 
 
 def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
-    """One for each operator and reason, with the first line of the model that has it."""
+    """Return one for each operator and reason, with the first line of the model that has it;
+    operators of one line, or with one cure for all of them, have one together.
+    """
     grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
     for refused in _refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
+    together: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    for (_, reason, hint), steps in grouped.items():
+        at = "" if hint == X64 else steps[0].line or steps[0].name
+        together[at, reason, hint] += steps
     return [
-        finding("AOTC-E844", _where(where, steps), f"{target}: {reason}", hint=hint)
-        for (target, reason, hint), steps in grouped.items()
+        finding("AOTC-E844", _where(where, steps), f"{_targets(steps)}: {reason}", hint=hint)
+        for (_, reason, hint), steps in together.items()
     ]
+
+
+def _targets(steps: list[Step]) -> str:
+    targets = list(dict.fromkeys(step.target for step in steps))
+    more = f" and {len(targets) - NAMED_MAX} more" if len(targets) > NAMED_MAX else ""
+    return ", ".join(targets[:NAMED_MAX]) + more
 
 
 def _where(where: str, steps: list[Step]) -> str:
@@ -149,7 +165,7 @@ def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
             yield Refused(
                 step,
                 f"makes {WIDE[tensors[name].dtype]}, and 64-bit types are off",
-                "set enable_x64 in the manifest, or let the model compute with 32 bits",
+                X64,
             )
 
 
