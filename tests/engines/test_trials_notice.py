@@ -1,15 +1,16 @@
 """The proof is proven: wrong answers that engines gave are noticed by the trials of a build, on
 inputs that it makes by itself.
 
-Each fault stands in the executable alone: XLA compiles another module in place of the program's, one
-that computes what the engine computed. No other engine is needed.
+Each fault stands in the executable alone: XLA compiles another module in place of the program's,
+which computes what the engine computed. No other engine is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,8 @@ function = "program:f"
 """
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True)
+class Fault:
     """A program, and what an engine made of it. source: of `f`.  wrong: the same with the fault.
     shapes: of its inputs, by name.  kinds: of inputs, of which one has to show it.
     """
@@ -51,7 +53,7 @@ class Fault(NamedTuple):
     wrong: Callable[..., Any]
     shapes: dict[str, tuple[int, ...]]
     kinds: tuple[str, ...]
-    dtypes: dict[str, str] = {}
+    dtypes: dict[str, str] = field(default_factory=dict)
     more: str = ""
 
     @property
