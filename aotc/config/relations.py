@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
+from aotc.config.inputs import InputLeaf, InputLike, check_input, dimensions_of, leaf_paths
 from aotc.config.policies import check_policies
 from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
 from aotc.config.profile_relations import (
@@ -133,7 +133,7 @@ def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Proble
 
 
 def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Ranges for leaves that are drawn at random; recorded results without policies, whose proof
+    """Ranges for leaves, of which those below a `like` input are not known yet; recorded results without policies, whose proof
     has to run the program.
     """
     for name, entry in manifest.entry_points.items():
@@ -144,12 +144,18 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
             for at, leaf in leaf_paths(tree, parameter)
             if isinstance(leaf, InputLeaf)
         }
+        made = tuple(
+            at
+            for parameter, tree in entry.inputs.items()
+            for at, leaf in leaf_paths(tree, parameter)
+            if isinstance(leaf, InputLike)
+        )
         for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
             at = (*path, "ranges", leaf)
             is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
             # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
             is_of_file = entry.source is not None and not entry.inputs
-            if leaf not in leaves and not is_broken and not is_of_file:
+            if not (leaf in leaves or is_broken or is_of_file or _is_below(leaf, made)):
                 yield _unknown_array(at, leaf, leaves)
             dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
             if ends := entry.fixtures.ranges.get(leaf):
@@ -172,8 +178,12 @@ def check_file_ranges(
 
 
 def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
-    hint = "name an array; the values of a `like` input come from its function"
-    return unknown_reference(path, "input array", leaf, known, hint)
+    return unknown_reference(path, "input array", leaf, known, "name an array by its path")
+
+
+def _is_below(path: str, owners: Collection[str]) -> bool:
+    """Whether a leaf's path is one of these or within one of them."""
+    return any(path == owner or path.startswith(f"{owner}/") for owner in owners)
 
 
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
