@@ -45,6 +45,9 @@ FLOPS_MAX = 10**11
 FLOPS_OF_ONE = 10**12
 """Operations of a call that gets one trial at least."""
 
+WITH_LOOPS = 2
+"""How many trials a program gets that has loops of unknown length, whose cost nobody knows."""
+
 MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
 """The order in which trials are kept where not all of them fit."""
 
@@ -140,6 +143,9 @@ class _Trials:
         if size > BYTES_MAX:
             why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
             return dict.fromkeys(KINDS, why)
+        if self._profile.control_flow.whiles:
+            why = "a call has loops of unknown length"
+            return dict.fromkeys(MOST_TELLING[WITH_LOOPS:], why)
         flops = function.at(self._profile.sizes).flops()
         fitting = len(KINDS) if flops * len(KINDS) <= FLOPS_MAX else int(FLOPS_MAX // flops)
         if flops <= FLOPS_OF_ONE:

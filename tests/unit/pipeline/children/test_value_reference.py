@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from aotc.evidence import ControlFlow
 from aotc.parity.trial_inputs import KINDS
 from aotc.pipeline.children import value_reference
 from aotc.pipeline.children.value_reference import MOST_TELLING, _Trials
 from aotc.pipeline.scratch import Scratch
-from aotc.stages import CapturedProfile
 from aotc_runtime.schema.labels import ExecutableKey
 
 KEY = ExecutableKey("f")
@@ -30,11 +31,11 @@ class _Counted:
         return self._flops
 
 
-def _skipped(folder: Path, flops: int, size: int = 1) -> set[str]:
+def _skipped(folder: Path, flops: int, size: int = 1, whiles: int = 0) -> set[str]:
     scratch = Scratch(folder)
     with scratch.fixture(KEY).open("wb") as file:
         file.truncate(size)
-    profile = cast(CapturedProfile, type("Profile", (), {"sizes": {}}))
+    profile = cast(Any, SimpleNamespace(sizes={}, control_flow=ControlFlow(whiles=whiles)))
     trials = _Trials(KEY, profile, (), (), ())
     return {*trials._too_large(cast(Any, _Counted(flops)), scratch)}
 
@@ -44,6 +45,10 @@ def _skipped(folder: Path, flops: int, size: int = 1) -> set[str]:
 )
 def test_large_calls_get_fewer_trials(tmp_path: Path, flops: int, left: int) -> None:
     assert {*KINDS} - _skipped(tmp_path, flops) == {*MOST_TELLING[:left]}
+
+
+def test_programs_with_loops_of_unknown_length_get_two(tmp_path: Path) -> None:
+    assert {*KINDS} - _skipped(tmp_path, 1, whiles=1) == {"nan", "magnitudes"}
 
 
 def test_calls_of_many_bytes_get_none(tmp_path: Path) -> None:
