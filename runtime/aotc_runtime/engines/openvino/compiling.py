@@ -88,7 +88,8 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
 
 def _is_row(value: Any) -> bool:
     """Return whether a value is several numbers that the graph does not hold itself."""
-    return value.get_node().get_type_name() != "Constant" and prod(value.get_shape()) > 1
+    is_constant = value.get_node().get_type_name() == "Constant"
+    return not is_constant and prod(value.get_shape()) > 1
 
 
 def compile_model(library: Any, core: Any, model: Any, threads: int) -> Any:
