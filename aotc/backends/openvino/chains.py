@@ -27,7 +27,7 @@ _SHIFT_MAX, _SCALES_RANGE = 4.0, (1e-6, 1e6)
 """Constants with which joint results differ in the last bits alone, of numbers near 1."""
 
 _PRODUCT_SHIFT_MAX = 1e3
-"""The same behind a product or a convolution, whose own sum has that size."""
+"""Largest such constant behind a product or a convolution, whose own sum has that size."""
 
 
 class _Range(NamedTuple):
