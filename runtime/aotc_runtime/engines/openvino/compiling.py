@@ -132,10 +132,10 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
     properties = {**PROPERTIES, "INFERENCE_NUM_THREADS": 1}
     request = core.compile_model(alone, DEVICE, properties).create_infer_request()
     request.infer({}, False, False)
-    for place, value in enumerate(taken.values()):
+    for place in range(len(outputs)):
         array = np.array(request.get_output_tensor(place).data)
         tensor = library.Tensor(array, shared_memory=False)
-        value.replace(library.op.Constant(tensor, shared_memory=False).output(0))
+        outputs[place].replace(library.op.Constant(tensor, shared_memory=False).output(0))
 
 
 def _overwritten(model: Any) -> Iterator[str]:
