@@ -77,7 +77,7 @@ def _select_masked(block: Block) -> None:
 
 def _is_elementwise(operation: Operation) -> bool:
     """Whether numbers are multiplied with those in their place, and at most summed then."""
-    if operation.name != "stablehlo.dot_general":
+    if operation.name != "stablehlo.dot_general" or operation.result.element == "f16":
         return operation.name == "stablehlo.multiply"
     numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
     axes = [
