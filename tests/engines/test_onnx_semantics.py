@@ -185,6 +185,16 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "gelu of tanh": (jax.nn.gelu, ROWS),
     "silu": (jax.nn.silu, ROWS),
     "attention": (jax.nn.dot_product_attention, *(ROWS.reshape(2, 16, 4, 8),) * 3),
+    "grouped attention": (
+        lambda q, k: (
+            jax.nn.softmax(jnp.einsum("bnkgd,btkd->bkgnt", q, k)),
+            jnp.einsum("bnkgd,btkd->bkgnt", q[:, :1], k),
+            (q[0, 0, 0] @ k[0, :, 0].T).T,
+            jnp.einsum("bnkgd,btkd->tbngk", q, k),
+        ),
+        ROWS.reshape(2, 16, 2, 2, 8),
+        ROWS.reshape(2, 16, 2, 16)[..., :8],
+    ),
     "contraction of two axes": (
         lambda x, y: jnp.einsum("bsd,dsn->bn", x, y),
         ROWS,
