@@ -21,7 +21,6 @@ from aotc.backends.onnx.worker import compile_job
 from aotc.backends.onnx_graphs.job import Job
 from aotc.lowering.stablehlo import portable
 from aotc_runtime.engines.device import Aval
-from aotc_runtime.engines.onnxruntime import engine
 
 from . import semantics_program as program
 from .search import run_here
@@ -60,7 +59,7 @@ def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any
     made, expected = compiled(function, *inputs)
     assert not made.problem, made.words
     avals = [Aval(array.shape, array.dtype) for array in expected]
-    return run_here(engine, "onnxruntime", made.serialized, inputs, avals), expected
+    return run_here("onnxruntime", made.serialized, inputs, avals), expected
 
 
 def same(actual: Any, expected: Any) -> bool:
