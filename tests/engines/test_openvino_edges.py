@@ -16,6 +16,18 @@ from .edge_programs import PROGRAMS
 from .search import TOGETHER, Child
 
 EXACT = (
+    "behind.map.strided_backwards",
+    "behind.reverse.looped",
+    "behind.scan.flipped",
+    "behind.scan.strided",
+    "behind.slice.flipped",
+    "behind.update.flipped",
+    "beside.binary.and.int32",
+    "beside.binary.compare.float32",
+    "beside.conv.plain.float32",
+    "beside.gather.along.outside.clip",
+    "beside.scatter.set.outside.drop.float32",
+    "beside.unary.is_finite.float32",
     "binary.add.int32",
     "binary.and.int32",
     "binary.compare.bool",
@@ -47,6 +59,27 @@ EXACT = (
 )
 
 REPAIRED = (
+    "chain.image",
+    "chain.less_negative_times",
+    "chain.less_over",
+    "chain.less_repeated_times",
+    "chain.looped",
+    "chain.over_over",
+    "chain.plus_less",
+    "chain.times_times",
+    "power.of_constant.-0.50",
+    "power.of_constant.0.50",
+    "power.of_each.0.50",
+    "rows.argmax",
+    "rows.argmin.negative",
+    "rows.log_softmax",
+    "rows.logsumexp",
+    "rows.max.negative",
+    "rows.max_window",
+    "rows.min",
+    "rows.softmax",
+    "rows.softmax_first",
+    "rows.softmax_masked",
     "binary.fmax.float32",
     "binary.heaviside.float32",
     "binary.max.float32",
@@ -67,7 +100,8 @@ REPAIRED = (
     "unary.relu.float32",
     "window.nan.float32",
 )
-"""What is no number would be one, or a number another, without `aotc.backends.openvino.repairs`."""
+"""What is no number would be one, or a number another, without `aotc.backends.openvino.repairs` and
+`chains`."""
 
 REFUSED = {
     "binary.add.float16": "a parameter of f16",
