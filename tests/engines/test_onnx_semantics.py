@@ -418,3 +418,63 @@ MASKED: dict[str, tuple[Any, ...]] = {
 def test_a_product_with_a_mask_is_what_plain_jax_makes_of_it(name: str) -> None:
     function, *inputs = MASKED[name]
     assert not differences(function, *inputs)
+
+
+EXTREME = np.array(
+    [
+        [3e38, 1, -2, 0.5],
+        [-3e38, 3e38, 1, 2],
+        [np.nan, 1, 2, 3],
+        [1, 2, 3, np.inf],
+        [-np.inf, 1, 2, 3],
+        [1e19, -1e19, 2e19, 0],
+        [1, 2, 3, 4],
+        [-300, -301, -302, -303],
+    ],
+    np.float32,
+)
+
+
+def _by_squares(x: Any) -> Any:
+    """As flax computes a layer norm."""
+    mean = x.mean(-1, keepdims=True)
+    variance = (x * x).mean(-1, keepdims=True) - mean * mean
+    return (x - mean) * lax.rsqrt(jnp.maximum(variance, 0) + 1e-5)
+
+
+def _softmax_less(most: Any) -> Any:
+    def function(x: Any) -> Any:
+        power = jnp.exp(x - most(x))
+        return power / power.sum(-1, keepdims=True)
+
+    return function
+
+
+ROWWISE: dict[str, Any] = {
+    "a softmax": jax.nn.softmax,
+    "its logarithm": jax.nn.log_softmax,
+    "one less the maximum of all": _softmax_less(lambda x: x.max()),
+    "one less another maximum": _softmax_less(lambda x: (x / 2).max(-1, keepdims=True)),
+    "one less a maximum of at least 0": _softmax_less(
+        lambda x: jnp.max(x, -1, keepdims=True, initial=0)
+    ),
+    "one without": _softmax_less(lambda x: 0.0),
+    "a layer norm": _norm,
+    "one by squares": _by_squares,
+    "an RMS norm": lambda x: _norm_with(1e-6, x),
+    "a GELU": lambda x: jax.nn.gelu(x, approximate=False),
+    "a GELU of tanh": jax.nn.gelu,
+    "a SiLU": jax.nn.silu,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ROWWISE)
+def test_rows_with_extreme_numbers_are_infinite_or_none_where_plain_jax_is(
+    name: str, dtype: Any
+) -> None:
+    for (found,), (plain,) in [results_of(ROWWISE[name], EXTREME.astype(dtype))]:
+        assert np.array_equal(np.isnan(found), np.isnan(plain))
+        assert np.array_equal(np.isinf(found), np.isinf(plain))
+        ordinary = [6, 7] if name == "one less the maximum of all" else [6]
+        assert np.allclose(found[ordinary], plain[ordinary], rtol=1e-5, atol=1e-6, equal_nan=True)

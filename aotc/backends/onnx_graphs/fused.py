@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from aotc.backends.onnx_graphs import patterns
 from aotc.backends.onnx_graphs.elementwise import one_more_than_power
-from aotc.backends.onnx_graphs.graph import Tensor
+from aotc.backends.onnx_graphs.graph import Attribute, Tensor
 from aotc.backends.onnx_graphs.program import DTYPES
 from aotc.backends.onnx_graphs.rules import Rule, Rules
 from aotc.backends.onnx_graphs.sorting import arg_extreme
@@ -39,21 +39,37 @@ def _swish(rule: Rule) -> list[Tensor]:
     return [graph.each("Div", value, one_more_than_power(graph, value))]
 
 
-def _normalization(operator: str) -> Callable[[Rule], list[Tensor]]:
-    def rule(rule: Rule) -> list[Tensor]:
-        graph, value = rule.graph, rule.whole(0)
-        rows = [rule.whole(index) for index in range(1, len(rule.operands))]
-        if not rows:
-            ones = np.ones(value.shape[-1], DTYPES[value.element])
-            rows = [graph.constant(ones, value.element)]
-        epsilon = rule.operation.attributes["epsilon"]
-        return [
-            graph.node(
-                operator, [value, *rows], value.shape, value.element, axis=-1, epsilon=epsilon
-            )
-        ]
+def _rms_norm(rule: Rule) -> list[Tensor]:
+    graph, value, rows = rule.graph, rule.whole(0), _rows(rule)
+    how: dict[str, Attribute] = {"axis": -1, "epsilon": rule.operation.attributes["epsilon"]}
+    return [graph.node("RMSNormalization", [value, *rows], value.shape, value.element, **how)]
 
-    return rule
+
+def _layer_norm(rule: Rule) -> list[Tensor]:
+    """LayerNormalization of a quarter of the numbers, which is the same: ONNX Runtime takes the
+    first number of a row from the others, and large ones of both signs would be infinite.
+    """
+    graph, value, rows = rule.graph, rule.whole(0), _rows(rule)
+    epsilon, squares = (rule.operation.attributes[name] for name in ("epsilon", "squares"))
+    value = graph.each("Mul", value, graph.like(0.25, value))
+    how: dict[str, Attribute] = {"axis": -1, "epsilon": epsilon / 16}
+    outputs: list[tuple[Sequence[int], str]] = [(value.shape, value.element)]
+    if not squares:
+        return graph.several("LayerNormalization", [value, *rows], outputs, **how)
+    outputs.append(((*value.shape[:-1], 1), value.element))
+    made, mean = graph.several("LayerNormalization", [value, *rows], outputs, **how)
+    # Where the square of the mean is infinite, the program has no number.
+    mean = graph.each("Mul", mean, graph.like(4, mean))
+    none = graph.each("Mul", graph.each("Mul", mean, mean), graph.like(0, mean))
+    return [graph.each("Add", none, made)]
+
+
+def _rows(rule: Rule) -> list[Tensor]:
+    """Return the scale of a norm, which ONNX wants, and the bias if it has one."""
+    value = rule.operation.operands[0]
+    rows = [rule.whole(index) for index in range(1, len(rule.operands))]
+    ones = np.ones(value.shape[-1], DTYPES[value.element])
+    return rows or [rule.graph.constant(ones, value.element)]
 
 
 def _arg_extreme(largest: bool) -> Callable[[Rule], list[Tensor]]:
@@ -76,10 +92,10 @@ RULES: Rules = {
     patterns.ARG_MAX: _arg_extreme(True),
     patterns.ARG_MIN: _arg_extreme(False),
     patterns.GELU: _gelu("none"),
-    patterns.LAYER_NORM: _normalization("LayerNormalization"),
+    patterns.LAYER_NORM: _layer_norm,
     patterns.LOG_SOFTMAX: _along("LogSoftmax"),
     patterns.RELU: _relu,
-    patterns.RMS_NORM: _normalization("RMSNormalization"),
+    patterns.RMS_NORM: _rms_norm,
     patterns.SOFTMAX: _along("Softmax"),
     patterns.SWISH: _swish,
     patterns.TANH_GELU: _gelu("tanh"),

@@ -448,19 +448,17 @@ def _exponentials(value: Value, axis: int) -> Value | None:
 
 
 def _less_maximum(less: Operation, axis: int) -> Value | None:
-    """The array of which a maximum is taken away. Whichever it is: a softmax does not depend on
-    what is the same along its axis.
+    """Return the array whose own maximum along an axis is taken away: less than that might leave
+    infinite exponentials, and more might leave none.
     """
     array, most = less.operands
     inner = _over(most, array.shape, axis)
     while inner is not None:
-        made_by = _maker(inner, "stablehlo.reduce", *_MOVES)
-        if made_by is None:
-            return None
-        if made_by.name == "stablehlo.reduce":
-            is_most = body_of(made_by.blocks[0]) == "stablehlo.maximum"
-            return array if is_most and len(made_by.results) == 1 else None
-        inner = made_by.operands[0]
+        total = _total(inner, "stablehlo.maximum")
+        if total is not None:
+            return array if total[0] is array and total[1] == (axis,) else None
+        made_by = _maker(inner, *_SPREAD, "stablehlo.transpose")
+        inner = made_by.operands[0] if made_by is not None else None
     return None
 
 
@@ -471,7 +469,7 @@ def _softmax(operation: Operation) -> bool:
         summed = _total(inner, "stablehlo.add") if inner is not None else None
         if summed is not None and summed[0] is power and summed[1] == (axis,):
             array = _exponentials(power, axis)
-            if array is not None and array.element in _NORMED:
+            if array is not None and array.element == "f32":
                 return _become(operation, SOFTMAX, array, axis=axis)
     return False
 
@@ -491,7 +489,8 @@ def _log_softmax(operation: Operation) -> bool:
         array = _less_maximum(less, axis)
         if raised is None or raised.operands[0] is not value or array is None:
             continue
-        if array.element in _NORMED:
+        # Of doubles ONNX Runtime passes over what is no number.
+        if array.element == "f32":
             return _become(operation, LOG_SOFTMAX, array, axis=axis)
     return False
 
@@ -589,26 +588,32 @@ def _normed(
         return False
     for number, variance in _pairs(added):
         epsilon = _number(number)
-        if epsilon is None or epsilon < 0 or not _is_single(epsilon):
+        if epsilon is None or epsilon < 0 or not _is_single(epsilon / 16):
             continue
         centred = _centred(one)
         if centred is not None and _is_variance(variance, centred):
-            return _scale(operation, LAYER_NORM, centred, scale, epsilon)
+            squares = _squared(_mean(variance, centred.shape)) is None
+            return _scale(operation, LAYER_NORM, centred, scale, epsilon=epsilon, squares=squares)
         if _squared(_mean(variance, one.shape)) is one:
-            return _scale(operation, RMS_NORM, one, scale, epsilon)
+            return _scale(operation, RMS_NORM, one, scale, epsilon=epsilon)
     return False
 
 
 def _scale(
-    operation: Operation, name: str, value: Value, scale: list[Value], epsilon: float
+    operation: Operation, name: str, value: Value, scale: list[Value], **how: object
 ) -> bool:
+    """how: epsilon, and of a layer norm squares: whether the variance is the mean of the squares
+    less the square of the mean.
+    """
+    if how.get("squares") and value.element != "f32":
+        return False
     scales = []
     for each in scale:
         row = _row(each)
         if row is None:
             return False
         scales.append(row)
-    return _become(operation, name, value, *scales, epsilon=epsilon)
+    return _become(operation, name, value, *scales, **how)
 
 
 def _row(value: Value) -> Value | None:

@@ -67,9 +67,14 @@ NODES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
     "a GELU of tanh": (jax.nn.gelu, (ROWS,), ["Gelu"]),
     "a SiLU": (jax.nn.silu, (ROWS,), ["Neg", "Exp", "Add", "Div"]),
     "a ReLU": (jax.nn.relu, (ROWS,), ["Relu"]),
-    "a layer norm": (_norm, (ROWS, ROW, ROW), ["LayerNormalization"]),
-    "flax's layer norm": (_norm_by_squares, (ROWS, ROW, ROW), ["LayerNormalization"]),
-    "one with a root": (_norm_by_root, (ROWS, ROW, ROW), ["LayerNormalization"]),
+    "a layer norm": (_norm, (ROWS, ROW, ROW), ["Mul", "LayerNormalization"]),
+    # The mean says where the difference of the squares is no number.
+    "flax's layer norm": (
+        _norm_by_squares,
+        (ROWS, ROW, ROW),
+        ["Mul", "LayerNormalization", "Mul", "Mul", "Mul", "Add"],
+    ),
+    "one with a root": (_norm_by_root, (ROWS, ROW, ROW), ["Mul", "LayerNormalization"]),
     "an RMS norm": (
         lambda x, s: x * lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6) * s,
         (ROWS, ROW),
