@@ -122,6 +122,10 @@ def fixture_inputs(
                 found[path] = _cut(recorded, path, leaf, sizes, where)
             else:
                 found[path] = _draw(spec, path, leaf, sizes, where)
+    for path in sorted(spec.ranges.keys() - found.keys()):
+        raise _refusal(
+            where("ranges", path), "an input array: " + ", ".join(found), path, "correct the path"
+        )
     if recorded is not None:
         for extra in sorted(recorded.keys() - found.keys()):
             raise _refusal(

@@ -6,9 +6,9 @@ about everything else, and keep to what was not refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
+from aotc.config.inputs import InputLeaf, InputLike, check_input, dimensions_of, leaf_paths
 from aotc.config.policies import check_policies
 from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
 from aotc.config.profile_relations import (
@@ -133,8 +133,8 @@ def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Proble
 
 
 def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Ranges for leaves that are drawn at random; recorded results without policies, whose proof
-    has to run the program.
+    """Ranges for leaves, of which those within a `like` input are not known yet; recorded results
+    without policies, whose proof has to run the program.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "fixtures")
@@ -144,17 +144,28 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
             for at, leaf in leaf_paths(tree, parameter)
             if isinstance(leaf, InputLeaf)
         }
+        made = tuple(
+            at
+            for parameter, tree in entry.inputs.items()
+            for at, leaf in leaf_paths(tree, parameter)
+            if isinstance(leaf, InputLike)
+        )
         for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
             at = (*path, "ranges", leaf)
             is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
-            if leaf not in leaves and not is_broken:
-                hint = "name an array; the values of a `like` input come from its function"
+            if leaf not in leaves and not is_broken and not _is_below(leaf, made):
+                hint = "name an array by its path"
                 yield unknown_reference(at, "input array", leaf, leaves, hint)
             dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
             if ends := entry.fixtures.ranges.get(leaf):
                 yield from _check_range(at, ends, dtype)
         if entry.fixtures.results is not None:
             yield from _check_results((*path, "results"), entry)
+
+
+def _is_below(path: str, owners: Collection[str]) -> bool:
+    """Whether a leaf's path is one of these or within one of them."""
+    return any(path == owner or path.startswith(f"{owner}/") for owner in owners)
 
 
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:

@@ -192,8 +192,8 @@ class FixtureSpec(Section):
 
     results: what the function gives for the recorded inputs, by whoever could run it; None if plain
     JAX runs it here.  expected: what the framework that a model comes from gives for them.  ranges:
-    path of an array to the inclusive [low, high] its numbers are drawn from; integers for an array
-    of integers.
+    path of an array to the inclusive [low, high] that its numbers keep to, in trials and where they
+    are drawn; integers for an array of integers.
     """
 
     file: File | None = None
@@ -209,15 +209,14 @@ class FixtureSpec(Section):
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
         """Inputs are recorded or random, not both; results are of recorded inputs."""
-        for key in ("seed", "ranges"):
-            if "file" in keys and key in keys:
-                yield Problem(
-                    code="AOTC-E807",
-                    path=(key,),
-                    expected="either file, or seed and ranges",
-                    found=f"{key} beside file",
-                    hint="remove one of the two",
-                )
+        if {"file", "seed"} <= {*keys}:
+            yield Problem(
+                code="AOTC-E807",
+                path=("seed",),
+                expected="either file or seed",
+                found="seed beside file",
+                hint="remove one of the two",
+            )
         for key in ("results", "expected"):
             if key in keys and "file" not in keys:
                 yield Problem(

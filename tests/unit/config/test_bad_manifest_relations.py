@@ -105,12 +105,7 @@ BAD: dict[str, Bad] = {
     "a file and a seed": (
         "seed = 0", 'seed = 0\nfile = "fixtures.npz"',
         "AOTC-E807", f"{FIXTURES}.seed",
-        "either file, or seed", "seed beside file", "remove one",
-    ),
-    "a file and ranges": (
-        "seed = 0", 'ranges = { image = [0, 1] }\nfile = "fixtures.npz"',
-        "AOTC-E807", f"{FIXTURES}.ranges",
-        "either file, or seed", "ranges beside file", "remove one",
+        "either file or seed", "seed beside file", "remove one",
     ),
     "recorded results of inputs that are drawn": (
         "seed = 0", 'results = "fixtures.npz"',

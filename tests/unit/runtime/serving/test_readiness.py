@@ -49,6 +49,20 @@ def _keeping_the_first(execute: Execute) -> Execute:
     return lambda profile, inputs: execute(profile, first.setdefault(profile.label, inputs))
 
 
+def _narrowing(execute: Execute) -> Execute:
+    """Every call computes with the smallest of its numbers and those of earlier calls: a constant
+    that calls overwrite. A second call with the same inputs shows nothing of it.
+    """
+    least: dict[str, list[readiness.Array]] = {}
+
+    def called(profile: ResidentProfile, inputs: list[readiness.Array]) -> list[Any]:
+        held = least.get(profile.label, inputs)
+        least[profile.label] = [*map(np.minimum, held, inputs)]
+        return execute(profile, least[profile.label])
+
+    return called
+
+
 def _wrong_every_third(execute: Execute) -> Execute:
     calls: Counter[str] = Counter()
 
@@ -61,7 +75,12 @@ def _wrong_every_third(execute: Execute) -> Execute:
 
 
 @pytest.mark.parametrize(
-    ("doctored", "code"), [(_keeping_the_first, "AOTC-E701"), (_wrong_every_third, "AOTC-E704")]
+    ("doctored", "code"),
+    [
+        (_keeping_the_first, "AOTC-E701"),
+        (_narrowing, "AOTC-E701"),
+        (_wrong_every_third, "AOTC-E704"),
+    ],
 )
 def test_results_that_depend_on_earlier_calls_are_refused(
     doctored: Callable[[Execute], Execute],
