@@ -5,7 +5,8 @@
     python -m tests.engines.search show generated.1.17                  the text of one of them
     python -m tests.engines.search tell OUT                             a table of what was found
 
-OUT gets one line of JSON for each program and engine. Programs run in children, several in each: a
+OUT gets one line of JSON for each program and engine; the exit code is 1 if one of them differs.
+Programs run in children, several in each: a
 crash is a finding, and the rest goes on in a new child. A search that was ended goes on where it
 was. LEVEL in the environment is IREE's one level of optimization to compile at, instead of the
 first that compiles. X64=0 there makes every edge program one of at most 32 bits, as JAX does by
@@ -54,6 +55,9 @@ WORDS = ("same", "near", "small", "rounding", "denormal", "overflow", "wrong", "
 small beside others, or the sign of a zero; as close to those of float64 as plain JAX's; otherwise
 only where inputs have the smallest normal numbers; only where they have the largest; more; another
 result of the same call."""
+
+DIFFERING = ("wrong", "state", "failed", "crashed", "slow")
+"""Findings for which an engine has to be repaired, or has to refuse the program."""
 
 TOLERANCES = {2: (1e-2, 1e-2), 4: (1e-5, 1e-5), 8: (1e-12, 1e-12)}
 """By the bytes of a result's element."""
@@ -917,6 +921,9 @@ def table(out: Path) -> str:
         if each.found in ("refused", "failed"):
             refused[each.engine][_reason(each.told)] += 1
     lines = [f"{engine}: {dict(count.most_common())}" for engine, count in counts.items()]
+    for each in read(out):
+        if each.found in DIFFERING:
+            lines.append(f"{each.name} on {each.engine}: {each.found}: {each.told[:160]}")
     for engine, reasons in refused.items():
         lines.append(f"{engine} refuses:")
         lines += [f"  {count} {reason}" for reason, count in reasons.most_common(60)]
@@ -963,6 +970,7 @@ def main() -> None:
         }
         search(asked.out, asked.engine or [*ENGINES], names, shares)
         print(table(asked.out))
+        sys.exit(any(each.found in DIFFERING for each in read(asked.out)))
     elif asked.command == "show":
         from .generated_programs import generated
 
