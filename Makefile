@@ -16,6 +16,7 @@ IREE := out/iree
 ARM := out/arm
 ONNX := out/onnx
 OPENVINO := out/openvino
+ENGINES := out/engines
 FOREIGN := out/foreign
 CUDA := out/cuda
 ONNX_FRONTEND := out/onnx-frontend
@@ -39,6 +40,9 @@ STABLEHLO ?=
 # Tests wait for processes, files and limits: three keep two processors busy.
 JOBS ?= 3
 READER ?=
+SEED ?= 1
+COUNT ?= 20000
+ENGINE ?=
 FUZZ_SECONDS ?= 60
 # Of an environment with extras, readers of their model files are fuzzed, too.
 FUZZ_BIN ?= $(BIN)
@@ -165,6 +169,13 @@ test-openvino: ## Compile and run with the engine OpenVINO (installs it in out/o
 	$(OPENVINO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,openvino]'
 	$(OPENVINO)/bin/python -m pytest -m openvino tests/engines tests/hostile
+
+test-engines-search: ## Compare generated programs on every engine with plain JAX (SEED=1 COUNT=20000 ENGINE=iree; in out/engines, 0.5 GB)
+	$$(scripts/find-python) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m tests.engines.search run $(ENGINES)/found-$(SEED).jsonl \
+	    --seed $(SEED) --count $(COUNT) $(if $(ENGINE),$(addprefix --engine ,$(ENGINE)),--share iree=8 --share xla=4)
 
 test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
 	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
