@@ -1,9 +1,9 @@
 """Builds models of other projects for every engine and compares calls with what was recorded.
 
-`python -m tests.frontends.more_models.compare FOLDER [NAME …]`, where aotc and its engines are: of each NAME.pt2, .onnx or
-.keras in FOLDER and its NAME.npz it builds one bundle for each engine, calls it with the inputs
-that `inputs.py` made, in turns and the first of them again, and writes FOLDER/results.jsonl and
-FOLDER/table.md. What results.jsonl has is not built again.
+`python -m tests.frontends.more_models.compare FOLDER [NAME …]`, where aotc and its engines are: of
+each NAME.pt2, .onnx or .keras in FOLDER and its NAME.npz it builds one bundle for each engine,
+calls it with the inputs that `inputs.py` made, in turns and the first of them again, and writes
+FOLDER/results.jsonl and FOLDER/table.md. What results.jsonl has is not built again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def plain(path: Path, given: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
 
 
 def judged(path: Path, bundle: Path, trust: Path) -> dict[str, Any]:
-    """Return how far each call of a bundle is from what was recorded, and repeats from the first."""
+    """Return how far calls of a bundle are from what was recorded, and repeats from each other."""
     import aotc_runtime
 
     recorded, given = np.load(path.with_suffix(".npz")), calls(path)
@@ -129,7 +129,12 @@ def build(path: Path, engine: str, folder: Path) -> dict[str, Any]:
     again += [str(path), str(bundle), str(folder / "trust.toml")]
     status, said = _run(again, CALL_SECONDS)
     bundle.unlink(missing_ok=True)
-    return json.loads(said.splitlines()[-1]) if not status else {"error": said[-300:]}
+    if status:
+        return {"error": said[-300:]}
+    found: dict[str, Any] = json.loads(
+        next(line for line in said.splitlines() if line.startswith("{"))
+    )
+    return found
 
 
 def _run(command: list[str], seconds: int) -> tuple[int, str]:
