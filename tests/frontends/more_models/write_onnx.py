@@ -142,13 +142,14 @@ def write(folder: Path, name: str, model: Any, data: Pair) -> None:
     made = converted(model, x)
     names = [output.name for output in made.graph.output]
     recorded: dict[str, Any] = {}
+    columns = {output.name: len(output.type.tensor_type.shape.dim) for output in made.graph.output}
     for call, (values,) in inputs.every([x[:ROWS]], [x[-ROWS:]]).items():
         recorded[f"{call}/in/000"] = values
         try:
             for key, value in predicted(model, names, values).items():
-                recorded[f"{call}/out/{key}"] = value.astype(
-                    np.float32 if value.dtype.kind == "f" else np.int64
-                )
+                value = value[:, None] if columns[key] == 2 and value.ndim == 1 else value
+                dtype = np.float32 if value.dtype.kind == "f" else np.int64
+                recorded[f"{call}/out/{key}"] = value.astype(dtype)
         except ValueError:
             continue  # most of scikit-learn refuses NaN and infinities
     np.savez(folder / f"{name}.npz", **recorded)
