@@ -496,6 +496,23 @@ def test_everything_that_lacks_is_told_at_once_with_the_names_of_nodes() -> None
         assert name in str(error)
 
 
+@pytest.mark.parametrize(
+    ("op", "hint"),
+    [
+        ("QLinearAdd", "QuantFormat.QDQ"),
+        ("MatMulIntegerToFloat", "QuantFormat.QDQ"),
+        ("DynamicQuantizeMatMul", "QuantFormat.QDQ"),
+        ("QuantizeLinear", "opset 21"),
+        ("BiasGelu", "before onnxruntime optimized it"),
+    ],
+)
+def test_operators_of_onnxruntime_are_refused_with_what_to_do(op: str, hint: str) -> None:
+    nodes = [helper.make_node(op, ["x"], ["y"], "first", domain="com.microsoft")]
+    opsets = {"": 20, "com.microsoft": 1}
+    error = refused(model(graph(nodes, [value("x")], [value("y", None)]), opsets=opsets))
+    assert codes(error) == ["AOTC-E844"] and hint in (error.findings[0].hint or "")
+
+
 def test_operands_of_two_types_are_refused() -> None:
     made = simple([ADD], w=np.ones((2, 3), np.int32))
     assert codes(refused(made, X)) == ["AOTC-E843"]
