@@ -62,7 +62,7 @@ def run(
             current = crash.doing
             if current not in job.targets[1:]:
                 where, found = "the process that measures candidates", crash.found(LINES_SHOWN)
-                raise refusal("AOTC-E912", where, found) from crash
+                raise refusal("AOTC-E912", where, found, hint=crash.starved()) from crash
             crashed[current] = describe_status(crash.status)
         job = msgspec.structs.replace(
             job,
