@@ -13,8 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from aotc.cli import group
-from aotc.cli.group import cli
+from aotc.cli.group import _hindered, cli
 from aotc_runtime.system import passing
 
 Run = Callable[..., Any]
@@ -220,7 +219,7 @@ def test_want_of_memory_under_a_limit_of_address_space_is_no_bug(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_told: bool, limit: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    refused = group._hindered(error)
+    refused = _hindered(error)
     if not is_told or limit == resource.RLIM_INFINITY:
         assert refused is None
     else:
