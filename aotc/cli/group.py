@@ -175,8 +175,9 @@ def _hindered(error: Exception) -> AotcError | None:
     if _wants_memory(error):
         from aotc.workers.parent import address_space
 
-        limit = address_space()
-        return limit and refusal(
+        if (limit := address_space()) is None:
+            return None
+        return refusal(
             "AOTC-E032",
             "this process",
             f"a limit of {limit / 2**20:.0f} MiB of address space",
