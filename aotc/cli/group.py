@@ -172,6 +172,18 @@ def _hindered(error: Exception) -> AotcError | None:
             expected="a limit of open files that leaves room for one more",
             hint="raise the limit: ulimit -n",
         )
+    if _wants_memory(error):
+        from aotc.workers.parent import address_space
+
+        if (limit := address_space()) is None:
+            return None
+        return refusal(
+            "AOTC-E032",
+            "this process",
+            f"a limit of {limit / 2**20:.0f} MiB of address space",
+            expected="address space for the libraries and their threads",
+            hint="raise the limit: ulimit -v unlimited",
+        )
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return refusal(
             "AOTC-E032",
@@ -189,6 +201,16 @@ def _hindered(error: Exception) -> AotcError | None:
             hint="change to another folder: cd",
         )
     return None
+
+
+def _wants_memory(error: Exception) -> bool:
+    """Whether Python or a library has got no more memory."""
+    if isinstance(error, MemoryError):
+        return True
+    said = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        words in str(error) for words in said
+    )
 
 
 def _has_current_folder() -> bool:
