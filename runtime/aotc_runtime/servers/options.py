@@ -13,13 +13,16 @@ MIB = 2**20
 class Limits(Struct, frozen=True):
     """What a client may ask for. Sizes in bytes, times in seconds.
 
-    body: of one request.  tensor: one input.  memory: all requests and answers that are under way,
-    together.  requests: that are under way; more are turned away at once.  connections: likewise.
+    body: of one request.  json: its JSON, without the binary data behind it.  tensor: one input.
+    memory: all requests and answers that are under way, together.  requests: that are under way;
+    more are turned away at once.  connections: likewise; the one is closed that has been waiting
+    longest for a whole request.
     header_seconds: until a request's header is there.  body_seconds: its body.  call_seconds: the
     answer.  write_seconds: until a client has taken what was sent.  idle_seconds: between requests.
     """
 
     body: int = 64 * MIB
+    json: int = 4 * MIB
     tensor: int = 64 * MIB
     memory: int = 1024 * MIB
     requests: int = 1024
@@ -127,6 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = "bytes, or with K, M or G behind it"
     for name, value, what in (
         ("body", limits.body, f"size of a request: {size}"),
+        ("json", limits.json, "size of its JSON"),
         ("tensor", limits.tensor, "size of one input"),
         ("memory", limits.memory, "size of all requests under way"),
     ):
@@ -204,6 +208,7 @@ def options_of(given: argparse.Namespace) -> Options:
         drain_seconds=given.drain_seconds,
         limits=Limits(
             body=given.max_body,
+            json=given.max_json,
             tensor=given.max_tensor,
             memory=given.max_memory,
             requests=given.max_requests,

@@ -101,13 +101,13 @@ async def _serve(options: Options) -> None:
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
-    keep_freed(service.workers + 1)
+    keep_freed(service.workers + 1, options.limits.memory)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)
     config = uvicorn.Config(
         rest.application(),
-        http=bounded(options.limits, metrics, rest.at_once),
+        http=bounded(options.limits, metrics, service.memory, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,

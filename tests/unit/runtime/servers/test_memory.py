@@ -13,7 +13,7 @@ TAKING = """
 import resource, sys
 from aotc_runtime.servers.memory import keep_freed
 if sys.argv[1] == "kept":
-    keep_freed(2)
+    keep_freed(2, 2**30)
 def faults(pieces, size):
     for _ in range(3):
         every = [b"x" * size for _ in range(pieces)]
