@@ -24,7 +24,7 @@ WHOLE_BYTES_MAX = 2**25
 programs may state.
 """
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of `mallopt`, as glibc's malloc.h numbers them."""
 
 _SAID = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
@@ -35,15 +35,17 @@ def keep_freed(threads: int, limit: int, environment: Mapping[str, str] = os.env
     the largest piece, and takes it page by page for the next request, which costs more than
     anything else that a request of some 100 KiB takes.
 
-    threads: that make requests' memory; each has a heap of its own.  limit: of the account; a
-    quarter of it is kept at most.  environment: its malloc settings take precedence (mallopt(3)).
+    threads: that make requests' memory; each has a heap of its own, and others share those.
+    limit: of the account; a quarter of it is kept at most.  environment: its malloc settings take precedence (mallopt(3)).
     Other C libraries are left alone.
     """
     if any(name in environment for name in _SAID):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        kept = min(KEPT_BYTES, limit // 4) // max(threads, 1)
+        heaps = max(threads, 1)
+        kept = min(KEPT_BYTES, limit // 4) // heaps
+        mallopt(_ARENA_MAX, heaps)
         mallopt(_TRIM_THRESHOLD, kept)
         mallopt(_MMAP_THRESHOLD, max(min(kept // 2, WHOLE_BYTES_MAX), 2**17))
 
@@ -70,7 +72,7 @@ class Costs(Struct, frozen=True):
     grpc_call: int = 2**15
     grpc_field: int = 400
     varint: int = 16
-    grpc_answer: int = 2
+    grpc_answer: int = 3
 
 
 COSTS = Costs()
@@ -99,6 +101,11 @@ class Memory:
     @property
     def limit(self) -> int:
         return self._limit
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether what is left is for small requests."""
+        return self.used + self._connections >= self._most_of_large
 
     def take(self, size: int, *, is_small: bool = False, is_whole: bool = False) -> None:
         """Raises ServerError (AOTC-E766)."""

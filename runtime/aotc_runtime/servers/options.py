@@ -19,6 +19,7 @@ class Limits(Struct, frozen=True):
     longest for a whole request.
     header_seconds: until a request's header is there.  body_seconds: its body.  call_seconds: the
     answer.  write_seconds: until a client has taken what was sent.  idle_seconds: between requests.
+    age_seconds: a connection of gRPC.
     """
 
     body: int = 64 * MIB
@@ -32,6 +33,7 @@ class Limits(Struct, frozen=True):
     call_seconds: float = 60
     write_seconds: float = 60
     idle_seconds: float = 75
+    age_seconds: float = 3600
 
 
 class Options(Struct, frozen=True):
@@ -149,6 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("call", limits.call_seconds, "until the answer is there"),
         ("write", limits.write_seconds, "until a client has taken its answer"),
         ("idle", limits.idle_seconds, "that a connection may be idle"),
+        ("age", limits.age_seconds, "that a connection of gRPC may last"),
     ):
         _number(parser, f"--{name}-seconds", "S", float, seconds, what)
 
@@ -218,6 +221,7 @@ def options_of(given: argparse.Namespace) -> Options:
             call_seconds=given.call_seconds,
             write_seconds=given.write_seconds,
             idle_seconds=given.idle_seconds,
+            age_seconds=given.age_seconds,
         ),
         as_json=given.json,
     )
