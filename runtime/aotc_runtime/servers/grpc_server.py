@@ -224,8 +224,8 @@ class _Calls:
         return messages.message("ServerReadyResponse")(ready=self._service.is_ready)
 
     async def model_ready(self, request: Any) -> Any:
-        self._service.repository.find(request.name, request.version)
-        return messages.message("ModelReadyResponse")(ready=True)
+        is_ready = self._service.repository.is_model_ready(request.name, request.version)
+        return messages.message("ModelReadyResponse")(ready=is_ready)
 
     async def server(self, _: Any) -> Any:
         kind = messages.message("ServerMetadataResponse")

@@ -36,8 +36,8 @@ def keep_freed(threads: int, limit: int, environment: Mapping[str, str] = os.env
     anything else that a request of some 100 KiB takes.
 
     threads: that make requests' memory; each has a heap of its own, and others share those.
-    limit: of the account; a quarter of it is kept at most.  environment: its malloc settings take precedence (mallopt(3)).
-    Other C libraries are left alone.
+    limit: of the account; a quarter of it is kept at most.  environment: its malloc settings take
+    precedence (mallopt(3)). Other C libraries are left alone.
     """
     if any(name in environment for name in _SAID):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,6 +37,14 @@ class Limits(Struct, frozen=True):
     age_seconds: float = 3600
 
 
+class OnRevoked(StrEnum):
+    """What a server does with a bundle that its policy has revoked, beside not being ready."""
+
+    STOP = "stop"
+    DRAIN = "drain"
+    SERVE = "serve"
+
+
 class Options(Struct, frozen=True):
     """Everything that `serve` is started with. grpc_port: None for no gRPC.  store: for bundles of
     registries, as for `aotc_runtime.load`.  ca: certificates that theirs are signed with.
@@ -58,6 +67,7 @@ class Options(Struct, frozen=True):
     control: bool = False
     max_delay: float | None = None
     traces: bool = False
+    on_revoked: OnRevoked = OnRevoked.DRAIN
     drain_delay: float = 0
     drain_seconds: float = 30
     limits: Limits = Limits()
@@ -112,6 +122,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--traces", action="store_true", help="a span for each request, to OpenTelemetry"
+    )
+    parser.add_argument(
+        "--on-revoked",
+        choices=[each.value for each in OnRevoked],
+        default=defaults.on_revoked.value,
+        help="serve a bundle that its policy revokes no more, so after --drain-delay, or on; "
+        f"the server is not ready; default: {defaults.on_revoked.value}",
     )
     _number(
         parser,
@@ -207,6 +224,7 @@ def options_of(given: argparse.Namespace) -> Options:
         control=given.control,
         max_delay=given.max_delay,
         traces=given.traces,
+        on_revoked=OnRevoked(given.on_revoked),
         drain_delay=given.drain_delay,
         drain_seconds=given.drain_seconds,
         limits=Limits(

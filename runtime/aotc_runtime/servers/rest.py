@@ -205,8 +205,11 @@ class Rest:
 
     async def model_ready(self, request: Request) -> Response:
         """The model serves."""
-        model = self._find(request)
-        return document({"name": model.name, "ready": True})
+        path = request.path_params
+        name, version = path["name"], path.get("version", "")
+        is_ready = self._service.repository.is_model_ready(name, version)
+        found = {"name": self._find(request).name, "ready": is_ready}
+        return document(found, 200 if is_ready else 503)
 
     async def server(self, _: Request) -> Response:
         """What this server is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -14,13 +15,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvicorn
 
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
 from aotc_runtime.errors import refusal
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.memory import keep_freed
 from aotc_runtime.servers.metrics import Metrics
-from aotc_runtime.servers.options import Options
+from aotc_runtime.servers.options import OnRevoked, Options
 from aotc_runtime.servers.repository import Repository
 from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
@@ -40,6 +46,11 @@ FIRST_SECONDS = 1.0
 
 STEP_SECONDS = 0.02
 
+ACCEPTED_AT_ONCE = 128
+"""Connections that asyncio accepts in one turn of its loop; uvloop has a limit of its own. With as
+many as the queue holds, the process would run out of files before it could refuse any.
+"""
+
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT. Raises an AotcError if it cannot start."""
@@ -49,9 +60,7 @@ def run(options: Options) -> None:
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's, which takes less time for each request, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
+    if uvloop is None:
         return None
     made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return made
@@ -67,6 +76,11 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # asyncio takes the length of the queue for the number to accept at once.
+        self._listening.socket.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._listening.take_no_more()
@@ -97,7 +111,12 @@ async def _serve(options: Options) -> None:
     tell = _teller(options.as_json)
     metrics = Metrics()
     settings = Settings(options.target, options.threads, options.store, ca=options.ca)
-    repository = Repository(options.bundles, options.policies, settings, tell)
+    revocation = _Revocation(options)
+    repository = Repository(
+        options.bundles, options.policies, settings, tell, revocation.ask_from_thread
+    )
+    revocation.repository = repository
+    metrics.watch_revoked(lambda: repository.revoked)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
@@ -114,7 +133,7 @@ async def _serve(options: Options) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=BACKLOG,
+        backlog=BACKLOG if uvloop is not None else ACCEPTED_AT_ONCE,
         timeout_keep_alive=int(options.limits.idle_seconds) or 1,
         timeout_graceful_shutdown=int(options.drain_seconds) or 1,
     )
@@ -160,6 +179,7 @@ async def _serve(options: Options) -> None:
         await http
         service.close()
         reloads.close()
+        revocation.close()
     tell("ended", {})
     if not loading.done() or repository.is_loading:
         # A thread that waits for a registry, or is in the engine's own code, cannot be interrupted;
@@ -228,6 +248,35 @@ class _Reloads:
             self._task.cancel()
 
 
+class _Revocation:
+    """Withdraws what its policy has revoked, as `--on-revoked` has it."""
+
+    repository: Repository
+
+    def __init__(self, options: Options) -> None:
+        self._mode, self._delay = options.on_revoked, options.drain_delay
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask_from_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._ask)
+
+    def _ask(self) -> None:
+        if self._mode is not OnRevoked.SERVE:
+            task = asyncio.create_task(self._withdraw())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _withdraw(self) -> None:
+        if self._mode is OnRevoked.DRAIN:
+            await asyncio.sleep(self._delay)
+        await asyncio.to_thread(self.repository.withdraw_revoked)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
 def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
     """Prints events: a line of JSON each, or text."""
 
@@ -243,4 +292,17 @@ def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
 
 
 def _text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    """One value in one line, in quotes where it could be taken for more than that."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = re.sub(r"\n *", "; ", text)
+    shown = "".join(
+        each if each.isprintable() and each not in '"\\' else ascii_escape(each) for each in text
+    )
+    return shown if shown == text and not {" ", "="} & set(text) else f'"{shown}"'
+
+
+def ascii_escape(character: str) -> str:
+    """A character as Python's literals have it."""
+    if character in '"\\':
+        return "\\" + character
+    return character.encode("unicode_escape").decode("ascii")
