@@ -266,6 +266,9 @@ def bounded(
                 return
             self._is_whole = True
             waiting.pop(self, None)
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
             if self._held is None:
                 super().on_message_complete()
             else:
@@ -347,6 +350,9 @@ def bounded(
             if self._queued:
                 self._queue_claim.give_back(min(self._queued.popleft(), self._queue_claim.total))
             self._wait()
+            if self in waiting and not self._is_whole:
+                # It was answered before its body was there, which nobody reads.
+                self._start_header()
             if self._is_ending:
                 self.shutdown()
 

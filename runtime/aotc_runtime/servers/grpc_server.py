@@ -73,7 +73,7 @@ class GrpcServer:
     @classmethod
     async def started(cls, service: Service, options: Options) -> GrpcServer:
         """Raises ServerError (AOTC-E782)."""
-        server = grpc.aio.server(options=_arguments(options.limits))
+        server = grpc.aio.server(options=_arguments(service.limits))
         server.add_generic_rpc_handlers((_Calls(service, options.control).handlers(),))
         host = options.host
         address = f"{f'[{host}]' if ':' in host else host}:{options.grpc_port}"

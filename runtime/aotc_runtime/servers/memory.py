@@ -103,6 +103,11 @@ class Memory:
         return self._limit
 
     @property
+    def most_of_large(self) -> int:
+        """The most that one request can hold that is not small."""
+        return self._most_of_large
+
+    @property
     def is_scarce(self) -> bool:
         """Whether what is left is for small requests."""
         return self.used + self._connections >= self._most_of_large

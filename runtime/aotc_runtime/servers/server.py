@@ -126,7 +126,7 @@ async def _serve(options: Options) -> None:
     rest = Rest(service, options.control)
     config = uvicorn.Config(
         rest.application(),
-        http=bounded(options.limits, metrics, service.memory, rest.at_once),
+        http=bounded(service.limits, metrics, service.memory, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,

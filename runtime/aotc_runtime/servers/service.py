@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
-from aotc_runtime.servers.memory import Claim, Memory
+from aotc_runtime.servers.memory import COSTS, Claim, Memory
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
@@ -50,6 +51,14 @@ class Asked(Struct, frozen=True):
     spans: Sequence[Span] = ()
 
 
+def within(limits: Limits, memory: Memory) -> Limits:
+    """Return limits of which no request needs more than there can ever be."""
+    most = memory.most_of_large
+    return msgspec.structs.replace(
+        limits, body=min(limits.body, most), json=min(limits.json, most // (COSTS.json + 2))
+    )
+
+
 class Service:
     """Answers requests with the bundles of a repository.
 
@@ -71,9 +80,10 @@ class Service:
         takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
         waits.
         """
-        self.repository, self.limits, self.metrics = repository, limits, metrics
+        self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
+        self.limits = within(limits, self.memory)
         self.is_draining = False
         self._requests = 0
         self.workers = workers or len(os.sched_getaffinity(0))
