@@ -97,7 +97,7 @@ class Calls:
         Where too many wait, the one that has waited longest is refused: clients that are silent
         keep no others out.
         """
-        if len(self._waiting) >= self._limits.requests:
+        if len(self._waiting) >= max(self._limits.requests, 1):
             self._refuse(next(iter(self._waiting)), _full())
         connection = self._connections.pop(peer, None)
         if connection is None:
