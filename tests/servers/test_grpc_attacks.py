@@ -88,7 +88,7 @@ def test_calls_without_a_message_keep_no_others_out(served: Served) -> None:
                 connection.begin(2 * number + 1, "ModelInfer")
         answered(served)
         codes = {connection.answer()[1] for connection in connections}
-    assert codes == {"AOTC-E764"} | (codes & {"AOTC-E766"})
+    assert codes <= {"AOTC-E764", "AOTC-E766"}
 
 
 @pytest.mark.parametrize("size", [1, 3 * MIB])

@@ -30,6 +30,9 @@ from aotc_runtime.servers.statuses import error_document
 
 HEADER_BYTES_MAX, HEADER_FIELDS_MAX = 2**16, 128
 
+REQUESTS_MAX = 64
+"""Requests of a connection that may wait behind the one that is answered."""
+
 HEADER_BYTES_FREE = 2**12
 """Bytes of a header that are counted with its connection."""
 
@@ -50,6 +53,10 @@ HINTS = {
     "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
     "AOTC-E766": "close connections, or start the server with a higher --max-connections",
 }
+
+
+class _RefusedError(Exception):
+    """Stops the parser: the connection was refused, and nothing behind that is read."""
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
@@ -97,6 +104,7 @@ def bounded(
             self._header_claim, self._queue_claim = Claim(memory), Claim(memory)
             # What the requests hold that wait behind another one.
             self._queued: deque[int] = deque()
+            self._dropped = 0
             # Whether a request has been answered here, or is being.
             self.was_asked = False
             # The body, as far as it is there, of a request that nobody has been asked about yet.
@@ -200,6 +208,8 @@ def bounded(
                 try:
                     self.parser.feed_data(data)
                 except httptools.HttpParserError:
+                    if self._is_full:
+                        return
                     self._refuse(BAD, "AOTC-E761", "request", "another", "one of HTTP/1.1")
                 except httptools.HttpParserUpgrade as asked:
                     # The parser stops behind the header, whatever follows.
@@ -214,6 +224,11 @@ def bounded(
             self._header_bytes = self._header_fields = 0
             self._header_claim.close()
             self._has_begun, self._is_whole = True, False
+            if len(self.pipeline) >= REQUESTS_MAX:
+                expected = f"at most {REQUESTS_MAX} requests behind one another"
+                self._refuse(FULL, "AOTC-E766", "connection", "more", expected)
+            if self._is_full:
+                raise _RefusedError
             super().on_message_begin()
 
         def on_url(self, url: bytes) -> None:
@@ -222,8 +237,6 @@ def bounded(
 
         def on_header(self, name: bytes, value: bytes) -> None:
             self._silent_bytes = 0
-            if self._is_full:
-                return
             self._header_bytes += len(name) + len(value) + 4
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._count(0)
@@ -231,7 +244,8 @@ def bounded(
             if self._header_fields > HEADER_FIELDS_MAX:
                 expected = f"at most {HEADER_FIELDS_MAX} header fields"
                 self._refuse(LARGE, "AOTC-E763", "header", "more", expected)
-                return
+            if self._is_full:
+                raise _RefusedError
             name = name.lower()
             if name == b"expect":
                 super().on_header(name, value)
@@ -278,10 +292,14 @@ def bounded(
             self._silent_bytes = 0
             if self._is_full:
                 return
-            if self._held is None:
-                super().on_body(body)
-            else:
+            if self._held is not None:
                 self._held.append(body)
+                return
+            if self.cycle.response_complete:
+                self._dropped += len(body)
+                if self._dropped > limits.body:
+                    self.transport.close()
+            super().on_body(body)
 
         def _may_be_at_once(self) -> bool:
             """Whether the request needs nothing that only the application's task gives: its turn
@@ -350,9 +368,12 @@ def bounded(
             if self._queued:
                 self._queue_claim.give_back(min(self._queued.popleft(), self._queue_claim.total))
             self._wait()
-            if self in waiting and not self._is_whole:
-                # It was answered before its body was there, which nobody reads.
-                self._start_header()
+            if self in waiting and not self._is_whole and self._deadline is None:
+                # It was answered before its body was there. Clients read an answer only when they
+                # have sent everything, so the rest is taken, for a while, and dropped.
+                self._dropped = 0
+                later = self.loop.call_later(limits.header_seconds, self.transport.close)
+                self._deadline = later
             if self._is_ending:
                 self.shutdown()
 
@@ -387,6 +408,8 @@ def bounded(
 
         def _refuse(self, status: bytes, code: str, where: str, found: str, expected: str) -> None:
             """Answer without asking the application, and close."""
+            if self._is_full:
+                return
             self._is_full = True
             metrics.turned_away(code)
             error = refusal(code, where, found, expected=expected, hint=HINTS.get(code, ""))

@@ -188,10 +188,7 @@ class Rest:
             body = await read_body(request, limits, service.memory, length or 0, most)
         except AotcError as error:
             service.metrics.turned_away(error.code)
-            response = refused(error)
-            # Its body may still be on the way; nobody reads it.
-            response.headers["connection"] = "close"
-            return response
+            raise
         path = request.path_params
         size = len(body.data)
         asked = Asked("rest", path["name"], path.get("version", ""), size, body.claim, spans)

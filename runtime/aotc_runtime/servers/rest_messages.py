@@ -94,7 +94,7 @@ def refused(error: AotcError) -> Response:
     response = document(error_document(error), status)
     if status == 503:
         response.headers["retry-after"] = "1"
-    if error.code in ("AOTC-E763", "AOTC-E764"):
+    if error.code == "AOTC-E764":
         # Its body is still on the way; nobody reads it.
         response.headers["connection"] = "close"
     return response
