@@ -227,6 +227,9 @@ def test_json_has_a_limit_of_its_own_and_the_refusal_names_the_way(served: Serve
     headers = {"Inference-Header-Content-Length": str(len(body))}
     status, _, data = served.ask("POST", "/v2/models/digits/infer", body + b"x", headers)
     assert (status, json.loads(data)["code"]) == (413, "AOTC-E763")
+    with client_of(served) as client:
+        client.sendall(f"{INFER}Content-Length: {2 * MIB}\r\n\r\n".encode())
+        assert told(received(client)) == (413, "AOTC-E763"), "before any of it was sent"
 
 
 def test_more_header_fields_than_allowed_are_refused(served: Served) -> None:

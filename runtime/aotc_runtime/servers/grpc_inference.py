@@ -152,7 +152,7 @@ def _values(data: Array) -> Array:
 def _cast(port: Port, values: Array) -> Array:
     """Raises ServerError (AOTC-E761) for numbers that the datatype does not have."""
     if port.dtype.kind == "b":
-        return values != 0
+        return values.astype(port.dtype)
     if not port.datatype.startswith("UINT"):
         values = values.view(np.int64)
     limits = np.iinfo(port.dtype)

@@ -58,7 +58,7 @@ class Costs(Struct, frozen=True):
     json: a byte of a JSON document, which becomes text, strings and slices of it.
     json_value: a number of a JSON answer.
     grpc_connection: an open connection of gRPC.  grpc_call: a call of gRPC.
-    grpc_field: a field of a message.  varint: a number of a message in a compact form.
+    grpc_field: a field of a message.
     grpc_answer: a byte of an answer, which is joined, and copied by grpc.
     """
 
@@ -71,7 +71,6 @@ class Costs(Struct, frozen=True):
     grpc_connection: int = 2**16
     grpc_call: int = 2**15
     grpc_field: int = 400
-    varint: int = 16
     grpc_answer: int = 3
 
 
