@@ -249,13 +249,14 @@ def measure(name: str, bundle: str, policy: str, seconds: float) -> str:
         end = time.time() + seconds
         command = [sys.executable, "-m", "benchmarks.serve_attacks", "attack", name]
         attacker = subprocess.Popen([*command, str(port), address, str(end)], cwd=ROOT)
+        asks: dict[str, Callable[[], str]] = {
+            "http": lambda: over_http(port, GOOD),
+            "grpc": lambda: over_grpc(address),
+        }
         took: dict[str, list[float]] = {"http": [], "grpc": []}
         answers: Counter[str] = Counter()
         while time.time() < end:
-            for protocol, ask in (
-                ("http", lambda: over_http(port, GOOD)),
-                ("grpc", lambda: over_grpc(address)),
-            ):
+            for protocol, ask in asks.items():
                 started = time.perf_counter()
                 try:
                     answers[f"{protocol} {ask()}"] += 1

@@ -208,7 +208,9 @@ class _Calls:
         async def parsed(message: bytes, _: Any) -> tuple[bytes, Claim]:
             if len(message) > SMALL_MESSAGE_MAX:
                 expected = f"a message of at most {SMALL_MESSAGE_MAX} bytes"
-                raise refusal("AOTC-E763", "request", f"{len(message)} bytes", expected=expected)
+                hint = "send what the protocol has for this method, and nothing else"
+                found = f"{len(message)} bytes"
+                raise refusal("AOTC-E763", "request", found, expected=expected, hint=hint)
             try:
                 request = kind.FromString(message)
             except DecodeError as error:

@@ -137,7 +137,8 @@ def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
     lists, commas = text.count(b"["), text.count(b",")
     if lists == 1 and text[:1] == b"[":
         if commas != max(count - 1, 0):
-            raise misfit(where, f"{commas + 1} values", f"{count} for {port.datatype}{list(shape)}")
+            expected = f"{count} values for {port.datatype}{list(shape)}"
+            raise misfit(where, f"{commas + 1} values", expected)
         return False
     expected = f"a list of {count} values, flat or nested as {list(shape)}"
     rows = [prod(shape[:axis]) for axis in range(len(shape))]
