@@ -128,9 +128,10 @@ class Relay:
         self._requests += 1
 
     async def _relayed(self, request: Request, path: str) -> Response:
-        body = await read_body(request, self._limits, self._memory, 0)
+        body = await read_body(request, self._limits, self._memory)
         try:
             headers = tuple(request.scope["headers"])
+            body.claim.take(len(body.data))
             carried = Carried(request.method, path, headers, bytes(body.data))
             if path == "/v2/health/ready":
                 return await self._ready(carried)
@@ -141,7 +142,7 @@ class Relay:
                 name = path.removeprefix("/v2/models/").partition("/")[0]
                 raise too_slow(name, self._limits.call_seconds) from None
         finally:
-            self._memory.give_back(body.size)
+            body.claim.close()
         response = Response(answer.body, answer.status)
         response.raw_headers = list(answer.headers)
         return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -20,8 +21,10 @@ from aotc_runtime.servers.places import (
     newest_first,
     references_in,
 )
+from aotc_runtime.servers.revocation import is_refused_by_policy, revocations
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot, Calling
+from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.words import did_you_mean
 
 Tell = Callable[[str, dict[str, object]], None]
@@ -40,11 +43,17 @@ class IndexEntry(Struct, frozen=True):
 class Repository:
     """Every bundle of a server. Loading is done by one thread at a time; looking up by any.
 
-    Nothing is loaded that the policy of its place refuses; what served before then serves on.
+    Nothing is loaded that the policy of its place refuses. What served before then serves on,
+    unless the policy refuses that, too: then `on_revoked` is called, in the thread that loads.
     """
 
     def __init__(
-        self, references: Sequence[str], policies: Sequence[Trust], settings: Settings, tell: Tell
+        self,
+        references: Sequence[str],
+        policies: Sequence[Trust],
+        settings: Settings,
+        tell: Tell,
+        on_revoked: Callable[[], None] = lambda: None,
     ) -> None:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
@@ -57,7 +66,7 @@ class Repository:
             )
         every = list(policies) * (len(references) if len(policies) == 1 else 1)
         self._given = list(zip(references, every, strict=True))
-        self._settings, self._tell = settings, tell
+        self._settings, self._tell, self._on_revoked = settings, tell, on_revoked
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._named: dict[str, list[Place]] = {}
@@ -109,12 +118,25 @@ class Repository:
             for place in self._places_of(name):
                 slot = place.slot
                 place.slot, place.standing, place.was = None, Standing.UNAVAILABLE, ()
-                place.refused, place.is_unloaded = (), True
+                place.refused, place.revoked, place.is_unloaded = (), (), True
                 self._index()
                 if slot is not None:
                     slot.close()
                     place.releases.clear()
                     self._tell("unloaded", {"bundle": place.reference})
+
+    def withdraw_revoked(self) -> None:
+        """Serve what its policy has revoked no more, and close it when its last call has ended."""
+        with self._lock:
+            for place in list(self._places.values()):
+                slot = place.slot
+                if not place.revoked or slot is None:
+                    continue
+                place.slot, place.standing, place.was = None, Standing.UNAVAILABLE, ()
+                self._index()
+                slot.close()
+                place.releases.clear()
+                self._tell("withdrawn", {"bundle": place.reference})
 
     def _look_around(self) -> None:
         """Places for bundles that have appeared."""
@@ -159,7 +181,7 @@ class Repository:
             self._tell("looking", {"bundle": place.reference})
         try:
             if self._is_unchanged(place, looks):
-                place.refused = ()
+                place.refused = place.revoked = ()
                 return
             bundle = loaded(place.reference, place.trust, self._settings)
             try:
@@ -169,10 +191,35 @@ class Repository:
                 raise
         except AotcError as error:
             place.refused = error.findings
-            if place.release is None:
+            served = place.release
+            if served is None:
                 place.standing = Standing.UNAVAILABLE
+            if tells:
+                self._tell_refused(place, error)
+            if served is not None:
+                self._judge(place, served, looks, error)
             raise
         self._take(place, release, looks)
+
+    def _judge(
+        self, place: Place, served: Release, looks: tuple[object, ...], error: AotcError
+    ) -> None:
+        """Note whether the policy refuses what serves. error: why nothing was loaded."""
+        bundle = served.bundle
+        is_same_file = not is_tag(place.reference) and place.was[1:] == looks[1:]
+        try:
+            trust = place.trust
+            policy = read_policy(trust) if isinstance(trust, Path) else trust
+            place.revoked = revocations(bundle, policy)
+        except AotcError:
+            return
+        if not place.revoked and is_same_file and is_refused_by_policy(error):
+            place.revoked = error.findings
+        if place.revoked:
+            told = {"version": bundle.version, "digest": bundle.root_digest}
+            codes = [found.code for found in place.revoked]
+            self._tell("revoked", {"bundle": place.reference, **told, "codes": codes})
+            self._on_revoked()
 
     def _release(self, place: Place, bundle: LoadedBundle) -> Release:
         """Raises ServerError (AOTC-E780) for names that another bundle has."""
@@ -197,6 +244,7 @@ class Repository:
         bundle = release.bundle
         place.releases[bundle] = release
         place.refused, place.was, place.standing = (), looks, Standing.READY
+        place.revoked = ()
         place.is_unloaded = False
         place.names = {bundle.name, *release.models}
         self._tell(
@@ -291,9 +339,25 @@ class Repository:
     @property
     def is_ready(self) -> bool:
         """Whether everything that was asked for at the start has been loaded: every fixture of it
-        has matched. What is refused later, beside what serves, changes nothing.
+        has matched. What is refused later, beside what serves, changes nothing; a policy that
+        refuses what serves, or served, does.
         """
-        return self._is_ready
+        return self._is_ready and not self.revoked
+
+    @property
+    def revoked(self) -> int:
+        """How many bundles serve, or did, that their policy has revoked since."""
+        return sum(bool(place.revoked) for place in list(self._places.values()))
+
+    def is_model_ready(self, name: str, version: str = "") -> bool:
+        """Whether a model serves that no policy has revoked. Raises ServerError: AOTC-E762, E766,
+        E786.
+        """
+        bundle = self.find(name, version).bundle
+        return not any(
+            place.revoked and place.release is not None and place.release.bundle is bundle
+            for place in list(self._places.values())
+        )
 
     @property
     def is_loading(self) -> bool:
@@ -317,6 +381,10 @@ class Repository:
             place.standing is Standing.LOADING for place in list(self._places.values())
         ):
             return refusal("AOTC-E766", name[:NAME_MAX], "one that is still loading its bundles")
+        for place in list(self._places.values()):
+            if place.revoked and place.slot is None and name in place.names:
+                codes = ", ".join(found.code for found in place.revoked)
+                return refusal("AOTC-E786", f"model {name[:NAME_MAX]}", f"one revoked: {codes}")
         known = sorted(self._named)
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
