@@ -110,6 +110,21 @@ class Dispatcher:
         return call
 
 
+def target_machine(topology: bytes) -> tuple[str, str, str] | None:
+    """Return the triple, the processor and its features that a serialized topology has.
+
+    They are a protobuf message, {1: triple, 2: cpu, 3: features}. The length before each text may
+    be any byte, that of a newline too: `rocketlake` has ten letters.
+    """
+    triple = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
+    found = re.search(
+        rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology, re.DOTALL
+    )
+    if triple is None or found is None:
+        return None
+    return triple[1].decode(), found[1].decode(), found[2].decode()
+
+
 class Processor(XlaDevice):
     """This process' processor, as one device or several."""
 
@@ -151,17 +166,13 @@ class Processor(XlaDevice):
     def machine(self) -> Machine:
         """This host's processor as XLA's compiler sees it."""
         topology = bytes(self._topology(self._client.devices()).serialize())
-        # The target machine is a protobuf message {1: triple, 2: cpu, 3: features}.
-        match = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
-        features = re.search(
-            rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology
-        )
-        if match is None or features is None:
+        found = target_machine(topology)
+        if found is None:
             raise refusal("AOTC-E752", "this host's processor", "none")
-        names = features[2].decode().split(",")
+        triple, cpu, features = found
+        names = features.split(",")
         present = frozenset(name[1:] for name in names if name.startswith("+"))
-        architecture = match[1].decode().partition("-")[0]
-        cpu, count = features[1].decode(), self.device_count
+        architecture, count = triple.partition("-")[0], self.device_count
         return Machine(architecture, cpu, present, self.kind, self.jaxlib, count)
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
