@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotc_runtime.rendering import warn
 from aotc_runtime.system.passing import Told, nobody
 from aotc_runtime.system.progress import LARGE_BYTES, bytes_at, is_seen
 
@@ -29,12 +30,11 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         def lines(stage: str, done: int, total: int) -> None:
             if stage not in begun:
                 begun[stage] = time.perf_counter()
-                begins = f"{stage}: {_counted(stage, 0, total)}\n"
-                sys.stderr.write(begins if total else f"{stage}\n")
+                warn(f"{stage}: {_counted(stage, 0, total)}" if total else stage)
             if 0 < total <= done and stage not in ended:
                 ended.add(stage)
                 seconds = time.perf_counter() - begun[stage]
-                sys.stderr.write(f"{stage}: {_counted(stage, done, total)}, {seconds:.1f} s\n")
+                warn(f"{stage}: {_counted(stage, done, total)}, {seconds:.1f} s")
             sys.stderr.flush()
 
         yield lines
@@ -94,7 +94,7 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
             yield keep
             if not quiet:
                 seconds = time.perf_counter() - begun
-                sys.stderr.write(f"{stage}: {size(last[0])} of {size(last[1])}, {seconds:.1f} s\n")
+                warn(f"{stage}: {size(last[0])} of {size(last[1])}, {seconds:.1f} s")
         return
     from rich.console import Console
     from rich.progress import (

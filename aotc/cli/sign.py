@@ -9,6 +9,7 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import passing_progress
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -41,7 +42,6 @@ def sign(
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
     from aotc.bundles.endorse import endorse
-    from aotc.report.text import printable
     from aotc_runtime.verification.trust import read_policy
 
     policy = read_policy(trust) if trust is not None else None
@@ -63,5 +63,5 @@ def sign(
     done = f"signed {what}" if made.added else f"nothing added to {what}: signed before"
     others = ", ".join(id[:16] or "a key without id" for id in made.earlier) or "nobody"
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
-    earlier = f"beside   {printable(others)}" + (f" ({checked})" if made.earlier else "")
-    out.result(document, lambda: print(f"{done}\nwith key {attestation.key_id}\n{earlier}"))
+    earlier = f"beside   {others}" + (f" ({checked})" if made.earlier else "")
+    out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import grpc
 import numpy as np
 
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers import grpc_messages as messages
 from aotc_runtime.servers.inference import (
@@ -139,8 +138,8 @@ def _guarded(handler: Handler) -> Handler:
         except AotcError as error:
             let_go(error)
             refused = error
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             refused = fault()
         context.set_trailing_metadata(((CODE, refused.code),))
         status = getattr(grpc.StatusCode, grpc_status(refused))

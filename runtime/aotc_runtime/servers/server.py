@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 import uvicorn
 
 from aotc_runtime.errors import refusal
+from aotc_runtime.rendering import json_line, logged
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
@@ -233,14 +233,10 @@ def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
 
     def tell(event: str, facts: dict[str, object]) -> None:
         if as_json:
-            line = msgspec.json.encode({"event": event, **facts}).decode()
+            line = json_line({"event": event, **facts})
         else:
-            line = " ".join([event, *(f"{name}={_text(value)}" for name, value in facts.items())])
+            line = " ".join([event, *(f"{name}={logged(value)}" for name, value in facts.items())])
         with contextlib.suppress(OSError, ValueError):
             print(line, flush=True)
 
     return tell
-
-
-def _text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
 from aotc_runtime.servers.memory import Memory
@@ -249,8 +248,8 @@ class Service:
                 answered: T = await self._lines.answer(model, waiting)
             except AotcError:
                 raise
-            except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-                traceback.print_exc(file=sys.stderr)
+            except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+                warn_of(error)
                 raise fault() from None
             return answered, model.name
 
@@ -278,8 +277,8 @@ class Service:
             return answered
         except AotcError:
             raise
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             raise fault() from None
 
     def _ended(self, size: int) -> None:
