@@ -9,6 +9,7 @@ from typing import Any
 
 from aotc.dialects import new_context
 from aotc.errors import refusal
+from aotc.frontends.kernels import require_known_calls
 from aotc.frontends.modules import parse, refused_as_damaged, require_alone
 from aotc.frontends.probe import MIB, Job
 from aotc.workers.child import Progress, answer
@@ -26,6 +27,7 @@ def write_anew(job: Job, progress: Progress) -> None:
             with refused_as_damaged(job.text, job.expected):
                 module = _module(job, path.read_bytes())
             require_alone(module, job.text)
+            require_known_calls(module, job.text, static=False)
             with path.with_suffix(".read").open("wb") as stream:
                 module.operation.write_bytecode(stream)
 
