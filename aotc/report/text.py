@@ -313,6 +313,8 @@ def print_build(built: Built, *, verbose: bool) -> None:
         page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
+    for measure in built.kept_apart if verbose else ():
+        page.line(f"apart   {measure}")
     for job, lines in report["diagnostics"].items():
         if verbose:
             page.line(f"{job}:")
