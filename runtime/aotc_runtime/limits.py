@@ -31,6 +31,10 @@ ATTESTATION_MARKS_MAX = 2**11
 """JSON marks of an attestation's manifest, and of an envelope around its payload: ours have 60 and
 13; 64 signatures with a certificate beside each have 500."""
 
+MATERIAL_MARKS_MAX = 2**9
+"""JSON marks of Sigstore's material beside a signature: an entry of a log with the 30 hashes of its
+inclusion proof has 90."""
+
 STATEMENT_MARKS_MAX = 2**18
 """JSON marks of a statement: ours have one for 11 bytes or more, so that the largest that fits into
 an envelope has as many."""
