@@ -101,8 +101,8 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
     names = _names_of(host)
     helpers = config.credHelpers or {}
     helper = next((helpers[name] for name in names if name in helpers), "")
-    if helper or config.credsStore:
-        found = _ask(helper or config.credsStore, names[-1], environment)
+    if asked := helper or config.credsStore:
+        found = _ask(asked, names[-1], environment)
         if found != NOBODY or helper:
             return found
     for place, entry in (config.auths or {}).items():
