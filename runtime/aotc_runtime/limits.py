@@ -42,6 +42,14 @@ an envelope has as many."""
 POLICY_BYTES_MAX = 4 * 2**20
 """A trust policy is written by hand."""
 
+TOML_MARKS_MAX = 2**17
+"""Newlines, dots, commas, equals signs and opening brackets of a TOML file, in strings or not: each
+may make a table or a value, and Python parses 100,000 in a second. A policy of a thousand keys has
+12,000."""
+
+TOML_DOTS_MAX = 2**10
+"""Dots in a line of a TOML file: a key of many parts takes the square of their number."""
+
 BLOBS_MAX = 100_000
 """Blobs in one bundle: entry points x profiles x targets x 3, with room for two orders more."""
 
