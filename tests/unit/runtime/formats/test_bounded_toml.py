@@ -13,8 +13,8 @@ from aotc.errors import BuildManifestError
 from aotc.signing.keys import KeyType, new_key, public_pem
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import limits
+from aotc_runtime.canonical import decode_toml
 from aotc_runtime.errors import TrustError
-from aotc_runtime.formats import bounded_toml
 from aotc_runtime.verification.trust import read_policy
 
 SIZE = limits.POLICY_BYTES_MAX - 100
@@ -60,4 +60,4 @@ def test_a_policy_of_a_thousand_keys_is_read(tmp_path: Path) -> None:
 
 def test_long_texts_are_values_as_others() -> None:
     text = json.dumps("g" * 100_000 + "\n")
-    assert bounded_toml.loads(f"a = {text}")["a"] == json.loads(text)
+    assert decode_toml(f"a = {text}")["a"] == json.loads(text)
