@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers import grpc_messages as messages
 from aotc_runtime.servers.grpc_calls import Call, Calls
@@ -176,8 +175,8 @@ class _Calls:
         except AotcError as error:
             let_go(error)
             return error
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             return fault()
         finally:
             if call is not None:

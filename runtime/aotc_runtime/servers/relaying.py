@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.servers.bodies import read_body
 from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.options import Limits
@@ -115,10 +116,8 @@ class Relay:
             return refused(error)
         except ClientDisconnect:
             return Response(status_code=400)
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            import traceback
-
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             return refused(fault())
 
     def _enter(self) -> None:

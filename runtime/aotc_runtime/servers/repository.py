@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
 from aotc_runtime.registries.references import is_reference
+from aotc_runtime.rendering import first_line, warn_of
 from aotc_runtime.servers.inference import NAME_MAX
 from aotc_runtime.servers.loading import Settings, Trust, is_tag, loaded, named_by
 from aotc_runtime.servers.models import Model
@@ -78,37 +80,25 @@ class Repository:
         """Load what is new or was changed, and give the reasons against the rest; strict: raise
         the first AotcError instead.
         """
-        findings: list[Finding] = []
         with self._lock:
-            try:
-                self._look_around()
-            except AotcError as error:
-                if strict:
-                    raise
-                self._tell("refused", _reasons(error))
-                findings += error.findings
-            for place in list(self._places.values()):
-                if place.is_unloaded:
-                    continue
-                try:
-                    self._load(place)
-                except AotcError as error:
-                    if strict:  # raised, it is told once
-                        raise
-                    self._tell_refused(place, error)
-                    findings += error.findings
+            findings = self._look_around(strict=strict)
+            known = [place for place in self._places.values() if not place.is_unloaded]
+            findings += self._load_each(known, strict=strict, is_start=strict)
             self._is_ready = self._is_ready or strict
         return tuple(findings)
 
     def load_model(self, name: str) -> None:
-        """Load the bundle of a model, or load it again if it was changed. Raises an AotcError."""
+        """Load the bundle of a model, or load it again if it was changed, after what has appeared,
+        which may be it. Raises the first AotcError when all of them were tried.
+        """
         with self._lock:
-            self._look_around()
-            new = [p for p in self._places.values() if not p.was and not p.is_unloaded]
-            for place in new:
-                self._load_or_tell(place)
-            for place in self._places_of(name):
-                self._load_or_tell(place)
+            self._look_around(strict=False)
+            every = self._places.values()
+            appeared = [place for place in every if not place.was and not place.is_unloaded]
+            try:
+                self._load_each(appeared, strict=True)
+            finally:
+                self._load_each(self._places_of(name), strict=True)
 
     def unload_model(self, name: str) -> None:
         """Serve the bundle of a model no more, in none of its versions, and close it when its last
@@ -138,12 +128,44 @@ class Repository:
                 place.releases.clear()
                 self._tell("withdrawn", {"bundle": place.reference})
 
-    def _look_around(self) -> None:
-        """Places for bundles that have appeared."""
+    def _look_around(self, *, strict: bool) -> list[Finding]:
+        """Add places for bundles that have appeared, and return the reasons against folders that
+        cannot be read; strict: raise the first AotcError instead.
+        """
+        findings: list[Finding] = []
         for given, trust in self._given:
-            for reference in references_in(given):
+            try:
+                with _as_refusal(given):
+                    references = references_in(given)
+            except AotcError as error:
+                if strict:
+                    raise
+                self._tell("refused", {"bundle": given, **_reasons(error)})
+                findings += error.findings
+                continue
+            for reference in references:
                 if reference not in self._places:
                     self._places[reference] = Place(reference, trust)
+        return findings
+
+    def _load_each(
+        self, places: Sequence[Place], *, strict: bool, is_start: bool = False
+    ) -> list[Finding]:
+        """Load places, each whatever becomes of the others, and return the reasons against those
+        that failed; strict: raise the first AotcError instead.  is_start: the caller ends with that
+        error, so no event reports it.
+        """
+        findings: list[Finding] = []
+        failed: AotcError | None = None
+        for place in places:
+            try:
+                self._load(place, tells=failed is not None or not is_start)
+            except AotcError as error:
+                failed = failed or error
+                findings += error.findings
+        if strict and failed is not None:
+            raise failed
+        return findings
 
     def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
         """Raises RegistryError, if the registry does not say what a tag names now. looks: of its
@@ -156,39 +178,34 @@ class Repository:
             named_by(place.reference, self._settings) == served.bundle.root_digest
         )
 
-    def _load_or_tell(self, place: Place) -> None:
-        try:
-            self._load(place)
-        except AotcError as error:
-            self._tell_refused(place, error)
-            raise
-
     def _tell_refused(self, place: Place, error: AotcError) -> None:
         served = place.release
         serving = served.bundle.version if served is not None else "nothing"
         facts = {"bundle": place.reference, "serving": serving, **_reasons(error)}
         self._tell("refused", facts)
 
-    def _load(self, place: Place) -> None:
+    def _load(self, place: Place, *, tells: bool) -> None:
         """Load what is new or was changed beside what serves; it takes its place when it is ready.
-        Raises an AotcError.
+        tells: report a refusal as an event. Raises an AotcError.
         """
-        looks = looks_of(place)
         if place.slot is None:
             place.standing = Standing.LOADING
         if is_reference(place.reference):
             # A registry may take its time, and is asked again where it does not answer.
             self._tell("looking", {"bundle": place.reference})
+        looks: tuple[object, ...] = ()
         try:
-            if self._is_unchanged(place, looks):
-                place.refused = place.revoked = ()
-                return
-            bundle = loaded(place.reference, place.trust, self._settings)
-            try:
-                release = self._release(place, bundle)
-            except AotcError:
-                bundle.close()
-                raise
+            with _as_refusal(place.reference):
+                looks = looks_of(place)
+                if self._is_unchanged(place, looks):
+                    place.refused = place.revoked = ()
+                    return
+                bundle = loaded(place.reference, place.trust, self._settings)
+                try:
+                    release = self._release(place, bundle)
+                except BaseException:
+                    bundle.close()
+                    raise
         except AotcError as error:
             place.refused = error.findings
             served = place.release
@@ -412,6 +429,20 @@ def _reasons(error: AotcError) -> dict[str, object]:
         for each in error.findings
     )
     return {"reason": reason, "codes": [each.code for each in error.findings]}
+
+
+@contextmanager
+def _as_refusal(where: str) -> Iterator[None]:
+    """Turn every exception of loading a bundle into an AotcError (AOTC-E781 for what is none), so
+    that a fault of one place is reported as its own and stops no other.
+    """
+    try:
+        yield
+    except AotcError:
+        raise
+    except Exception as error:
+        warn_of(error)
+        raise refusal("AOTC-E781", where, f"{type(error).__name__}: {first_line(error)}") from error
 
 
 class Serving:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers.bodies import json_too_large, read_body
 from aotc_runtime.servers.inference import Outcome, Prepared
@@ -161,10 +162,8 @@ class Rest:
                 response = refused(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
-            except Exception:  # noqa: BLE001 - never through ASGI, which would drop the connection
-                import traceback
-
-                traceback.print_exc()
+            except Exception as error:  # noqa: BLE001 - never through ASGI, which would drop the connection
+                warn_of(error)
                 response = refused(fault())
             if self._service.is_draining:
                 response.raw_headers.append((b"connection", b"close"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import socket
 import sys
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 import uvicorn
 
 try:
@@ -22,6 +20,7 @@ except ImportError:
     uvloop = None
 
 from aotc_runtime.errors import refusal
+from aotc_runtime.rendering import json_line, logged
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
@@ -297,28 +296,11 @@ def _teller(as_json: bool) -> Tell:
     def tell(event: str, facts: dict[str, object]) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
-            line = msgspec.json.encode({"event": event, "time": time, **facts}).decode()
+            line = json_line({"event": event, "time": time, **facts})
         else:
-            named = (f"{name}={_text(value)}" for name, value in facts.items())
+            named = (f"{name}={logged(value)}" for name, value in facts.items())
             line = " ".join([time, event, *named])
         with contextlib.suppress(OSError, ValueError):
             print(line, flush=True)
 
     return tell
-
-
-def _text(value: object) -> str:
-    """One value in one line, in quotes where it could be taken for more than that."""
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    text = re.sub(r"\n *", "; ", text)
-    shown = "".join(
-        each if each.isprintable() and each not in '"\\' else ascii_escape(each) for each in text
-    )
-    return shown if shown == text and not {" ", "="} & set(text) else f'"{shown}"'
-
-
-def ascii_escape(character: str) -> str:
-    """A character as Python's literals have it."""
-    if character in '"\\':
-        return "\\" + character
-    return character.encode("unicode_escape").decode("ascii")

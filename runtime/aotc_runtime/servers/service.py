@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
@@ -17,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
 from aotc_runtime.servers.joining import reason_alone
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
@@ -249,8 +248,8 @@ class Service:
                 answered: T = await self._lines.answer(model, waiting)
             except AotcError:
                 raise
-            except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-                traceback.print_exc(file=sys.stderr)
+            except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+                warn_of(error)
                 raise fault() from None
             return answered, model.name
 
@@ -270,8 +269,8 @@ class Service:
             return answered
         except AotcError:
             raise
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             raise fault() from None
 
     def _ended(self, asked: Asked) -> None:

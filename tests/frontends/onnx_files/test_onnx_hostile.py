@@ -327,6 +327,18 @@ HUGE = np.array([1 << 30, 1 << 30], np.int64)
             {"a": np.array(0), "b": np.array(1 << 62), "c": np.array(1)},
         ),
         (
+            helper.make_node("Range", ["a", "b", "c"], ["y"]),
+            {"a": np.array(0), "b": np.array((1 << 33) + 1), "c": np.array(1)},
+        ),
+        (
+            helper.make_node("Expand", ["e", "s"], ["y"]),
+            {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]},
+        ),
+        (
+            helper.make_node("Conv", ["e", "k"], ["y"], pads=[2**20] * 4),
+            {"e": np.ones((1, 1, 4, 4), np.float32), "k": np.ones((1, 1, 1, 1), np.float32)},
+        ),
+        (
             helper.make_node("OneHot", ["i", "d", "v"], ["y"]),
             {"i": np.zeros(9, np.int64), "d": np.array(1 << 50), "v": W[0, :2]},
         ),
