@@ -136,6 +136,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
     ):
         found = f"{error.option_name} in front of the command"
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    if found.startswith("No such command 'serve'"):
+        hint = "the runtime serves bundles: `aotc-runtime serve BUNDLE --trust POLICY`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
     expected = " ".join(usage.removeprefix("Usage: ").split())
     return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
