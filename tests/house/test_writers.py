@@ -54,6 +54,8 @@ SCRATCH = {
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/provisional.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
+    "aotc/parity/values.py": "the build's scratch folder: value trials and what differs",
+    "aotc/pipeline/children/value_reference.py": "the build's scratch folder",
     "aotc/pipeline/scratch.py": "the build's scratch folder",
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
