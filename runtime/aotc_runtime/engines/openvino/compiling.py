@@ -73,9 +73,7 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             memory.
     """
     model = core.read_model(graph.xml, graph.constants)
-    for node in model.get_ordered_ops():
-        if node.get_type_name() == "Divide" and _is_row(node.input_value(1)):
-            node.get_rt_info()[_DIVIDED] = True
+    _divide_by_weights(model)
     for parameter in model.get_parameters():
         name = parameter.get_friendly_name()
         weight = weights.get(int(name[1:])) if name[:1] == graph_names.weight(0)[0] else None
@@ -86,10 +84,23 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
     return model
 
 
-def _is_row(value: Any) -> bool:
-    """Return whether a value is several numbers that the graph does not hold itself."""
-    is_constant = value.get_node().get_type_name() == "Constant"
-    return not is_constant and prod(value.get_shape()) > 1
+def _divide_by_weights(model: Any) -> None:
+    """Mark quotients of inputs over rows of weights. Others are left as they are: a quotient of a
+    constant over a sum of an axis is computed the other way round where it is marked.
+    """
+    known: set[str] = set()
+    for node in model.get_ordered_ops():
+        names = [value.get_node().get_name() for value in node.input_values()]
+        is_weight = node.get_friendly_name().startswith(graph_names.weight(0)[0])
+        if node.get_type_name() == "Parameter" and not is_weight:
+            continue
+        places = [place for place, name in enumerate(names) if name not in known]
+        if not places:
+            known.add(node.get_name())
+        elif node.get_type_name() == "Divide" and places == [0]:
+            divisor = node.input_value(1)
+            if divisor.get_node().get_type_name() != "Constant" and prod(divisor.get_shape()) > 1:
+                node.get_rt_info()[_DIVIDED] = True
 
 
 def compile_model(library: Any, core: Any, model: Any, threads: int) -> Any:
