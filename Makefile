@@ -16,6 +16,7 @@ IREE := out/iree
 ARM := out/arm
 ONNX := out/onnx
 OPENVINO := out/openvino
+ENGINES := out/engines
 FOREIGN := out/foreign
 CUDA := out/cuda
 ONNX_FRONTEND := out/onnx-frontend
@@ -29,6 +30,7 @@ BROWSER := out/browser
 PROGRAMS := out/programs
 ORBAX := out/orbax
 TORCH := out/torch
+MORE := out/more-models
 KERAS := out/keras
 TENSORFLOW := out/tensorflow
 T ?= tests
@@ -39,6 +41,9 @@ STABLEHLO ?=
 # Tests wait for processes, files and limits: three keep two processors busy.
 JOBS ?= 3
 READER ?=
+SEED ?= 1
+COUNT ?= 20000
+ENGINE ?=
 FUZZ_SECONDS ?= 60
 # Of an environment with extras, readers of their model files are fuzzed, too.
 FUZZ_BIN ?= $(BIN)
@@ -166,11 +171,26 @@ test-openvino: ## Compile and run with the engine OpenVINO (installs it in out/o
 	    -e runtime -e '.[examples,dev,openvino]'
 	$(OPENVINO)/bin/python -m pytest -m openvino tests/engines tests/hostile
 
+test-engines-search: ## Compare generated programs on every engine with plain JAX (SEED=1 COUNT=20000 ENGINE=iree; in out/engines, 0.5 GB)
+	$$(scripts/find-python) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m tests.engines.search run $(ENGINES)/found-$(SEED).jsonl \
+	    --seed $(SEED) --count $(COUNT) $(if $(ENGINE),$(addprefix --engine ,$(ENGINE)),--share iree=8 --share xla=4)
+
 test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
 	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
 	$(ONNX_FRONTEND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
 	AOTC_ONNX_TORCH='$(TORCH_MODELS)' $(ONNX_FRONTEND)/bin/python -m pytest -m onnx tests/frontends/onnx_files
+
+test-more-models: ## Build models of other projects for each engine (after test-torch, test-onnx-frontend; 0.7 GB)
+	$$(scripts/find-python) -m venv $(MORE)/venv
+	$(MORE)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	$(TORCH)/venv/bin/python tests/frontends/more_models/write_torch.py $(MORE)/recorded
+	$(ONNX_FRONTEND)/bin/python tests/frontends/more_models/write_onnx.py $(MORE)/recorded
+	$(MORE)/venv/bin/python -m tests.frontends.more_models.compare $(MORE)/recorded
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

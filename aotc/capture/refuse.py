@@ -110,9 +110,7 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             yield finding("AOTC-E823", where, f"the effect {effect}")
 
 
-def check_empty(
-    closed: Any, platforms: Iterable[str], where: str, root: Path
-) -> Iterator[Finding]:
+def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -> Iterator[Finding]:
     """AOTC-E848: arrays of `jnp.empty` in a program for accelerators. jax fills them with zeros on
     processors alone, where they are compared with plain JAX.
 

@@ -171,9 +171,7 @@ def trace_profile(
     raise_if(
         [
             *refuse.findings(traced.jaxpr, where, root),
-            *dict.fromkeys(
-                refuse.check_empty(traced.jaxpr, platforms.targets, where, root)
-            ),
+            *dict.fromkeys(refuse.check_empty(traced.jaxpr, platforms.targets, where, root)),
             *refuse.check_inputs(traced.jaxpr, len(call.leaves), where),
             *refuse.check_donation(donated, (leaf for _, leaf in leaves), where),
             *(

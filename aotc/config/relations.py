@@ -133,8 +133,8 @@ def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Proble
 
 
 def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Ranges for leaves, of which those below a `like` input are not known yet; recorded results without policies, whose proof
-    has to run the program.
+    """Ranges for leaves, of which those within a `like` input are not known yet; recorded results
+    without policies, whose proof has to run the program.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "fixtures")

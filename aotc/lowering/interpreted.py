@@ -38,6 +38,4 @@ def interpreted(artifact: bytes, arguments: Sequence[Array]) -> list[Array]:
 def _attribute(array: Array, type_: Any) -> Any:
     element = ir.RankedTensorType(type_).element_type
     data = np.ascontiguousarray(array)
-    if array.dtype == np.bool_:
-        data = np.packbits(data, bitorder="little")
     return ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))

@@ -26,7 +26,14 @@ from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = {"digits": "1.0", "trees": "1.0", "sizes": "1.0", "layers": "1.1", "layers-1.2": "1.2"}
+NAMES = {
+    "digits": "1.0",
+    "trees": "1.0",
+    "sizes": "1.0",
+    "layers": "1.1",
+    "layers-1.2": "1.2",
+    "finite-1.4": "1.4",
+}
 EVERY = {**NAMES, "sums-1.3": "1.3"}
 """Also what needs another engine's packages: tests/engines/test_mixed.py loads it."""
 
@@ -66,7 +73,8 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     def opened(name: str) -> LoadedBundle:
         if name not in loaded:
             policy = folder / f"{name}.toml"
-            key = (GOLDEN / f"golden{name.removeprefix('layers')}.pub") if "-" in name else OLDEST
+            version = name.partition("-")[2]
+            key = GOLDEN / f"golden-{version}.pub" if version else OLDEST
             trusted = policy_text(program_of(name), [key.read_text("utf-8")])
             policy.write_text(f'furthest_fallback = "compile"\n{trusted}')
             loaded[name] = aotc_runtime.load(GOLDEN / f"{name}.aotb", trust=policy)
@@ -130,7 +138,7 @@ def test_trees_answer_as_plain_jax(load: Load, program: Any) -> None:
 
 
 @runs
-@pytest.mark.parametrize("name", ["layers", "layers-1.2"])
+@pytest.mark.parametrize("name", ["layers", "layers-1.2", "finite-1.4"])
 def test_layers_answer(load: Load, name: str) -> None:
     state = {10: {"k": np.ones(2, "f4")}, 2: {"k": np.ones(2, "f4")}, -1: 7}
     found = load(name)["grow"](state, np.array([1, 2], "f4"))

@@ -1794,6 +1794,8 @@ _add(
     np.array([5, 2], np.int32),
 )
 
+_SIGNALS = ("NHC", "HIO", "NHC")
+
 # Rows with what is no number, and with infinities
 
 _ROWS = np.array(
@@ -1837,6 +1839,13 @@ for _power in (0.5, -0.5, 1.5, 0.25, 1 / 3, -1.5, 2.0, -1.0, 0.0):
     _add(
         f"power.of_each.{_power:.2f}", lambda x, p=_power: x ** jnp.full(96, p), _floats("float32")
     )
+
+_add(
+    "conv.infinite_kernel",
+    lambda x, k: lax.conv_general_dilated(x, k, (1,), [(2, 1)], dimension_numbers=_SIGNALS),
+    np.array([1, 0, INF, 2, NAN, -1, 3, 0, 1, -2] * 4, np.float32).reshape(2, 10, 2),
+    np.array([INF, 1, 2, -INF, 0, 3] * 2, np.float32).reshape(3, 2, 2),
+)
 
 # Sums and products with constants, one after the other, of numbers far from zero
 
@@ -1889,6 +1898,80 @@ def _folded() -> Iterator[tuple[str, Program]]:
 
 PROGRAMS.update(dict(_folded()))
 
+
+# What reads a part of an array that others read whole
+
+_WIDE, _DEEP = some("float32", 7, 2, 6), some("float32", 1, 1, 1, 4, seed=3)
+
+
+def _window_of_one(x: Array, start: float = 0.0, function: Function = lax.add) -> Array:
+    return lax.reduce_window(x, start, function, (1, 1, 1), (2, 1, 2), "SAME")
+
+
+_PARTS: dict[str, Function] = {
+    "window_sum": _window_of_one,
+    "window_min": lambda x: _window_of_one(x, INF, lax.min),
+    "window_padded": lambda x: lax.reduce_window(
+        x, np.float32(1), lax.mul, (1, 1, 1), (2, 1, 2), ((0, 0), (1, 0), (2, 1))
+    ),
+    "depthwise": lambda x: lax.conv_general_dilated(
+        x[..., None, :4],
+        _DEEP,
+        (2, 1),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=4,
+    ),
+    "depthwise_padded": lambda x: lax.conv_general_dilated(
+        x[..., None, :4],
+        _DEEP,
+        (2, 1),
+        ((1, 1), (0, 2)),
+        lhs_dilation=(1, 2),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=4,
+    ),
+    "strided": lambda x: x[::2, :, ::2] * 2,
+    "flipped": lambda x: x[::-1, :, ::-2] + 1,
+    "picked": lambda x: x[jnp.array([0, 3, 6])] + 1,
+    "diagonal": lambda x: jnp.diagonal(x, axis1=0, axis2=2) + 1,
+}
+for _word, _function in _PARTS.items():
+    _add(
+        f"part.{_word}.float32",
+        lambda x, f=_function: (f(jnp.exp(x)), jnp.exp(x) + 1, jnp.where(x > 0, jnp.exp(x), x)),
+        _WIDE,
+    )
+
+# Many numbers of one sign
+
+_MANY = np.float32(1000) + np.abs(some("float32", 9000))
+_MANY_SUMS: dict[str, Function] = {
+    "sum": lambda x: (x.sum(), x.reshape(3, -1).sum(1), x.reshape(-1, 3).sum(0)),
+    "mean": lambda x: (x.mean(), x.var()),
+    "axes": lambda x: (x.reshape(2, -1, 3).sum((0, 1)), x.reshape(2, 90, 50).sum((0, 2))),
+    "running": lambda x: (jnp.cumsum(x), jnp.cumsum(x.reshape(-1, 3), 0)),
+    "running_back": lambda x: lax.cumsum(x, reverse=True),
+    "product": lambda x: (x @ x, x[:4500] @ x.reshape(4500, 2), x.reshape(2, 4500) @ x[:4500]),
+    "matrices": lambda x: jnp.einsum("bij,bkj->bik", x.reshape(1, 2, 4500), x.reshape(1, 2, 4500)),
+}
+for _word, _function in _MANY_SUMS.items():
+    _add(f"many.{_word}.float32", _function, _MANY)
+
+# Products with masks, which XLA chooses by
+
+_MASKED = np.array([[NAN, 1, -2, INF], [3, NAN, -INF, 4]], np.float32)
+_MASK = np.array([[False, True, False, False], [True, False, False, True]])
+_MASKS: dict[str, Function] = {
+    "times": lambda x, m: (x * m, m * x, x * m.astype(x.dtype)),
+    "sum": lambda x, m: (x * m).sum(1),
+    "compared": lambda x, m: x * (m == m[:1]),
+    "einsum": lambda x, m: jnp.einsum("ij,ij->i", x, m.astype(x.dtype)),
+    "row": lambda x, m: x * m[0],
+    "constant": lambda x, m: x * jnp.asarray(_MASK),
+}
+for (_word, _function), _name in product(_MASKS.items(), ("float16", "float32", "bfloat16")):
+    _add(f"mask.{_word}.{_name}", _function, _MASKED.astype(dtype_of(_name)), _MASK)
 
 _BESIDE = ("bool", "float32", "int32", "uint8")
 

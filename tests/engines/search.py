@@ -5,7 +5,8 @@
     python -m tests.engines.search show generated.1.17                  the text of one of them
     python -m tests.engines.search tell OUT                             a table of what was found
 
-OUT gets one line of JSON for each program and engine. Programs run in children, several in each: a
+OUT gets one line of JSON for each program and engine; the exit code is 1 if one of them differs.
+Programs run in children, several in each: a
 crash is a finding, and the rest goes on in a new child. A search that was ended goes on where it
 was. LEVEL in the environment is IREE's one level of optimization to compile at, instead of the
 first that compiles. X64=0 there makes every edge program one of at most 32 bits, as JAX does by
@@ -55,6 +56,9 @@ small beside others, or the sign of a zero; as close to those of float64 as plai
 only where inputs have the smallest normal numbers; only where they have the largest; more; another
 result of the same call."""
 
+DIFFERING = ("wrong", "state", "failed", "crashed", "slow")
+"""Findings for which an engine has to be repaired, or has to refuse the program."""
+
 TOLERANCES = {2: (1e-2, 1e-2), 4: (1e-5, 1e-5), 8: (1e-12, 1e-12)}
 """By the bytes of a result's element."""
 
@@ -103,9 +107,7 @@ def generated_case(name: str) -> Case:
 
 
 def edge_case(name: str) -> Case:
-    """A program of `edge_programs`, or one of jax's harnesses, with its own inputs, and with them in
-    reverse.
-    """
+    """A program of `edge_programs` or one of jax's harnesses, with its inputs and their reverse."""
     import numpy as np
 
     function, inputs = programs()[name]
@@ -377,9 +379,19 @@ def is_refused_alone(engine: str, lowered: Lowered) -> str:
 
 
 class Loaded:
-    """An executable on the engine's own device, with its weights."""
+    """An executable on the engine's own device, with its weights.
 
-    def __init__(self, engine: str, serialized: bytes, lowered: Lowered) -> None:
+    inputs: of one call, for their types.
+    """
+
+    def __init__(
+        self,
+        engine: str,
+        serialized: bytes,
+        weights: Sequence[Array],
+        inputs: Sequence[Array],
+        outputs: Sequence[Aval],
+    ) -> None:
         from importlib import import_module
 
         from aotc_runtime.digest import sha256
@@ -390,13 +402,12 @@ class Loaded:
         module = import_module(f"aotc_runtime.engines.{engine}.engine")
         self._device = module.start(platform, None, None)
         blob = VerifiedBlob(sha256(serialized), memoryview(serialized))
-        self._outputs: Sequence[Aval] = lowered.outputs
+        self._outputs = outputs
         stored = Stored(blob, self._outputs, "searched")
         (self._executable,) = self._device.deserialize([stored], (0,), ())
-        kept = [_readonly(each) for each in lowered.weights]
-        self._kept = kept
-        self._weights = [self._device.share(each, Aval(each.shape, each.dtype)) for each in kept]
-        self._inputs = [Aval(each.shape, each.dtype) for each in lowered.inputs(0)]
+        self.kept = [_readonly(each) for each in weights]
+        self._weights = [self._device.share(w, Aval(w.shape, w.dtype)) for w in self.kept]
+        self._inputs = [Aval(each.shape, each.dtype) for each in inputs]
         self._direct = self._device.direct(
             self._executable, self._weights, self._inputs, self._outputs
         )
@@ -418,6 +429,19 @@ class Loaded:
             return self.by_buffers(inputs)
         given = zip(self._direct(*inputs), self._outputs, strict=True)
         return [self._device.to_numpy(buffer, aval).copy() for buffer, aval in given]
+
+
+def run_here(
+    engine: str, serialized: bytes, inputs: Sequence[Array], outputs: Sequence[Aval]
+) -> list[Array]:
+    """Results of an executable without weights, which are the same by each way to call it."""
+    loaded = Loaded(engine, serialized, (), inputs, outputs)
+    found = loaded.by_buffers(inputs)
+    # What comes second finds the memory of the first.
+    for ours in (loaded.call(inputs), loaded.call(inputs)):
+        assert [each.dtype for each in ours] == [each.dtype for each in found]
+        assert _same_bits(ours, found)
+    return found
 
 
 def _readonly(array: Array) -> Array:
@@ -496,7 +520,10 @@ def _same_bits(left: Sequence[Array], right: Sequence[Array]) -> bool:
 
 
 def findings(
-    engine: str, lowered: Lowered, expected: Callable[[int], list[list[Array]]]
+    engine: str,
+    lowered: Lowered,
+    expected: Callable[[int], list[list[Array]]],
+    load: type[Loaded] = Loaded,
 ) -> list[Finding]:
     """What an engine makes of programs that are compiled as one, beside what plain JAX does.
 
@@ -506,7 +533,8 @@ def findings(
 
     serialized = ENGINES[engine](lowered, len(lowered.cases) == 1)
     with jax.enable_x64(lowered.cases[0].x64):  # jaxlib's call path asks
-        return _found(engine, Loaded(engine, serialized, lowered), lowered, expected)
+        given = lowered.weights, lowered.inputs(0), lowered.outputs
+        return _found(engine, load(engine, serialized, *given), lowered, expected)
 
 
 def _found(
@@ -546,7 +574,7 @@ def _found(
                     (t for p in zip(ours, first, strict=True) if (t := compared(*p)[1])), "bits"
                 )
                 note(place, "state", f"{kind}: {told}")
-    if _digest(loaded._kept) != before:
+    if _digest(loaded.kept) != before:
         note(0, "state", f"weights changed, of {[each.name for each in lowered.cases]}")
     if [_digest(each) for each in by_number] != digests:
         note(0, "state", f"inputs changed, of {[each.name for each in lowered.cases]}")
@@ -680,10 +708,12 @@ class Batch:
             made = [lowered.plain(number) for number in range(lowered.trials)]
         except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
             if len(names) == 1:
-                return self._end(names, "", "untraceable", error)
+                self._end(names, "", "untraceable", error)
+                return
             half = len(names) // 2
             self._reference(names[:half])
-            return self._reference(names[half:])
+            self._reference(names[half:])
+            return
         for place, name in enumerate(names):
             self._expected[name] = [each[place] for each in made]
         self._alone[" ".join(names)] = lowered
@@ -702,31 +732,34 @@ class Batch:
         return bool(words)
 
     def _engine(self, engine: str, names: Sequence[str]) -> None:
+        def expected(number: int) -> list[list[Array]]:
+            every = [self._expected[name] for name in names]
+            return [each[min(number, len(each) - 1)] for each in every]
+
         self._say({"begun": [engine, *names]})
         try:
             lowered = self._lowered(names)
-            expected = lambda number: [
-                self._expected[name][min(number, len(self._expected[name]) - 1)] for name in names
-            ]  # noqa: E731
             found = findings(engine, lowered, expected)
         except RefusedError as error:
             word, told = "refused", str(error)
         except Exception as error:  # noqa: BLE001 - what an engine says is a finding
             word, told = "failed", f"{type(error).__name__}: {error}"
         else:
-            return self._say({"found": found})
+            self._say({"found": found})
+            return
         if len(names) == 1:
-            return self._end(names, engine, word, told)
+            self._end(names, engine, word, told)
+            return
         half = len(names) // 2
         self._engine(engine, names[:half])
-        return self._engine(engine, names[half:])
+        self._engine(engine, names[half:])
 
 
 # Children
 
 
 def child() -> None:
-    """Run the programs whose names come by stdin; lines of JSON of what begins, and what is found."""
+    """Run the programs that stdin names; print lines of JSON of what begins, and what is found."""
     import faulthandler
     import tempfile
 
@@ -888,6 +921,9 @@ def table(out: Path) -> str:
         if each.found in ("refused", "failed"):
             refused[each.engine][_reason(each.told)] += 1
     lines = [f"{engine}: {dict(count.most_common())}" for engine, count in counts.items()]
+    for each in read(out):
+        if each.found in DIFFERING:
+            lines.append(f"{each.name} on {each.engine}: {each.found}: {each.told[:160]}")
     for engine, reasons in refused.items():
         lines.append(f"{engine} refuses:")
         lines += [f"  {count} {reason}" for reason, count in reasons.most_common(60)]
@@ -934,6 +970,7 @@ def main() -> None:
         }
         search(asked.out, asked.engine or [*ENGINES], names, shares)
         print(table(asked.out))
+        sys.exit(any(each.found in DIFFERING for each in read(asked.out)))
     elif asked.command == "show":
         from .generated_programs import generated
 

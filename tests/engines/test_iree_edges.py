@@ -1,7 +1,7 @@
 """Programs of `edge_programs` whose results IREE's code would give otherwise without a repair, and
 what is refused, in children of `search`: a crash is a finding there.
 
-All of the table: `python -m tests.engines.search iree out/edges.jsonl`, half an hour.
+All of the table: `python -m tests.engines.search run out/edges.jsonl --engine iree`, half an hour.
 """
 
 from __future__ import annotations
@@ -41,6 +41,23 @@ REPAIRED = (
     "dot.uint8_to_int32",
     "gather.at.outside.fill",
     "gather.index.uint8.clip",
+    "many.axes.float32",
+    "many.mean.float32",
+    "many.product.float32",
+    "many.running.float32",
+    "many.running_back.float32",
+    "many.sum.float32",
+    "mask.compared.float32",
+    "mask.einsum.float32",
+    "mask.row.float16",
+    "mask.sum.float32",
+    "mask.times.bfloat16",
+    "mask.times.float32",
+    "part.depthwise.float32",
+    "part.depthwise_padded.float32",
+    "part.window_min.float32",
+    "part.window_padded.float32",
+    "part.window_sum.float32",
     "large.cos.float32",
     "large.sin.float32",
     "large.tan.float32",
@@ -66,7 +83,9 @@ REPAIRED = (
     "small.expm1.float64",
     "small.log1p.float64",
     "small.sin.float32",
+    "sort.argsort_rows.float32",
     "sort.top_all.int32",
+    "sort.top_rows.float32",
     "unary.exp.complex64",
     "unary.log.complex64",
     "unary.log1p.complex64",

@@ -260,6 +260,12 @@ def count(result: Result, operator: str) -> int:
     return result.evidence.placement[0].steps.get(operator, 0)
 
 
+def test_numbers_are_divided_by_weights_and_not_multiplied_by_inverses() -> None:
+    weight = np.float32([0.1, 0.3, 3, 7, 10, 49, 1e-3, 77])
+    sets = [[np.arange(8, dtype=np.float32) + number] for number in range(-60, 60)]
+    require_same(lambda w, x: jnp.floor(x / w), sets, (weight,))
+
+
 def test_a_power_that_is_a_weight_is_a_power() -> None:
     inputs = np.float32([-np.inf, -0.0, 4, np.inf, 0, -1, np.nan])
     for power in (0.5, -0.5, 1.5):

@@ -222,6 +222,15 @@ def an_expired_report(arms: Arms) -> str:
 
 
 FIRST, LAST = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
+
+
+def stating_finite_numbers(arms: Arms) -> str:
+    arms.documents.manifest["entry_points"]["predict"]["numerics"] = "finite"
+    arms.documents.manifest["format_version"] = "1.4"
+    policy = policy_for(arms.ours, numerics="ieee")
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
 FUTURE = LAST
 CLOCK = 'key.state(moment.at) == "valid"'
 BLOBS = "rules.check_revoked_blobs(roles, policy)"
@@ -318,6 +327,10 @@ RULES = [
                          ("fixture", "profile.fixture"), ("executable", "profile.executable"))),
     Check(rules.check_fallbacks, ("known.index(policy_) <= furthest", "True"), falling_back,
           "AOTC-E319"),
+    Check(verify.check_policy, ("rules.check_numerics(manifests, policy)", "()"),
+          stating_finite_numbers, "AOTC-E336"),
+    Check(stated_rules.check_numerics, ("entry_point.numerics is not UNSET", "False"),
+          stating_finite_numbers, "AOTC-E336"),
     Check(stated_rules.check_runtime, ("running not in accepted", "False"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
     *(Check(stated_rules.check_limits, (f"limits.{name},", "None,"),

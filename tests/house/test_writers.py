@@ -46,6 +46,7 @@ SCRATCH = {
     "aotc/workshops/reproduce/toolchain_copy.py": "a temporary folder of its own: the toolchain",
     "aotc/workers/parent.py": "the folder of one job",
     "aotc/workers/child.py": "that folder, and its stdout, under another number",
+    "aotc/workers/apart.py": "no file: what /proc takes about this process",
     "aotc/backends/xla/compile.py": "no file: an archive in memory",
     "aotc/backends/cuda/disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",

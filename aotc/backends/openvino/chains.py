@@ -6,8 +6,8 @@ that returns its operand, and that OpenVINO does not look through, stands betwee
 PRelu whose slope is 1, which becomes part of the loop over the elements. It stands between two
 sums over axes, too, which OpenVINO makes one: long sums are cut for the sake of their digits.
 
-Constants for which the result is the same but for the last bits are left to OpenVINO, and so are
-weights behind a matrix product or a convolution, whose sums round as much.
+Small constants of sums are left to OpenVINO, and so are weights behind a matrix product or a
+convolution, whose sums round as much.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SUM = "ReduceSum"
 _PRODUCTS = ("Convolution", "GroupConvolution", "MatMul")
 
 _SHIFT_MAX, _SCALES_RANGE = 4.0, (1e-6, 1e6)
-"""Constants whose joint sum or product differs in the last bits alone, of numbers near 1."""
+"""Constants with which joint results differ in the last bits alone, of numbers near 1."""
 
 _PRODUCT_SHIFT_MAX = 1e3
-"""The same behind a product or a convolution, whose own sum has that size."""
+"""Largest such constant behind a product or a convolution, whose own sum has that size."""
 
 
 class _Range(NamedTuple):
@@ -37,7 +37,7 @@ class _Range(NamedTuple):
     high: float
 
 
-_UNKNOWN = _Range(0.0, np.inf)
+_UNKNOWN, _SIGN = _Range(0.0, np.inf), _Range(1.0, 1.0)
 
 
 class _Linear(NamedTuple):
@@ -76,10 +76,15 @@ def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: froze
             if any(_differs(node, linear, each, in_product, fixed) for each in _takers(user))
         ]
         if behind:
-            same = ops.prelu(output, np.ones(1, np.float32))
+            same = unchanged(ops, output)
             for user in behind:
                 user.replace_source_output(same.output(0))
     model.validate_nodes_and_infer_types()
+
+
+def unchanged(ops: Any, value: Any) -> Any:
+    """Return a node that gives a value of float32, and that OpenVINO does not look through."""
+    return ops.prelu(value, np.ones(1, np.float32))
 
 
 def _takers(user: Any) -> Iterator[Any]:
@@ -114,8 +119,10 @@ def _differs(
         return not (moved <= most and _is_within(other.constant))
     if other.is_shift:
         return False
-    is_safe = linear.constant.high <= 1.0 and _is_within(linear.constant)
-    return not (is_safe and _is_within(other.constant))
+    if in_product:
+        return not (_is_within(linear.constant) and _is_within(other.constant))
+    # Rounded once instead of twice, a whole number may become the next one.
+    return _SIGN not in (linear.constant, other.constant)
 
 
 def _is_within(constant: _Range) -> bool:
@@ -133,7 +140,7 @@ def _linear(node: Any, fixed: frozenset[str]) -> _Linear | None:
     if name not in (*_SHIFTS, *_SCALES) or not node.get_element_type().is_real():
         return None
     if name == "Negative":
-        return _Linear(False, _Range(1.0, 1.0), True)
+        return _Linear(False, _SIGN, True)
     one, other = node.input_values()
     if other.get_node().get_name() in fixed:
         constant = other.get_node()

@@ -64,6 +64,7 @@ AREAS = (
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
         (
+            "tests/unit/runtime/formats/test_bounded_toml.py",
             "tests/unit/runtime/formats/test_edges.py",
             "tests/unit/runtime/serving/test_dtypes_and_compare.py",
             "tests/unit/runtime/system/test_layout_folder.py",
@@ -199,6 +200,12 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
+        ("frontends/kernels.py",),
+        ("tests/unit/frontends/test_kernels.py",),
+        decisions=True,
+    ),
+    Area(
+        TOOLCHAIN,
         ("frontends/modules.py", "frontends/probe.py", "frontends/probe_worker.py"),
         ("tests/unit/frontends/test_stablehlo_modules.py",),
         in_file=True,
@@ -271,9 +278,10 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("engines/openvino/device.py",),
+        ("engines/openvino/compiling.py", "engines/openvino/device.py"),
         (
             "tests/engines/test_openvino_loading.py",
+            "tests/engines/test_openvino_semantics.py",
             "tests/engines/test_engine_bundles.py",
             "tests/engines/test_engine_devices.py",
             *WITHOUT_BUILDS,

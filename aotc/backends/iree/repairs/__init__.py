@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs import angles, complexes, floats, order, places, sums
+from aotc.backends.iree.repairs import angles, complexes, floats, masks, order, places, sums
 from aotc.backends.iree.repairs.words import UnrepairableError
 
 __all__ = ["UnrepairableError", "repair"]
@@ -28,6 +28,7 @@ _FIRST: Repairs = {
     "stablehlo.log": complexes.log,
     "stablehlo.log_plus_one": complexes.log_plus_one,
     "stablehlo.logistic": complexes.refuse,
+    "stablehlo.multiply": masks.multiply,
     "stablehlo.power": complexes.refuse,
     "stablehlo.reduce_window": sums.windows,
     "stablehlo.sine": complexes.refuse,
@@ -62,6 +63,7 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
     """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
         order.keep_arguments(module, weights)
+        _put_in_other_words(module, {"stablehlo.dot_general": masks.product})
         _put_in_other_words(module, _FIRST)
         order.number_sorts(module)
         _put_in_other_words(module, _SECOND)

@@ -266,8 +266,9 @@ def convolution(operation: Any) -> None:
     )
     if size == 1 and {*strides} - {1}:
         element = kind_of(image)[1]
-        edges, between = _edges(operation, len(axes)), _numbers(
-            operation, "lhs_dilation", len(axes), 1
+        edges, between = (
+            _edges(operation, len(axes)),
+            _numbers(operation, "lhs_dilation", len(axes), 1),
         )
         at = {axis: place for place, axis in enumerate(axes)}
         window = _Window(

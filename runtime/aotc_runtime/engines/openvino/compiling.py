@@ -10,6 +10,7 @@ Private names of openvino 2026.4.1: those of `openvino._pyopenvino`, as in `devi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,12 @@ _PRODUCTS = ("Convolution", "Deconvolution", "FullyConnected", "MatMul")
 """Kinds that take a constant row, reshaped, for each of their results."""
 
 
+_DIVIDED = "nonconvertable_divide_0"
+"""Makes OpenVINO divide by weights, where it would multiply by what it rounded of their inverses.
+XLA does that for single numbers and for constants alone.
+"""
+
+
 class UnsafeError(Exception):
     """A compiled graph whose calls change what depends on constants alone."""
 
@@ -66,6 +73,9 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             memory.
     """
     model = core.read_model(graph.xml, graph.constants)
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "Divide" and _is_row(node.input_value(1)):
+            node.get_rt_info()[_DIVIDED] = True
     for parameter in model.get_parameters():
         name = parameter.get_friendly_name()
         weight = weights.get(int(name[1:])) if name[:1] == graph_names.weight(0)[0] else None
@@ -74,6 +84,12 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             parameter.output(0).replace(constant.output(0))
             model.remove_parameter(parameter)
     return model
+
+
+def _is_row(value: Any) -> bool:
+    """Return whether a value is several numbers that the graph does not hold itself."""
+    is_constant = value.get_node().get_type_name() == "Constant"
+    return not is_constant and prod(value.get_shape()) > 1
 
 
 def compile_model(library: Any, core: Any, model: Any, threads: int) -> Any:
@@ -116,10 +132,10 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
     properties = {**PROPERTIES, "INFERENCE_NUM_THREADS": 1}
     request = core.compile_model(alone, DEVICE, properties).create_infer_request()
     request.infer({}, False, False)
-    for place, value in enumerate(taken.values()):
+    for place in range(len(outputs)):
         array = np.array(request.get_output_tensor(place).data)
         tensor = library.Tensor(array, shared_memory=False)
-        value.replace(library.op.Constant(tensor, shared_memory=False).output(0))
+        outputs[place].replace(library.op.Constant(tensor, shared_memory=False).output(0))
 
 
 def _overwritten(model: Any) -> Iterator[str]:

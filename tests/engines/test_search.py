@@ -1,0 +1,170 @@
+"""The search for what engines compute otherwise: its programs, and that it notices differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from .generated_programs import STEPS, generated
+from .search import Case, Child, Loaded, Lowered, compared, findings, generated_case
+
+SEED = 7
+
+
+def case(function: Any, *inputs: Any, **more: Sequence[Any]) -> Case:
+    """A program of one or more calls."""
+    return Case("case", function, False, (), {"ordinary": inputs, **more})
+
+
+def test_a_number_gives_the_same_program_each_time() -> None:
+    first, second = ([generated(SEED, number) for number in range(40)] for _ in range(2))
+    assert [each.text for each in first] == [each.text for each in second]
+    for one, other in zip(first, second, strict=True):
+        assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
+    assert len({each.text for each in first}) == 40
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_programs_are_ones_that_plain_jax_runs(first: int) -> None:
+    for number in range(first, first + 20):
+        made = generated(SEED, number)
+        with jax.enable_x64(made.x64):
+            inputs = [np.zeros(leaf.shape, leaf.dtype) for leaf in made.inputs]
+            assert jax.eval_shape(made.function(), *made.weights, *inputs)
+
+
+def test_every_kind_of_step_can_be_added() -> None:
+    left = {step.__name__ for _, step in STEPS}
+    for number in range(1500):
+        text = generated(SEED, number).text
+        left = {name for name in left if not _shows(name, text)}
+        if not left:
+            return
+    assert not left
+
+
+MARKS = {
+    "attention": "jnp.swapaxes",
+    "booleans": ("& ", "| ", "^ "),
+    "choice": "jnp.where(",
+    "conversion": ".astype(",
+    "convolution": "conv_general_dilated",
+    "gather": ("jnp.take", "dynamic_slice_in_dim"),
+    "known_part": ("jnp.convolve", "jnp.arange("),
+    "loop": ("lax.scan", "lax.fori_loop", "lax.while_loop"),
+    "normalization": ("softmax", "rsqrt"),
+    "order": ("jnp.sort", "jnp.argsort", "lax.top_k"),
+    "place_of_largest": ("jnp.argmax", "jnp.argmin"),
+    "pool": "lax.reduce_window",
+    "power": "**",
+    "product": " @ ",
+    "reduction": ("jnp.sum(", "jnp.max("),
+    "running": ("lax.cumsum", "lax.cummax"),
+    "scatter": (".at[", "dynamic_update_slice"),
+    "shape": ("jnp.flip", "jnp.transpose", "jnp.concatenate"),
+}
+"""Words that a step writes; steps without an entry write what others do."""
+
+
+def _shows(name: str, text: str) -> bool:
+    words = MARKS.get(name, "")
+    return any(word in text for word in ([words] if isinstance(words, str) else words))
+
+
+def test_calls_have_the_trials_that_a_build_has() -> None:
+    made = generated_case(f"generated.{SEED}.1")
+    assert [*made.trials] == [
+        "ordinary",
+        *("other", "nan", "infinite", "extreme", "offset", "magnitudes"),
+    ]
+    other = zip(made.trials["ordinary"], made.trials["other"], strict=True)
+    assert all((one != another).all() for one, another in other)
+
+
+def test_what_is_right_is_the_same_or_near() -> None:
+    lowered = Lowered([case(lambda x: (x * 2, x.sum()), np.arange(6, dtype=np.float32))])
+    (found,) = findings("xla", lowered, lowered.plain)
+    assert found.found in ("same", "near")
+
+
+class Wrong(Loaded):
+    """An executable that adds something."""
+
+    def call(self, inputs: Sequence[Any]) -> list[Any]:
+        return [each + 1 for each in super().call(inputs)]
+
+    def by_buffers(self, inputs: Sequence[Any]) -> list[Any]:
+        return [each + 1 for each in super().by_buffers(inputs)]
+
+
+def test_another_result_than_plain_jax_and_the_truth_is_wrong() -> None:
+    lowered = Lowered([case(lambda x: x * 2, np.float32([0, 1]))])
+    (found,) = findings("xla", lowered, lowered.plain, Wrong)
+    told = "ordinary: result 0: 2 of 2: 1.0 for 0.0 at [0], 3.0 for 2.0 at [1]"
+    assert (found.found, found.told) == ("wrong", told)
+
+
+def test_another_result_than_plain_jax_is_none_where_the_truth_has_it() -> None:
+    lowered = Lowered([case(lambda x: x * 2, np.float32([0, 1]))])
+    (found,) = findings("xla", lowered, lambda number: [[np.float32([0, 3])]])
+    assert found.found == "rounding"
+
+
+def test_what_overflows_on_the_way_is_told_apart() -> None:
+    large = np.array([3e38, 3e38, -3e38, 1], np.float32)
+    lowered = Lowered([case(lambda x: x.sum(), np.ones(4, np.float32), extreme=[large])])
+    plain = np.float32([4, np.nan])
+    (found,) = findings("xla", lowered, lambda number: [[np.asarray(plain[number])]])
+    assert found.found == "overflow"
+
+
+class Changing(Loaded):
+    """An executable that remembers its last call, as no executable may."""
+
+    last: Any = 0
+
+    def call(self, inputs: Sequence[Any]) -> list[Any]:
+        made, self.last = [each + self.last for each in super().call(inputs)], inputs[0].sum()
+        return made
+
+
+def test_a_result_that_an_earlier_call_changes_is_noticed() -> None:
+    ones = np.ones(3, np.float32)
+    lowered = Lowered([case(lambda x: x * 1.5, 0 * ones, other=[ones])])
+    (found,) = findings("xla", lowered, lowered.plain, Changing)
+    assert found.found == "state"
+    assert found.told.startswith("the first call again: ")
+
+
+def test_a_child_answers_for_each_engine(tmp_path: Path) -> None:
+    child = Child(["xla"], tmp_path / "said")
+    try:
+        names = [f"generated.{SEED}.{number}" for number in range(3)]
+        found = child.run(names)
+    finally:
+        child.end()
+    assert [(each.name, each.engine) for each in found] == [(name, "xla") for name in names]
+    assert all(each.found in ("same", "near", "small", "rounding") for each in found)
+
+
+def test_floats_are_compared_by_their_size_and_integers_exactly() -> None:
+    one = np.float32([1, 2, np.nan, np.inf])
+    assert compared(one, one.copy())[0] == "same"
+    assert compared(one * np.float32(1 + 1e-6), one)[0] == "near"
+    assert compared(np.float32([1.1, 2, np.nan, np.inf]), one)[0] == "wrong"
+    assert compared(np.float32([1, 2, 3, np.inf]), one)[0] == "wrong"
+    assert compared(np.int32([1]), np.int32([2]))[0] == "wrong"
+
+
+def test_a_draft_forgets_what_a_step_does_without() -> None:
+    for number in range(60):
+        made = generated(SEED, number)
+        names = made.text.partition("(")[2].partition(")")[0]
+        weights = [each.partition(":")[0] for each in names.split(", ") if each.startswith("w")]
+        body = made.text.partition("\n")[2]
+        assert all(f"{name}" in body for name in weights)
