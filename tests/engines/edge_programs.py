@@ -1794,6 +1794,8 @@ _add(
     np.array([5, 2], np.int32),
 )
 
+_SIGNALS = ("NHC", "HIO", "NHC")
+
 # Rows with what is no number, and with infinities
 
 _ROWS = np.array(
@@ -1837,6 +1839,13 @@ for _power in (0.5, -0.5, 1.5, 0.25, 1 / 3, -1.5, 2.0, -1.0, 0.0):
     _add(
         f"power.of_each.{_power:.2f}", lambda x, p=_power: x ** jnp.full(96, p), _floats("float32")
     )
+
+_add(
+    "conv.infinite_kernel",
+    lambda x, k: lax.conv_general_dilated(x, k, (1,), [(2, 1)], dimension_numbers=_SIGNALS),
+    np.array([1, 0, INF, 2, NAN, -1, 3, 0, 1, -2] * 4, np.float32).reshape(2, 10, 2),
+    np.array([INF, 1, 2, -INF, 0, 3] * 2, np.float32).reshape(3, 2, 2),
+)
 
 # Sums and products with constants, one after the other, of numbers far from zero
 

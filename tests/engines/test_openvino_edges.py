@@ -60,6 +60,7 @@ EXACT = (
 
 REPAIRED = (
     "chain.image",
+    "conv.infinite_kernel",
     "chain.less_negative_times",
     "chain.less_over",
     "chain.less_repeated_times",

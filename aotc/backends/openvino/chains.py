@@ -27,7 +27,7 @@ _SHIFT_MAX, _SCALES_RANGE = 4.0, (1e-6, 1e6)
 """Constants with which joint results differ in the last bits alone, of numbers near 1."""
 
 _PRODUCT_SHIFT_MAX = 1e3
-"""The same behind a product or a convolution, whose own sum has that size."""
+"""Largest such constant behind a product or a convolution, whose own sum has that size."""
 
 
 class _Range(NamedTuple):
@@ -76,10 +76,15 @@ def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: froze
             if any(_differs(node, linear, each, in_product, fixed) for each in _takers(user))
         ]
         if behind:
-            same = ops.prelu(output, np.ones(1, np.float32))
+            same = unchanged(ops, output)
             for user in behind:
                 user.replace_source_output(same.output(0))
     model.validate_nodes_and_infer_types()
+
+
+def unchanged(ops: Any, value: Any) -> Any:
+    """Return a node that gives a value of float32, and that OpenVINO does not look through."""
+    return ops.prelu(value, np.ones(1, np.float32))
 
 
 def _takers(user: Any) -> Iterator[Any]:

@@ -1,6 +1,7 @@
-"""What OpenVINO does otherwise, in other words: its operators on integers that are computed in
-float32, where large numbers are rounded; what is no number, which it takes for one; absolute
-values of what is known, which it forgets to take; and sizes that it does not find out by itself.
+"""Replace operators that OpenVINO computes otherwise than XLA.
+
+They are integers computed in float32, NaN and infinities, absolute values of constants, chains of
+sums and products with constants (`chains`), and sizes that OpenVINO does not find out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.backends.openvino.chains import keep_apart
+from aotc.backends.openvino.chains import keep_apart, unchanged
 from aotc_runtime.engines.graph_names import weight
 from aotc_runtime.engines.openvino.compiling import BODIES
 
@@ -151,7 +152,7 @@ def keep_whole_rows(openvino: Any, model: Any) -> None:
         axis = node.get_attributes()["axis"] % len(node.get_output_shape(0))
         if all(_sums_over(user, axis) for user in users):
             continue
-        total = ops.reduce_sum(node.output(0), np.int64([axis]), True)
+        total = ops.reduce_sum(node.output(0), np.array([axis], np.int64), True)
         made = ops.select(ops.not_equal(total, total), total, node.output(0))
         _put(node, users, made)
 
@@ -252,6 +253,38 @@ def _is_bounded(value: Any) -> bool:
     return node.get_type_name() in _BOUNDED
 
 
+def pad_with_zeros(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+    """Multiply the zeros around a convolution's input with kernels that may be infinite.
+
+    OpenVINO leaves them out. fixed: names of nodes whose results no input changes.
+    """
+    ops = openvino.opset15
+    makers = {"Convolution": ops.convolution, "GroupConvolution": ops.group_convolution}
+    for node in model.get_ordered_ops():
+        make = makers.get(node.get_type_name())
+        if make is None:
+            continue
+        value, kernel = node.input_values()
+        if kernel.get_node().get_name() in fixed:
+            continue
+        attributes = node.get_attributes()
+        low, high = ([0, 0, *attributes[name]] for name in ("pads_begin", "pads_end"))
+        if not any(low) and not any(high):
+            continue
+        padded = ops.pad(value, np.array(low), np.array(high), "constant", np.float32(0))
+        none = [0] * (len(low) - 2)
+        made = make(
+            unchanged(ops, padded.output(0)),
+            kernel,
+            attributes["strides"],
+            none,
+            none,
+            attributes["dilations"],
+        )
+        _put(node, node.output(0).get_target_inputs(), made)
+    model.validate_nodes_and_infer_types()
+
+
 def _is_number(value: Any) -> bool:
     """Whether a value is a constant of numbers."""
     node = value.get_node()
@@ -309,4 +342,5 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_powers(openvino, model)
     fixed = fixed_nodes(model, within)
     take_absolute_values(openvino, model, fixed)
+    pad_with_zeros(openvino, model, fixed)
     keep_apart(openvino, model, fixed, fixed_nodes(model, within=False))

@@ -271,9 +271,10 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("engines/openvino/device.py",),
+        ("engines/openvino/compiling.py", "engines/openvino/device.py"),
         (
             "tests/engines/test_openvino_loading.py",
+            "tests/engines/test_openvino_semantics.py",
             "tests/engines/test_engine_bundles.py",
             "tests/engines/test_engine_devices.py",
             *WITHOUT_BUILDS,

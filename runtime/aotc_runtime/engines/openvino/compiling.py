@@ -88,7 +88,8 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
 
 def _is_row(value: Any) -> bool:
     """Return whether a value is several numbers that the graph does not hold itself."""
-    return value.get_node().get_type_name() != "Constant" and prod(value.get_shape()) > 1
+    is_constant = value.get_node().get_type_name() == "Constant"
+    return not is_constant and prod(value.get_shape()) > 1
 
 
 def compile_model(library: Any, core: Any, model: Any, threads: int) -> Any:
@@ -131,10 +132,10 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
     properties = {**PROPERTIES, "INFERENCE_NUM_THREADS": 1}
     request = core.compile_model(alone, DEVICE, properties).create_infer_request()
     request.infer({}, False, False)
-    for place, value in enumerate(taken.values()):
+    for place in range(len(outputs)):
         array = np.array(request.get_output_tensor(place).data)
         tensor = library.Tensor(array, shared_memory=False)
-        value.replace(library.op.Constant(tensor, shared_memory=False).output(0))
+        outputs[place].replace(library.op.Constant(tensor, shared_memory=False).output(0))
 
 
 def _overwritten(model: Any) -> Iterator[str]:
