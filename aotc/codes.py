@@ -153,10 +153,10 @@ USAGE = {
     ),
     "AOTC-E026": Code(
         "`aotc sign --timestamp`: the authority gave no timestamp of this signature",
-        "check the URL or the command; `pip install 'aotc[timestamps]'`",
+        "check the URL or the command; from a clone: `pip install ./runtime '.[timestamps]'`",
         expected="an RFC 3161 timestamp of the signature",
         hint="check the URL, or that the command reads a query and writes the answer; it needs "
-        "`pip install 'aotc[timestamps]'`",
+        "from a clone: `pip install ./runtime '.[timestamps]'`",
     ),
     "AOTC-E027": Code(
         "`aotc channel`: a folder that holds no channel, a damaged one, or an older one than was "

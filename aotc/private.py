@@ -345,7 +345,6 @@ def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
             in_avals=inputs,
             in_tree=jax.tree.structure((inputs, {})),
             _in_named_shardings=(*exported._in_named_shardings, *nothing),
-            in_shardings_hlo=(*exported.in_shardings_hlo, *nothing),
             disabled_safety_checks=(
                 *exported.disabled_safety_checks,
                 jax.export.DisabledSafetyCheck.platform(),

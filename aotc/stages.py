@@ -131,7 +131,8 @@ class CapturedEntryPoint:
     of the devices that it runs on.  lines: of the coverage and of what decides by a size.  calls:
     custom call to the line of the program that makes it.  recorded: whether the results of its
     fixtures were recorded elsewhere, instead of computed by plain JAX here.  model: the file that
-    it was made of, if it was no function.
+    it was made of, if it was no function.  unexpected: labels of the profiles that nothing was
+    recorded of, where a framework's results are compared.
     """
 
     name: str
@@ -155,6 +156,7 @@ class CapturedEntryPoint:
     calls: dict[str, str] = field(default_factory=dict)
     recorded: bool = False
     model: ModelOrigin | None = None
+    unexpected: tuple[str, ...] = ()
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:

@@ -18,6 +18,10 @@ _NOT_COPIED = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.
 """What systems say that cannot copy by themselves, or not between these file systems."""
 
 
+class BecameShorterError(OSError):
+    """A file that is copied from has lost bytes meanwhile: no fault of the place copied to."""
+
+
 @dataclass(frozen=True, slots=True)
 class WholeFile:
     """A file whose bytes are to be copied, and how many they are."""
@@ -41,7 +45,8 @@ def appended(source: int, start: int, size: int, file: BinaryIO, name: str) -> I
     """Have the system copy bytes of one file to the end of another (copy_file_range(2)): none of
     them comes into this process. How many, each time there are some more of them.
 
-    source: of which bytes from `start` on are copied.  name: of it, for messages. Raises OSError.
+    source: of which bytes from `start` on are copied.  name: of it, for messages.
+    Raises OSError, of it BecameShorterError where the source ends sooner.
     """
     file.flush()
     at, end = start, start + size
@@ -51,7 +56,7 @@ def appended(source: int, start: int, size: int, file: BinaryIO, name: str) -> I
             copied = file.write(os.pread(source, min(PIECE_BYTES, end - at), at))
             file.flush()
         if not copied:
-            raise OSError(errno.EIO, "a file has become shorter", name)
+            raise BecameShorterError(errno.EIO, "a file has become shorter", name)
         at += copied
         yield copied
     file.seek(0, os.SEEK_END)

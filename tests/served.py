@@ -93,7 +93,10 @@ class Served(Client):
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.events.append(json.loads(line))
+            document = json.loads(line)
+            # What a server ends with for an error is a document, which has no time.
+            assert "event" not in document or document.pop("time").endswith("Z")
+            self.events.append(document)
 
     def read_all(self) -> None:
         """Everything that a process has said which has ended."""

@@ -27,6 +27,7 @@ from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
 from aotc_runtime.verification.trust import policy_keys
+from aotc_runtime.verification.unvouched import holder_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +113,12 @@ def _check_others(
     mine = keys[signer.key_id].holder
     others = {keys[id].holder for id in earlier} - {mine}
     if len(others) + 1 < policy.threshold:
+        left = holder_labels(keys, {key.holder for key in keys.values()} - others - {mine})
         yield finding(
             "AOTC-E304",
             where,
-            f"{len(others)} beside the holder of {signer.key_id[:16]}",
+            f"{len(others)} beside {keys[signer.key_id].label}; {' and '.join(left)} "
+            f"{'has' if len(left) == 1 else 'have'} not signed",
             expected=f"signatures by keys of {policy.threshold - 1} other holders",
         )
 

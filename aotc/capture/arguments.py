@@ -81,11 +81,15 @@ class FlatLeaf:
 
 @dataclass(frozen=True, slots=True)
 class FlatCall:
-    """A call at one shape profile. trees: the abstract value of each parameter, in leaf order."""
+    """A call at one shape profile. trees: the abstract value of each parameter, in leaf order.
+    as_stored: parameters that get nested dicts of the names in a weights file, as no `init` says
+    another structure.
+    """
 
     plan: CallPlan
     trees: Mapping[str, Any]
     leaves: Sequence[FlatLeaf]
+    as_stored: tuple[str, ...] = ()
 
     def __call__(self, *leaves: Any) -> Any:
         """Call the user's function with these leaves in place of the abstract ones.
@@ -235,4 +239,9 @@ def flat_call(
         trees[name] = abstract_input(spec, sizes, manifest, at)
         for path, aval in tree.leaf_paths(trees[name]):
             leaves.append(FlatLeaf(name, path, False, name in donate, aval))
-    return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves))
+    as_stored = tuple(
+        name
+        for name, owner in plan.bound.items()
+        if owner in manifest.weights and manifest.weights[owner].init is None
+    )
+    return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves), as_stored=as_stored)

@@ -57,8 +57,10 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
     else:
         code = "AOTC-E829"
         expected = f"{call.plan.name} to trace with {arguments(call)}"
-        hint = _missing_key(error, call) or (
-            "-v shows the traceback; jax.jit of the function with such arrays shows it by hand"
+        hint = (
+            _missing_key(error, call)
+            or _other_structure(error, call)
+            or ("-v shows the traceback; jax.jit of the function with such arrays shows it by hand")
         )
     return finding(code, where, raised.describe(error, root), expected=expected, hint=hint)
 
@@ -123,3 +125,21 @@ def _missing_key(error: BaseException, call: FlatCall) -> str | None:
             if any("." in name for name in names) and not any("/" in name for name in names):
                 hints.append('names become nested dicts where they are split at "/", not at "."')
     return "; ".join(hints) or None
+
+
+ABOUT_STRUCTURE = ("dict", "pytree", "tree structure", "node type")
+"""What exceptions of Python and of jax say about a value of another structure."""
+
+
+def _other_structure(error: BaseException, call: FlatCall) -> str | None:
+    """Return a hint for weights that a function takes in a structure of its own."""
+    said = str(error).lower() if isinstance(error, (AttributeError, TypeError, ValueError)) else ""
+    if not call.as_stored or not any(words in said for words in ABOUT_STRUCTURE):
+        return None
+    names = " and ".join(call.as_stored)
+    is_one = len(call.as_stored) == 1
+    return (
+        f"{names} {'is a dict' if is_one else 'are dicts'} of the names in the weights file: for "
+        "another structure, state the function that returns it beside `source`: "
+        'init = "package.module:function"'
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from zipfile import BadZipFile
@@ -29,7 +29,7 @@ from aotc.config.build_manifest import (
     leaf_paths,
 )
 from aotc.errors import finding, raise_if, refusal
-from aotc.stages import CapturedEntryPoint
+from aotc.stages import CapturedEntryPoint, CapturedProfile
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import DType, KeyImpl, Pad
@@ -158,16 +158,108 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
         )
 
 
-def results_by_profile(
-    entry_point: CapturedEntryPoint, file: Recorded, where: str, *, exact: bool
-) -> list[dict[str, Array]]:
-    """Recorded results of an entry point at each of its profiles, by leaf path.
+def recorded_sizes(plan: CallPlan, inputs: Recorded | None) -> dict[str, int]:
+    """Return the sizes of dimensions that the inputs in a file have; none that differ."""
+    found: dict[str, set[int]] = {}
+    for parameter, input_tree in plan.inputs.items():
+        for path, leaf in leaf_paths(input_tree, parameter):
+            if isinstance(leaf, InputLeaf) and inputs is not None and path in inputs.arrays:
+                for axis, size in zip(leaf.shape, inputs.arrays[path].shape, strict=False):
+                    if isinstance(axis, str):
+                        found.setdefault(axis, set()).add(size)
+    return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
 
-    The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
-    `logits` where there are no dimensions; a result that is one array is called `result`.
-    exact: whether they must have the dtypes that the function returns.
-    Raises CaptureError (AOTC-E831).
+
+def leading_dimensions(plan: CallPlan) -> set[str]:
+    """Return the dimensions that are only ever the first axis of an input: they count its rows."""
+    leaves = [
+        leaf
+        for parameter, input_tree in plan.inputs.items()
+        for path, leaf in leaf_paths(input_tree, parameter)
+        if isinstance(leaf, InputLeaf) and path not in plan.initial
+    ]
+    inner = {axis for leaf in leaves for axis in leaf.shape[1:]}
+    first = {leaf.shape[0] for leaf in leaves if leaf.shape}
+    return {axis for axis in first - inner if isinstance(axis, str)}
+
+
+def expected_by_profile(
+    entry_point: CapturedEntryPoint,
+    file: Recorded,
+    sizes: Mapping[str, int],
+    rows: Collection[str],
+    where: str,
+) -> list[dict[str, Array] | None]:
+    """Return what a framework gave at each profile, by leaf path; None where the file lacks it.
+
+    Beside arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs as
+    they are (`logits`). A profile without arrays of its own is compared by rows with others, since
+    its inputs are rows of the recorded ones.
+
+    Args:
+        entry_point: Of which the results are.
+        file: The recorded results.
+        sizes: Those of the recorded inputs.
+        rows: Dimensions that count rows.
+        where: For messages.
+
+    Raises:
+        CaptureError: AOTC-E831, also where no profile can be compared.
     """
+    names = _result_names(entry_point, file, where)
+    sources = [sizes, *(profile.sizes for profile in entry_point.profiles)]
+    found: list[dict[str, Array] | None] = []
+    for profile in entry_point.profiles:
+        if all(label(name, profile.sizes) in file.arrays for name in names):
+            found += results_by_profile(
+                replace(entry_point, profiles=(profile,)), file, where, exact=False
+            )
+            continue
+        taken = (
+            _by_rows(entry_point, profile, file.arrays, source, sizes, rows) for source in sources
+        )
+        found.append(next((each for each in taken if each is not None), None))
+    if all(each is None for each in found):
+        results_by_profile(entry_point, file, where, exact=False)
+    return found
+
+
+def _by_rows(
+    entry_point: CapturedEntryPoint,
+    profile: CapturedProfile,
+    arrays: Mapping[str, Array],
+    source: Mapping[str, int],
+    sizes: Mapping[str, int],
+    rows: Collection[str],
+) -> dict[str, Array] | None:
+    """Results at a profile, of rows of those that were recorded at the sizes `source`."""
+    other = [name for name, size in profile.sizes.items() if source.get(name) != size]
+    if len(other) > 1 or not {*other} <= {*rows} or any(name not in sizes for name in other):
+        return None
+    made: dict[str, Array] = {}
+    for spec, shape in zip(entry_point.outputs, profile.output_shapes, strict=True):
+        name = spec.path or "result"
+        array = arrays.get(label(name, source))
+        if array is None and source == sizes:
+            array = arrays.get(name)
+        if array is None or array.ndim != len(shape):
+            return None
+        array = _typed(array, spec.dtype)
+        if other:
+            wanted, had, given = profile.sizes[other[0]], source[other[0]], sizes[other[0]]
+            # Row i of a profile's inputs is row i % given of the recorded ones.
+            places = np.arange(wanted) % given
+            if not shape or (array.shape[0], shape[0]) != (had, wanted) or places.max() >= had:
+                return None
+            array = array[places]
+        if array.shape != shape:
+            return None
+        made[spec.path] = np.ascontiguousarray(array)
+    return made
+
+
+def _result_names(entry_point: CapturedEntryPoint, file: Recorded, where: str) -> list[str]:
+    """Raises CaptureError (AOTC-E831) for an array of the file that is no result."""
     names = [spec.path or "result" for spec in entry_point.outputs]
     for extra in sorted(file.arrays):
         # Of other profiles there may be some as well, which this build does not make.
@@ -178,6 +270,20 @@ def results_by_profile(
                 f"an array named {extra}",
                 "remove it from the file",
             )
+    return names
+
+
+def results_by_profile(
+    entry_point: CapturedEntryPoint, file: Recorded, where: str, *, exact: bool
+) -> list[dict[str, Array]]:
+    """Recorded results of an entry point at each of its profiles, by leaf path.
+
+    The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
+    `logits` where there are no dimensions; a result that is one array is called `result`.
+    exact: whether they must have the dtypes that the function returns.
+    Raises CaptureError (AOTC-E831).
+    """
+    names = _result_names(entry_point, file, where)
     found: list[dict[str, Array]] = []
     for profile in entry_point.profiles:
         found.append({})

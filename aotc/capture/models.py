@@ -31,6 +31,7 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     leaf_paths,
 )
+from aotc.config.relations import check_file_ranges
 from aotc.errors import finding, raise_if, refusal
 from aotc.evidence import ExpectedWithin, ModelOrigin
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
@@ -61,13 +62,15 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Models:
     """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
-    by entry point.  weights: by set.  scratch: of the build, if there is one.
+    by entry point.  weights: by set.  scratch: of the build, if there is one.  refused: why entry
+    points were left out.
     """
 
     manifest: BuildManifest
     opened: Mapping[str, Opened] = field(default_factory=dict)
     weights: Mapping[str, Weights] = field(default_factory=dict)
     scratch: Path | None = None
+    refused: tuple[Finding, ...] = ()
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every file that was read, with its digest."""
@@ -131,8 +134,11 @@ class Models:
         return program.resolve(reference, root, where)
 
 
-def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
-    """Read the model files of a manifest. scratch: as of `ModelFile`.
+def open_models(
+    manifest: BuildManifest, scratch: Path | None = None, *, keeps_going: bool = False
+) -> Models:
+    """Read the model files of a manifest. scratch: as of `ModelFile`.  keeps_going: leave out the
+    entry points whose files are refused, as long as there are others.
 
     Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
     inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
@@ -153,11 +159,18 @@ def open_models(manifest: BuildManifest, scratch: Path | None = None) -> Models:
             entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
         except AotcError as error:
             found += error.findings
-    raise_if(found)
+            del entry_points[name]
+    if not (keeps_going and entry_points):
+        raise_if(found)
+    opened = {name: each for name, each in opened.items() if name in entry_points}
     weights = _weights(opened, entry_points, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
     return Models(
-        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, scratch
+        replace(manifest, entry_points=entry_points, weights=sets),
+        opened,
+        weights,
+        scratch,
+        tuple(found),
     )
 
 
@@ -264,6 +277,7 @@ class _Completing:
                 expected = f"{path} = {_example(each)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
         problems += self._undonated({path.split("/")[0] for path in given} | likes)
+        problems += self._out_of_range(dtypes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
         return replace(
@@ -296,6 +310,14 @@ class _Completing:
             if parameter not in self.spec.inputs
             and all(key and each.initial is not None for key, each in items.items())
         }
+
+    def _out_of_range(self, dtypes: Mapping[str, DType]) -> Iterator[Finding]:
+        """Yield what is wrong with `ranges` now that the dtypes of the inputs are known."""
+        at = (*self.at[:2], "fixtures", "ranges")
+        for problem in check_file_ranges(at, self.spec.fixtures.ranges, dtypes):
+            where = self.manifest.where(*problem.path)
+            expected, hint = problem.expected, problem.hint
+            yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
 
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """What the model changes has to be donated: who calls it has no other value than the new

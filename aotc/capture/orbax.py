@@ -216,7 +216,7 @@ def open_checkpoint(
     """
     if find_spec("tensorstore") is None:
         found = f"{source.text}, and no tensorstore here"
-        hint = "pip install 'aotc[orbax]'"
+        hint = "from a clone: pip install ./runtime '.[orbax]'"
         raise refusal("AOTC-E830", where, found, expected="orbax-checkpoint, to read it", hint=hint)
     files, problems = list[WeightsFile](), list[str]()
     every = [*files_below(source)]

@@ -128,6 +128,7 @@ def _misused(error: click.ClickException, out: Output) -> int:
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
     found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
+    hint = getattr(error, "hint", hint)
     if (
         isinstance(error, click.NoSuchOption)
         and error.option_name in OF_COMMANDS

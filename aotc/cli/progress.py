@@ -1,10 +1,11 @@
-"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins,
-and one as it ends.
+"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins, one as
+it ends, and one every ten seconds.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,21 +24,8 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        begun: dict[str, float] = {}
-        ended: set[str] = set()
-
-        def lines(stage: str, done: int, total: int) -> None:
-            if stage not in begun:
-                begun[stage] = time.perf_counter()
-                begins = f"{stage}: {_counted(stage, 0, total)}\n"
-                sys.stderr.write(begins if total else f"{stage}\n")
-            if 0 < total <= done and stage not in ended:
-                ended.add(stage)
-                seconds = time.perf_counter() - begun[stage]
-                sys.stderr.write(f"{stage}: {_counted(stage, done, total)}, {seconds:.1f} s\n")
-            sys.stderr.flush()
-
-        yield lines
+        with _lines() as lines:
+            yield lines.on_stage
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -60,6 +48,72 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield on_stage
 
 
+EVERY_SECONDS = 10.0
+"""How often the log of a job without a terminal says how far a command is."""
+
+
+class _Lines:
+    """Progress as lines."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[str, float] = {}
+        self._counted: dict[str, str] = {}
+
+    def on_stage(self, stage: str, done: int, total: int) -> None:
+        """Write a line as a stage begins, and one as it ends."""
+        with self._lock:
+            now = time.perf_counter()
+            if stage not in self._begun:
+                self._begun[stage] = now
+                # One that does not count ends where the next one begins.
+                running = {each: text for each, text in self._counted.items() if text}
+                self._counted = {**running, stage: ""}
+                self._write(f"{stage}: {_counted(stage, 0, total)}" if total else stage)
+            if stage in self._counted and total:
+                self._counted[stage] = _counted(stage, done, total)
+            if 0 < total <= done and stage in self._counted:
+                seconds = now - self._begun[stage]
+                self._write(f"{stage}: {self._counted.pop(stage)}, {seconds:.1f} s")
+
+    def on_bytes(self, stage: str, done: int, total: int) -> None:
+        """Remember the bytes of a stage that has begun."""
+        with self._lock:
+            self._counted[stage] = _bytes(done, total)
+
+    def still(self) -> None:
+        """Write a line about the stages that have not ended."""
+        with self._lock:
+            now = time.perf_counter()
+            running = [
+                f"{stage}: {f'{counted}, ' if counted else ''}{now - self._begun[stage]:.0f} s"
+                for stage, counted in self._counted.items()
+            ]
+            if running:
+                self._write("; ".join(running))
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def _lines() -> Iterator[_Lines]:
+    lines, ended = _Lines(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(EVERY_SECONDS):
+            lines.still()
+
+    thread = threading.Thread(target=tell, name="aotc-progress", daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        ended.set()
+        thread.join()
+
+
 IN_BYTES = ("weights", "pack")
 """Stages of a build whose steps are bytes; of little there are none."""
 
@@ -67,6 +121,10 @@ IN_BYTES = ("weights", "pack")
 def _counted(stage: str, done: int, total: int) -> str:
     if stage not in IN_BYTES or not total:
         return f"{done} of {total or '?'}"
+    return _bytes(done, total)
+
+
+def _bytes(done: int, total: int) -> str:
     from aotc.report.text import size
 
     return f"{size(done)} of {size(total)}"
@@ -78,23 +136,23 @@ OnBytes = Callable[[int, int], None]
 @contextmanager
 def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
     """A function to call with bytes (done, total), of one stage; as `progress` draws."""
-    if quiet or not sys.stderr.isatty():
-        from aotc.report.text import size
-
-        with progress(quiet=quiet) as on_stage:
+    if quiet:
+        yield lambda done, total: None
+        return
+    if not sys.stderr.isatty():
+        with _lines() as lines:
             begun = time.perf_counter()
-            if not quiet:
-                on_stage(stage, 0, 0)
+            lines.on_stage(stage, 0, 0)
             last = (0, 0)
 
             def keep(done: int, total: int) -> None:
                 nonlocal last
                 last = (done, total)
+                lines.on_bytes(stage, done, total)
 
             yield keep
-            if not quiet:
-                seconds = time.perf_counter() - begun
-                sys.stderr.write(f"{stage}: {size(last[0])} of {size(last[1])}, {seconds:.1f} s\n")
+            seconds = time.perf_counter() - begun
+            sys.stderr.write(f"{stage}: {_bytes(*last)}, {seconds:.1f} s\n")
         return
     from rich.console import Console
     from rich.progress import (

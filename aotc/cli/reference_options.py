@@ -40,6 +40,28 @@ class _PlaceType(_Type):
 PLACE = _PlaceType()
 
 
+class InRegistryError(click.UsageError):
+    """A reference to a registry where a command takes a file. hint: what to do."""
+
+    def __init__(self, reference: str, ctx: click.Context | None) -> None:
+        super().__init__(f"{reference}, which is in a registry: this command takes files", ctx)
+        self.hint = (
+            f"fetch it: `aotc pull {reference} -o FILE`; `aotc push` sends back what a command adds"
+        )
+
+
+class _FileType(click.Path):
+    """The path of a bundle. A reference would lose one of its slashes as a path."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.startswith("oci://"):
+            raise InRegistryError(value, ctx)
+        return super().convert(value, param, ctx)
+
+
+BUNDLE_FILE = _FileType(path_type=Path)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetching:
     """full: fetch weights too.  ca: as of `Transport`."""

@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 def _tolerance(context: click.Context, option: click.Parameter, value: float) -> float:
@@ -18,7 +19,7 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
 
 
 @click.command(short_help="Load a bundle as production would, and call it once.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point")
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
 @click.option(

@@ -9,10 +9,11 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import passing_progress
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command()
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @key_options(required=True)
 @click.option(
     "--trust",
@@ -42,7 +43,7 @@ def sign(
     """
     from aotc.bundles.endorse import endorse
     from aotc.report.text import printable
-    from aotc_runtime.verification.trust import read_policy
+    from aotc_runtime.verification.trust import policy_keys, read_policy
 
     policy = read_policy(trust) if trust is not None else None
     signer = signer_of(key, passphrase_file)
@@ -61,7 +62,11 @@ def sign(
     }
     what = f"{made.name} {made.version}, {attestation.root_digest}"
     done = f"signed {what}" if made.added else f"nothing added to {what}: signed before"
-    others = ", ".join(id[:16] or "a key without id" for id in made.earlier) or "nobody"
+    known = policy_keys(policy) if policy is not None else {}
+    others = ", ".join(
+        known[id].label if id in known else id[:16] or "a key without id" for id in made.earlier
+    )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
-    earlier = f"beside   {printable(others)}" + (f" ({checked})" if made.earlier else "")
+    checks = f" ({checked})" if made.earlier else ""
+    earlier = f"beside   {printable(others) or 'nobody'}{checks}"
     out.result(document, lambda: print(f"{done}\nwith key {attestation.key_id}\n{earlier}"))

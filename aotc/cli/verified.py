@@ -1,5 +1,5 @@
 """The choice of commands that look into bundles: a policy has to accept them, or they are taken as
-they are, which has to be said.
+they are.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ def verified_options[F: Callable[..., object]](function: F) -> F:
     )(function)
 
 
-def require_choice(trust: Path | None, untrusted: bool) -> None:
-    """Refuse neither, and both."""
-    if (trust is None) != untrusted:
-        raise click.UsageError(
-            "pass --trust for a policy that has to accept the bundle, or --untrusted to take it as "
-            "it is"
-        )
+def refuse_both(trust: Path | None, untrusted: bool) -> None:
+    """Raise click.UsageError where both options are given."""
+    if trust and untrusted:
+        raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")

@@ -75,23 +75,24 @@ KIND = "build manifest"
 _KEYS = TypeAdapter(ManifestKeys)
 
 
-def read_build_manifest(path: Path) -> BuildManifest:
+def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildManifest:
     """Read and check a build manifest.
 
+    written: a file that the caller is about to write, which need not exist yet.
     Raises BuildManifestError with every problem found: AOTC-E801 unreadable, E802 not TOML, E803
     unknown key, E804 missing key, E805 wrong type or value, E806 unknown reference, E807 conflict
     or duplicate, E808 missing file, E809 never used, E810 another schema, E814 a sharding that
     does not tile its array. E801, E802 and E810 end the reading.
     """
-    return _checked(toml.read(path, KIND))
+    return _checked(toml.read(path, KIND), written)
 
 
-def _checked(document: Document) -> BuildManifest:
+def _checked(document: Document, written: Path | None = None) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
     reading = Reading(document.path.resolve().parent)
     keys, problems = read_section(document.data, _KEYS, reading)
     problems.extend(relations.check(keys, Refused(problems)))
-    problems.extend(_missing_files(keys))
+    problems.extend(_missing_files(keys, written))
     raise_if(document.findings(problems))
     manifest = BuildManifest(
         **{field.name: getattr(keys, field.name) for field in fields(keys)},
@@ -127,7 +128,8 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
         yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
 
 
-def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
+def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Problem]:
+    new = None if written is None else written.absolute()
     named: dict[KeyPath, SourceFile | None] = {}
     for name, weights in manifest.weights.items():
         for prefix, source in (weights.source or {}).items():
@@ -139,7 +141,9 @@ def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
         named["entry_points", name, "fixtures", "results"] = entry.fixtures.results
         named["entry_points", name, "fixtures", "expected"] = entry.fixtures.expected
     for path, file in named.items():
-        if file is not None and (reason := _why_no_file(file.path)):
+        if file is None or file.path.absolute() == new:
+            continue
+        if reason := _why_no_file(file.path):
             if path[0] == "weights" and file.path.is_dir():
                 reason = f"a folder without {INDEX} or {SINGLE}"
             yield Problem(

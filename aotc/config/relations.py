@@ -153,14 +153,32 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
         for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
             at = (*path, "ranges", leaf)
             is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
-            if leaf not in leaves and not is_broken and not _is_below(leaf, made):
-                hint = "name an array by its path"
-                yield unknown_reference(at, "input array", leaf, leaves, hint)
+            # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
+            is_of_file = entry.source is not None and not entry.inputs
+            if not (leaf in leaves or is_broken or is_of_file or _is_below(leaf, made)):
+                yield _unknown_array(at, leaf, leaves)
             dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
             if ends := entry.fixtures.ranges.get(leaf):
                 yield from _check_range(at, ends, dtype)
         if entry.fixtures.results is not None:
             yield from _check_results((*path, "results"), entry)
+
+
+def check_file_ranges(
+    path: KeyPath,
+    ranges: Mapping[str, tuple[float, float]],
+    dtypes: Mapping[str, DType | KeyImpl],
+) -> Iterator[Problem]:
+    """Check ranges once a model file was read. path: of `ranges`.  dtypes: of its inputs."""
+    for leaf, ends in ranges.items():
+        if leaf in dtypes:
+            yield from _check_range((*path, leaf), ends, dtypes[leaf])
+        else:
+            yield _unknown_array((*path, leaf), leaf, dtypes)
+
+
+def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
+    return unknown_reference(path, "input array", leaf, known, "name an array by its path")
 
 
 def _is_below(path: str, owners: Collection[str]) -> bool:

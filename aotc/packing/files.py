@@ -24,6 +24,7 @@ from aotc.temporaries import (
     temporary_folder,
     uninterrupted,
 )
+from aotc.whole_file import BecameShorterError
 from aotc_runtime.digest import pieces
 from aotc_runtime.errors import AotcError
 
@@ -277,5 +278,16 @@ def require_short_name(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> AotcError:
-    """AOTC-E003 for what the system said."""
+    """AOTC-E003 for what the system said; AOTC-E206 if the file that is copied from became shorter,
+    which the system says of memory that is a map of it, too.
+    """
+    if isinstance(error, BecameShorterError) or error.errno == errno.EFAULT:
+        return refusal(
+            "AOTC-E206",
+            error.filename or f"a file that {path} is copied from",
+            "a shorter one",
+            expected="the file as it was when it was opened",
+            hint="run it again when nobody writes into the bundle; replace bundles by renaming a "
+            "new one over them",
+        )
     return refusal("AOTC-E003", str(path), error.strerror or str(error))

@@ -38,6 +38,7 @@ from aotc.pipeline.tasks.meter import Meter, OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.user_code import Keep, OnOutput, Source
+from aotc.shapes.files import count_trials
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import BuiltWith, Target, Tuned, engine_name
@@ -236,8 +237,15 @@ def _compile(
         )
         jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch, with_)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
-    meter.expect(Kind.REFERENCE, 1)
-    reference = user_code.reference(source, program, run.tasks, run.workers, run.on_output)
+    meter.expect(Kind.REFERENCE, 1 + count_trials(run.scratch.folder))
+    reference = user_code.reference(
+        source,
+        program,
+        run.tasks,
+        run.workers,
+        run.on_output,
+        lambda trial: meter.step(Kind.REFERENCE),
+    )
     queue.begin(jobs)
     targets, fallen = _settle(run, queue, program)
     others = [each for each in targets if each not in run.buildable]

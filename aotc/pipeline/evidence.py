@@ -110,6 +110,11 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
                 f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
                 "not run it in this build"
             )
+        if entry_point.unexpected:
+            yield (
+                f"{', '.join(entry_point.unexpected)}: not compared with what was recorded for "
+                f"{name}, which has other sizes; record results of these profiles too"
+            )
         if entry_point.model and entry_point.model.expected is UNSET:
             yield (
                 f"{name} is compared with {entry_point.model.file} as it was read, and the reading "

@@ -185,10 +185,16 @@ def capture(
 
 
 def reference(
-    source: Source, program: CapturedProgram, tasks: Tasks, workers: Workers, on_output: OnOutput
+    source: Source,
+    program: CapturedProgram,
+    tasks: Tasks,
+    workers: Workers,
+    on_output: OnOutput,
+    on_trial: Callable[[str], None] = lambda trial: None,
 ) -> Future[Keep]:
     """Begin to run the fixtures and trials in plain JAX; the future's result keeps what it found.
 
+    on_trial: called with the entry point after each trial.
     The future raises CaptureError, ParityError.
     """
     plain = source.worker(Kind.REFERENCE, constants.REFERENCE_WORKER, REFERRED, {})
@@ -204,6 +210,7 @@ def reference(
                 workers,
                 failure_code="AOTC-E836",
                 doing="plain JAX on the fixtures",
+                on_finished=on_trial,
                 on_output=on_output,
             ),
         )

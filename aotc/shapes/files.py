@@ -35,6 +35,17 @@ def read_plans(folder: Path) -> Plans:
     return unpacked(path.read_bytes(), Plans) if path.exists() else {}
 
 
+def count_trials(folder: Path) -> int:
+    """Return how many different trials are planned: targets have most of them in common."""
+    entries = [entry for each in read_plans(folder).values() for entry in each]
+    return len({trial_key(entry, trial) for entry in entries for trial in entry.trials})
+
+
+def trial_key(entry: EntryTrials, trial: PlannedTrial) -> bytes:
+    """Return what a trial and the same one of another target have in common."""
+    return msgspec.msgpack.encode((entry.entry_point, trial))
+
+
 def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
     """Write the outcomes of the trials in plain JAX."""
     (folder / "outcomes.msgpack").write_bytes(msgspec.msgpack.encode(outcomes))

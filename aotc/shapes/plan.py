@@ -41,6 +41,8 @@ MANY_PROFILES = 6
 """With more of them, each is tried with its smallest and its largest padding only."""
 
 
+ZERO_OR_ONE = (0, 1)
+
 HALVES = (LOW, HIGH)
 EVERY = (*HALVES, MIXED, REVERSED)
 """Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
@@ -71,16 +73,18 @@ def plan_trials(
         if pad.mask:
             leaf = leaf_of[pad.mask]
             masks[leaf] = (*masks.get(leaf, ()), name)
+    bounds = {leaf_of[path]: each for path, each in sorted(ranges.items())}
     entry = EntryTrials(
         entry_point=captured.name,
         rtol=spec.rtol,
         atol=spec.atol,
         fills=fills,
-        held=tuple(leaf for leaf in sorted(fills) if captured.inputs[leaf].dtype is DType.BOOL),
+        held=_held(captured, fills, bounds),
         masks=masks,
         lengths={leaf_of[pad.length]: name for name, pad in pads.items() if pad.length},
         trials=(),
-        ranges={leaf_of[path]: bounds for path, bounds in sorted(ranges.items())},
+        ranges=bounds,
+        marks=_marks(captured, fills, bounds, pads),
     )
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {name: known.accepted for name, known in dimensions.items()}
@@ -98,6 +102,38 @@ def plan_trials(
         ),
     ]
     return replace(entry, trials=tuple(planned))
+
+
+def _held(
+    captured: CapturedEntryPoint, fills: Mapping[int, str], ranges: Mapping[int, tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the leaves that may be a caller's own mask, of which a trial with another fill says
+    nothing: booleans, and integers of 0 and 1 whose fill is stated.
+    """
+    return tuple(
+        leaf
+        for leaf, tensor in enumerate(captured.inputs)
+        if tensor.dtype is DType.BOOL or (leaf in fills and ranges.get(leaf) == ZERO_OR_ONE)
+    )
+
+
+def _marks(
+    captured: CapturedEntryPoint,
+    fills: Mapping[int, str],
+    ranges: Mapping[int, tuple[int, int]],
+    pads: Mapping[str, Pad],
+) -> dict[str, str]:
+    """Return the inputs that may be a caller's own mask and whose fill is not stated, with the fill
+    that is worth stating: the one that they do not have, or that they are not held at.
+    """
+    by_loader = {pad.mask for pad in pads.values()}
+    return {
+        tensor.path: "true" if tensor.dtype is DType.BOOL else "0"
+        for leaf, tensor in enumerate(captured.inputs)
+        if leaf not in fills
+        and tensor.path not in by_loader
+        and (tensor.dtype is DType.BOOL or ranges.get(leaf) == ZERO_OR_ONE)
+    }
 
 
 def _padded(

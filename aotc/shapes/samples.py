@@ -26,6 +26,7 @@ from aotc.shapes.fills import is_integer
 from aotc.shapes.trials import HIGH, LOW, REVERSED
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import DType, KeyImpl, Pad, TensorSpec
+from aotc_runtime.serving.routing.padding import fill_value
 
 type Array = np.ndarray[Any, Any]
 
@@ -44,8 +45,9 @@ def sampled(
     them. Integers and keys of a `like` function stay, since they may be positions; so does what the
     loader passes.
 
-    LOW and HIGH hold the edge of an integer's stated range: first along each dimension, everywhere
-    along other axes. MIXED has low numbers where the input's place among these paths and the
+    Booleans of HIGH all hold what their padding does not, if they ever do. LOW and HIGH hold the
+    edge of an integer's stated range: first along each dimension, everywhere along other axes.
+    MIXED has low numbers where the input's place among these paths and the
     indices along axes that carry no dimension add up to an even number, and high ones elsewhere;
     REVERSED the other way round. Both leave edges out, since one that is 0 hides a product's sign.
     """
@@ -144,11 +146,14 @@ def _other(
             low, high = _half(int(lowest), int(highest), is_low)
             drawn = generator.integers(low, high, array.shape, endpoint=True)
             return np.asarray(drawn).astype(array.dtype)
-        # Booleans, and numbers from a file: any of them, from one half of their order.
+        # Numbers from a file: any of them, from one half of their order.
         values = np.sort(array.ravel())
         if array.dtype != np.bool_:
             middle = (len(values) + 1) // 2
             values = values[:middle] if is_low else values[-middle:]
+        elif not is_low and (is_drawn or (~_fill(path, spec) == values).any()):
+            # A single false of the caller's hides the false that pads a row from `all`.
+            return np.full(array.shape, ~_fill(path, spec))
         return np.asarray(values[generator.integers(0, len(values), array.shape)])
     bounds: tuple[float, float] | None = None
     if is_drawn:
@@ -160,6 +165,14 @@ def _other(
     if array.dtype.name.startswith("complex"):
         values = values + 1j * generator.standard_normal(array.shape)
     return np.asarray(values).astype(array.dtype)
+
+
+def _fill(path: str, spec: EntryPointSpec) -> np.bool_:
+    """Return what pads a boolean input."""
+    stated = (
+        p.fill.get(path) for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)
+    )
+    return np.bool_(fill_value(next(filter(None, stated), "0"), DType.BOOL))
 
 
 def _half(low: int, high: int, is_low: bool) -> tuple[int, int]:

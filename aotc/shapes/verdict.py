@@ -144,6 +144,13 @@ def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) ->
             "in fixtures.ranges which numbers an integer input holds, or mask it before it is an "
             f"index; else keep the padding out of sums and maxima over {names}"
         )
+    elif trial.fill and (marks := [path for path in trial.filled if path in entry.marks]):
+        stated = ", ".join(f"{path} = {entry.marks[path]}" for path in marks)
+        hint = (
+            f"if {' and '.join(marks)} is the caller's own mask and {_meaning(entry, marks)}, "
+            f"state `fill = {{ {stated} }}` beside the policy; else keep the padding out of sums, "
+            f"means and maxima over {names}"
+        )
     elif trial.fill:
         hint = (
             f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
@@ -157,6 +164,16 @@ def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) ->
     return (
         f"as small as rounding: if it is that, raise `tolerance` of {entry.entry_point}, now "
         f"rtol = {entry.rtol:g}, atol = {entry.atol:g}; else {hint}"
+    )
+
+
+def _meaning(entry: EntryTrials, marks: Sequence[str]) -> str:
+    """Say when the fill that a hint names is right."""
+    values = {entry.marks[path] for path in marks}
+    return " or ".join(
+        text
+        for value, text in (("true", "true marks padding"), ("0", "1 marks what is real"))
+        if value in values
     )
 
 

@@ -350,9 +350,9 @@ TRUST = {
     ),
     "AOTC-E325": Code(
         "a policy with timestamp authorities where rfc3161-client is not installed",
-        "`pip install 'aotc-runtime[timestamps]'`",
+        "in a clone, `pip install './runtime[timestamps]'`",
         expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
-        hint="`pip install 'aotc-runtime[timestamps]'`",
+        hint="in a clone, `pip install './runtime[timestamps]'`",
     ),
     "AOTC-E326": Code(
         "a reference by a tag, or by no name at all, where the policy takes digests alone",
@@ -401,15 +401,15 @@ TRUST = {
     ),
     "AOTC-E333": Code(
         "a channel is asked where python-tuf is not installed",
-        "`pip install 'aotc-runtime[channel]'`",
+        "in a clone, `pip install './runtime[channel]'`",
         expected="python-tuf, which verifies channels",
-        hint="`pip install 'aotc-runtime[channel]'`",
+        hint="in a clone, `pip install './runtime[channel]'`",
     ),
     "AOTC-E334": Code(
         "a signature by Sigstore and a policy with identities, where sigstore is not installed",
-        "`pip install 'aotc-runtime[sigstore]'`",
+        "in a clone, `pip install './runtime[sigstore]'`",
         expected="sigstore, which verifies signatures for the policy's identities",
-        hint="`pip install 'aotc-runtime[sigstore]'`",
+        hint="in a clone, `pip install './runtime[sigstore]'`",
     ),
     "AOTC-E335": Code(
         "a bundle that is not the one that the channel names",

@@ -63,6 +63,15 @@ def masked(x, mask, n):
 def kept(x, keep):
     return jnp.where(keep[:, None], x, 0).sum(0)
 
+def kept_all(x, keep):
+    return keep.all() & (x[0, 0] < 9)
+
+def left_out(x, drop):
+    return jnp.where(drop[:, None], 0, x).sum(0)
+
+def counted(x, ones):
+    return jnp.where(ones[:, None] > 0, x, 0).sum(0)
+
 def rows(x):
     return {"y": jnp.tanh(x), "version": jnp.int32(3)}
 
@@ -336,6 +345,11 @@ def test_entries_that_depend_on_each_other_are_not_split(
 
 
 KEEP = 'inputs.keep = { shape = ["rows"], dtype = "bool" }\nout_of_profile.rows = '
+DROP = KEEP.replace("keep", "drop")
+ONES = (
+    'inputs.ones = { shape = ["rows"], dtype = "int32" }\n'
+    "fixtures.ranges = { ones = [0, 1] }\nout_of_profile.rows = "
+)
 MASKED = """
 inputs.mask = { shape = ["rows"], dtype = "bool" }
 out_of_profile.rows = { policy = "pad", mask = "mask" }
@@ -374,6 +388,9 @@ def proven(tmp_path_factory: pytest.TempPathFactory) -> Built:
     entries = (
         at_x("masked", "masked", MASK),
         at_x("kept", "kept", KEEP + '{ policy = "pad", fill = { keep = false } }'),
+        at_x("kept_unstated", "kept", f'{KEEP}"pad"'),
+        at_x("left_out", "left_out", DROP + '{ policy = "pad", fill = { drop = true } }'),
+        at_x("counted", "counted", ONES + '{ policy = "pad", fill = { ones = 0 } }'),
         at_x("rows", "rows", 'out_of_profile.rows = "split"'),
         at_x("branch", "branch", ""),
         at_x("pairs", "pairs", 'out_of_profile.even = "pad"').replace('"rows", 3', '"even", 3'),
@@ -398,7 +415,9 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
     recorded = 'profiles = [{ rows = 4 }]\nfixtures.file = "rising.npz"\n'
     entries = (
         at_x("total", "total", split),
-        at_x("kept", "kept", f'{KEEP}"pad"'),
+        at_x("kept_all", "kept_all", f'{KEEP}"pad"'),
+        at_x("left_out", "left_out", f'{DROP}"pad"'),
+        at_x("counted", "counted", f'{ONES}"pad"'),
         at_x("below_zero", "below_zero", MASKED),
         at_x("repeated", "like_first", split + recorded),
         entry("zeros", "batch_norm", like + split),
@@ -423,11 +442,22 @@ def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(proven: Bui
     assert all(float(trial.max_abs) < 1e-6 for trial in policy.proof)
 
 
-def test_a_mask_of_the_callers_is_safe_with_the_fill_that_it_declares(
-    proven: Built, leaking: PlainTrials
+@pytest.mark.parametrize("name", ["kept", "kept_unstated", "left_out", "counted"])
+def test_caller_mask_is_proven_at_its_stated_fill_and_boolean_at_false(
+    proven: Built, name: str
 ) -> None:
-    assert isinstance(entries_of(proven)["kept"].out_of_profile["rows"], Pad)
-    assert leaking.refusal("kept").code == "AOTC-E955"
+    assert isinstance(entries_of(proven)[name].out_of_profile["rows"], Pad)
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"), [("left_out", "drop = true"), ("counted", "ones = 0"), ("kept_all", "")]
+)
+def test_refused_caller_mask_is_told_the_fill_to_state(
+    leaking: PlainTrials, name: str, cure: str
+) -> None:
+    finding = leaking.refusal(name)
+    assert finding.code == "AOTC-E955"
+    assert f"`fill = {{ {cure}" in finding.hint
 
 
 def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Built) -> None:

@@ -167,6 +167,16 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "gelu of tanh": (jax.nn.gelu, ROWS),
     "silu": (jax.nn.silu, ROWS),
     "attention": (jax.nn.dot_product_attention, *(ROWS.reshape(2, 16, 4, 8),) * 3),
+    "grouped attention": (
+        lambda q, k: (
+            jax.nn.softmax(jnp.einsum("bnkgd,btkd->bkgnt", q, k)),
+            jnp.einsum("bnkgd,btkd->bkgnt", q[:, :1], k),
+            (q[0, 0, 0] @ k[0, :, 0].T).T,
+            jnp.einsum("bnkgd,btkd->tbngk", q, k),
+        ),
+        ROWS.reshape(2, 16, 2, 2, 8),
+        ROWS.reshape(2, 16, 2, 16)[..., :8],
+    ),
     "contraction of two axes": (
         lambda x, y: jnp.einsum("bsd,dsn->bn", x, y),
         ROWS,
@@ -405,6 +415,11 @@ MASKED: dict[str, tuple[Any, ...]] = {
     "a constant": (lambda x: x * KEEP, HOLES),
     "zeros": (lambda x: x * 0, HOLES),
     "vectors": (lambda x, k: jnp.einsum("ij,ij->i", x, k.astype(np.float32)), HOLES, KEEP),
+    "vectors of half precision": (
+        lambda x, k: jnp.einsum("ij,ij->i", x.astype(np.float16), k.astype(np.float16)),
+        HOLES,
+        KEEP,
+    ),
     "a matrix": (lambda x, k: x @ k.T.astype(np.float32), HOLES, KEEP),
     "a loop": (
         lambda x, k: lax.scan(lambda c, each: (c + each[0] * each[1], c), x[0], (x, k)),
@@ -478,3 +493,30 @@ def test_rows_with_extreme_numbers_are_infinite_or_none_where_plain_jax_is(
         assert np.array_equal(np.isinf(found), np.isinf(plain))
         ordinary = [6, 7] if name == "one less the maximum of all" else [6]
         assert np.allclose(found[ordinary], plain[ordinary], rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+SIGNS = np.array([-0.0, 0, -0.3, 0.3, -1, 1, np.inf, -np.inf])
+
+SIGNED: dict[str, Any] = {
+    "a choice of the first": lambda x: jnp.where(jnp.abs(x) < 0.5, x, x * 2),
+    "a choice of the second": lambda x: jnp.where(jnp.abs(x) > 0.5, x * 2, x),
+    "a choice among constants": lambda x: jnp.where(x < 0.5, np.float32(-0.0), 1),
+    "a choice in a loop": lambda x: lax.fori_loop(
+        0, 2, lambda i, y: jnp.where(jnp.abs(y) < 0.5, y, x), x
+    ),
+    "an arc tangent": lambda x: jnp.arctan2(x, -jnp.abs(x)),
+    "rounded": lambda x: (lax.round(x), jnp.round(x), jnp.trunc(x)),
+    "a cube root": jnp.cbrt,
+    "a sign": jnp.sign,
+    "near zero": lambda x: (jnp.expm1(x), jnp.log1p(jnp.maximum(x, -0.5))),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize("name", SIGNED)
+def test_zeros_keep_their_signs(name: str, dtype: Any) -> None:
+    if name == "an arc tangent" and dtype == np.float64:
+        pytest.skip("refused")
+    for found, plain in zip(*results_of(SIGNED[name], SIGNS.astype(dtype)), strict=True):
+        number = ~np.isnan(plain)
+        assert np.array_equal(np.signbit(found)[number], np.signbit(plain)[number])

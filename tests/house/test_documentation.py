@@ -12,6 +12,7 @@ import pytest
 from aotc.cli.group import cli
 
 ROOT = Path(__file__).parents[2]
+TEXTS = (".md", ".py", ".toml")
 
 
 def commands() -> list[tuple[str, click.Command]]:
@@ -45,6 +46,14 @@ def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> 
     printed = section.partition("```toml\n")[2].partition("```\n")[0]
     built = (ROOT / "manifests" / "parallel.toml").read_text()
     assert tomllib.loads(printed) == tomllib.loads(built)
+
+
+def test_installations_of_extras_name_the_clone_and_the_runtime_in_it() -> None:
+    """Neither distribution is on a package index, and `aotc` alone does not bring the other."""
+    folders = ("aotc", "runtime/aotc_runtime", "docs", "manifests")
+    files = [f for folder in folders for f in (ROOT / folder).rglob("*.*") if f.suffix in TEXTS]
+    bare = re.compile(r"pip install '(?:aotc[-_a-z]*|\.)\[")
+    assert [str(f) for f in [*files, *ROOT.glob("*.md")] if bare.search(f.read_text())] == []
 
 
 @pytest.mark.parametrize("package", ["aotc", "runtime/aotc_runtime"])

@@ -49,7 +49,8 @@ def test_a_file_that_has_become_shorter_is_refused_and_nothing_is_left(
     os.truncate(source.path, 100)
     with pytest.raises(AotcError) as refused:
         write_atomically(tmp_path / "made", [source])
-    assert refused.value.code == "AOTC-E003"
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E206", str(source.path)), "not the destination"
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 

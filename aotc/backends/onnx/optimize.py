@@ -18,7 +18,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from aotc.backends.onnx_graphs.graph import Graph
+from aotc.backends.onnx_graphs.elementwise import bit_cast
+from aotc.backends.onnx_graphs.graph import Graph, Node
 from aotc.backends.onnx_graphs.job import CALLING, SPINNING
 from aotc.backends.onnx_graphs.model import model_of
 from aotc.backends.onnx_graphs.program import UnsupportedError
@@ -29,6 +30,9 @@ _FATAL = 4
 """ONNX Runtime's severity above which it logs: what it raises is enough."""
 
 _WORDS_MAX = 300
+
+_BITS = {"f32": "i32", "f64": "i64"}
+"""Integers of as many bits."""
 
 _NAMED = re.compile(r"[\w.]+/v\d+")
 """A node's name in messages of ONNX Runtime."""
@@ -47,6 +51,7 @@ def optimized(graph: Graph, folder: Path) -> Any:
 
     Raises UnsupportedError, which names the operation, for what it has no code for.
     """
+    _keep_signs(graph)
     model, chosen, made = model_of(graph), options(), folder / "optimized.onnx"
     chosen.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     chosen.optimized_model_filepath = str(made)
@@ -61,6 +66,36 @@ def optimized(graph: Graph, folder: Path) -> Any:
     except Exception as error:
         raise UnsupportedError(_refused(graph, str(error))) from error
     return onnx.load_model(made)
+
+
+def _keep_signs(graph: Graph) -> None:
+    """Choose among the bits of floats: of -0 in its first array ONNX Runtime's Where makes 0."""
+    tensors, nodes, graph.nodes = graph.names.tensors, graph.nodes, []
+    for node in nodes:
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                _keep_signs(value)
+        element = tensors[node.outputs[0]].element
+        if (
+            node.operator != "Where"
+            or element not in _BITS
+            or _is_positive_at_zero(graph, node.inputs[1])
+        ):
+            graph.nodes.append(node)
+            continue
+        graph.names.origin = node.origin
+        condition, *floats = (tensors[name] for name in node.inputs)
+        bits = graph.where(condition, *(bit_cast(graph, each, _BITS[element]) for each in floats))
+        back = Node("BitCast", (bits.name,), node.outputs, {"to": element}, node.origin)
+        graph.nodes.append(back)
+
+
+def _is_positive_at_zero(graph: Graph, name: str) -> bool:
+    """Whether an array is a constant whose zeros are positive."""
+    if name not in graph.names.arrays:
+        return False
+    _, array = graph.names.arrays[name]
+    return not bool(np.any((array == 0) & np.signbit(array)))
 
 
 def _refused(graph: Graph, words: str) -> str:

@@ -365,6 +365,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "ui16": "i32",
         "ui32": "i64",
         "ui64": "i64",
+        "f16": "f32",
         "bf16": "f32",
     },
 }

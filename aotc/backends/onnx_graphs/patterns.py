@@ -6,12 +6,14 @@ which is faster and, apart from rounding, the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isclose, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
 
+from aotc.backends.onnx_graphs.graph import moves_nothing
 from aotc.backends.onnx_graphs.program import DTYPES, Block, Operation, Value
 from aotc.backends.onnx_graphs.reductions import body_of
 
@@ -45,6 +47,7 @@ _SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 def fuse(block: Block) -> None:
     """Put such operations into a block and those within, and drop what nobody uses then."""
     _select_masked(block)
+    _exchange_factors(block)
     same: dict[int, Value] = {}
     for operation in [*block.walk()]:
         operation.operands = [same.get(id(each), each) for each in operation.operands]
@@ -77,7 +80,7 @@ def _select_masked(block: Block) -> None:
 
 def _is_elementwise(operation: Operation) -> bool:
     """Whether numbers are multiplied with those in their place, and at most summed then."""
-    if operation.name != "stablehlo.dot_general":
+    if operation.name != "stablehlo.dot_general" or operation.result.element == "f16":
         return operation.name == "stablehlo.multiply"
     numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
     axes = [
@@ -118,6 +121,68 @@ def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operat
     chosen.results = [Value(value.shape, value.element, chosen)]
     operation.operands = [chosen.result if each is value else each for each in operation.operands]
     return [zero, zeros, chosen]
+
+
+def _exchange_factors(block: Block) -> None:
+    """Exchange the factors of a product whose columns a transpose puts before its rows.
+
+    jax writes attention's scores so that the cache's places come first. A softmax over places that
+    are not last makes ONNX Runtime transpose them, and masks are repeated one number at a time.
+    """
+    used = Counter(id(each) for each in block.returned)
+    for operation in block.walk():
+        used.update(map(id, operation.operands))
+        used.update(id(each) for inner in operation.blocks for each in inner.returned)
+    for operation in block.walk():
+        if operation.name != "stablehlo.transpose":
+            continue
+        product = _maker(operation.operands[0], "stablehlo.dot_general")
+        if product is not None and used[id(product.result)] == 1:
+            _exchange(product, operation)
+
+
+def _exchange(product: Operation, turned: Operation) -> None:
+    """Exchange the factors of a product if its rows are last then, and no more is transposed."""
+    numbers, shapes = (
+        product.attributes["dot_dimension_numbers"],
+        [each.shape for each in product.operands],
+    )
+    order = tuple(int(each) for each in turned.attributes["permutation"])
+    batch = len(numbers["lhs_batching_dimensions"])
+    summed = len(numbers["lhs_contracting_dimensions"])
+    rows, columns = (len(shape) - batch - summed for shape in shapes)
+    if not order or not columns or not batch <= order[-1] < batch + rows:
+        return
+    sides = {"lhs": "rhs", "rhs": "lhs"}
+    exchanged = {f"{sides[name[:3]]}{name[3:]}": axes for name, axes in numbers.items()}
+    # Where each axis of the result was: columns come before rows.
+    was = [*range(batch), *range(batch + rows, batch + rows + columns)]
+    was += range(batch, batch + rows)
+    after = tuple(was.index(axis) for axis in order)
+    if _transposed(shapes[::-1], exchanged, after) > _transposed(shapes, numbers, order):
+        return
+    result = product.result
+    product.operands.reverse()
+    product.attributes["dot_dimension_numbers"] = exchanged
+    result.shape = tuple(result.shape[axis] for axis in was)
+    turned.attributes["permutation"] = after
+
+
+def _transposed(
+    shapes: Sequence[Sequence[int]], numbers: Mapping[str, Sequence[int]], order: Sequence[int]
+) -> int:
+    """Count the numbers that are transposed before a product, and behind it by an order."""
+    moved = 0
+    sizes: list[int] = []
+    for side, shape in zip(("lhs", "rhs"), shapes, strict=True):
+        batch, summed = (
+            list(numbers[f"{side}_{what}_dimensions"]) for what in ("batching", "contracting")
+        )
+        free = [axis for axis in range(len(shape)) if axis not in (*batch, *summed)]
+        placed = [*batch, *free, *summed] if side == "lhs" else [*batch, *summed, *free]
+        moved += 0 if moves_nothing(shape, placed) else prod(shape)
+        sizes += [shape[axis] for axis in (free if sizes else [*batch, *free])]
+    return moved + (0 if moves_nothing(sizes, order) else prod(sizes))
 
 
 def _same_as(operation: Operation) -> Value | None:

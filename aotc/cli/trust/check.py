@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command(short_help="Say whether a policy accepts anything, now and later.")
 @click.argument("policy", type=click.Path(path_type=Path))
-@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.argument("bundle", required=False, type=BUNDLE_FILE)
 @click.option(
     "--within",
     default=30,

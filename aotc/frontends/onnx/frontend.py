@@ -93,12 +93,14 @@ class OnnxFrontend:
             raise_if([_signature(file)])
         parsed, cut = _without_maps(_parse(file))
         raise_if(_unsupported(file.text, parsed))
-        graph, weights = _split(parsed, file)
+        graph, weights = _split(parsed)
         inputs = tuple(_input(message, file.text) for message in graph.messages)
         if not file.enable_x64:
             raise_if(_wide(inputs, weights, file.text))
         narrowed = [entry.name for entry in inputs if entry.dtype == np.int64]
         narrowed += [name for name, value in weights.items() if value.dtype == np.int64]
+        if not file.enable_x64:
+            weights = {name: _narrow(name, value, file.text) for name, value in weights.items()}
         where, x64 = file.text, file.enable_x64
 
         def function(weights: Mapping[str, Any], *arrays: Any) -> dict[str, Any]:
@@ -302,7 +304,20 @@ def _is_weight(name: str, value: Array, deciding: set[str]) -> bool:
     return bool(value.size > 1)
 
 
-def _split(parsed: _Parsed, file: ModelFile) -> tuple[Graph, dict[str, Array]]:
+def _narrow(name: str, value: Array, where: str) -> Array:
+    """Return an int64 table as int32, and others as they are. Raises CaptureError."""
+    if value.dtype != np.int64:
+        return value
+    if not fits(value, np.dtype(np.int32)):
+        raise lacking(
+            f"{where}: initializer {shown(name)}",
+            "int64 values that do not fit into int32",
+            hint="set `enable_x64 = true`",
+        )
+    return value.astype(np.int32)
+
+
+def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
     """The graph with its constants, and its weights: large initializers and Constant nodes."""
     graph = parsed.graph
     deciding = _deciding(graph.nodes)
@@ -321,14 +336,6 @@ def _split(parsed: _Parsed, file: ModelFile) -> tuple[Graph, dict[str, Array]]:
         for name, value in constants.items()
         if name in used and _is_weight(name, value, deciding)
     }
-    if not file.enable_x64:
-        for name, value in weights.items():
-            if value.dtype == np.int64 and not fits(value, np.dtype(np.int32)):
-                raise lacking(
-                    f"{file.text}: initializer {shown(name)}",
-                    "int64 values that do not fit into int32",
-                    hint="set `enable_x64 = true`",
-                )
     kept = {name: value for name, value in constants.items() if name not in weights}
     return Graph(graph.inputs, graph.outputs, kept, tuple(nodes), graph.messages), weights
 

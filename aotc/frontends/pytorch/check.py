@@ -38,19 +38,39 @@ COMPOSED = (
 )
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
+SUBCLASS = "export.access_subclass_inner_tensor.default"
+UNWRAP = (
+    "before exporting, replace them by plain tensors: `torchao.utils.unwrap_tensor_subclass(model)`"
+)
 EFFECTLESS = "leave out of the model what does more than compute"
+X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
+NAMED_MAX = 4
+"""Operators that a message names."""
+
 WIDE = {8: "float64", 11: "complex128"}
 
 
 def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
-    """One for each operator and reason, with the first line of the model that has it."""
+    """Return one for each operator and reason, with the first line of the model that has it;
+    operators of one line, or with one cure for all of them, have one together.
+    """
     grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
     for refused in _refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
+    together: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    for (_, reason, hint), steps in grouped.items():
+        at = "" if hint == X64 else steps[0].line or steps[0].name
+        together[at, reason, hint] += steps
     return [
-        finding("AOTC-E844", _where(where, steps), f"{target}: {reason}", hint=hint)
-        for (target, reason, hint), steps in grouped.items()
+        finding("AOTC-E844", _where(where, steps), f"{_targets(steps)}: {reason}", hint=hint)
+        for (_, reason, hint), steps in together.items()
     ]
+
+
+def _targets(steps: list[Step]) -> str:
+    targets = list(dict.fromkeys(step.target for step in steps))
+    more = f" and {len(targets) - NAMED_MAX} more" if len(targets) > NAMED_MAX else ""
+    return ", ".join(targets[:NAMED_MAX]) + more
 
 
 def _where(where: str, steps: list[Step]) -> str:
@@ -116,6 +136,8 @@ def _unknown(step: Step) -> Refused:
         return Refused(step, reason, FIXED if reason == "random numbers" else PAD)
     if step.target == "higher_order.wrap_with_autocast":
         return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
+    if step.target == SUBCLASS:
+        return Refused(step, "a tensor subclass, such as torchao makes of weights", UNWRAP)
     hint = COMPOSED if packet[0] == "aten" else LISTED
     return Refused(step, "no operator of this frontend", hint)
 
@@ -136,12 +158,14 @@ def _unknown_dtype(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Re
 
 
 def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    if step.operator is not None and step.operator.narrow:
+        return
     for name in refs(step.outputs):
         if name in tensors and tensors[name].dtype in WIDE:
             yield Refused(
                 step,
                 f"makes {WIDE[tensors[name].dtype]}, and 64-bit types are off",
-                "set enable_x64 in the manifest, or let the model compute with 32 bits",
+                X64,
             )
 
 

@@ -92,6 +92,8 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
     structure, results = _results(program, made)
     made, changes = states.find(made, signature)
     found = check.findings(made, file.text, file.enable_x64)
+    if any(step.target == check.SUBCLASS for step in made.steps):
+        raise_if(found)  # their bytes are pickles, which says less about the cause
     bindings = bind(file, archive, model, signature, made, changes)
     raise_if([*found, *bindings.found])
     return Model(

@@ -198,19 +198,20 @@ def _bind(step: Step, made: Any, values: Values, plan: Plan) -> None:
         made = [made]
     if len(made) != len(step.outputs):
         raise Unsupported(f"{len(step.outputs)} results where there are {len(made)}")
+    narrow = step.operator is not None and step.operator.narrow
     for pattern, value in zip(step.outputs, made, strict=True):
         if isinstance(pattern, Ref):
-            _put(pattern.name, value, values, plan)
+            _put(pattern.name, value, values, plan, narrow)
         elif isinstance(pattern, tuple):
             if len(pattern) != len(value):
                 raise Unsupported(f"{len(pattern)} results where there are {len(value)}")
             for ref, item in zip(pattern, value, strict=True):
-                _put(ref.name, item, values, plan)
+                _put(ref.name, item, values, plan, narrow)
 
 
-def _put(name: str, value: Any, values: Values, plan: Plan) -> None:
+def _put(name: str, value: Any, values: Values, plan: Plan, narrow: bool) -> None:
     """What torch says of a tensor has to be what was made: nothing goes on with another dtype."""
-    meta = plan.tensors.get(name)
+    meta = None if narrow else plan.tensors.get(name)
     if meta is not None and is_tensor(value) and values.is_needed(name):
         wanted = canonical(dtype_of(meta))
         sizes = [size.as_int for size in meta.sizes]

@@ -382,7 +382,8 @@ def _only_returns(step: Step) -> bool:
     if step.target in NOTHING_DONE or step.target in FUNCTIONS:
         return True
     writes = step.in_place is not None or step.target.endswith("out")
-    return step.target.startswith("aten.") and bool(step.outputs) and not writes
+    known = step.target.startswith("aten.") or step.operator is not None
+    return known and bool(step.outputs) and not writes
 
 
 def dtype_of(meta: TensorMeta) -> Any:

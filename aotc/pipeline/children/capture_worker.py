@@ -72,19 +72,26 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     job, known = ProgramJob.decode(program), scratch.read_known()
     file_digests.learn(dict(known.digests))
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
-    models = open_models(job.manifest, scratch.folder)
+    models = open_models(job.manifest, scratch.folder, keeps_going=job.keeps_going)
     if models.opened and all(map(_is_xlas, _engines(job))):
         first = {key.entry_point: dict(key.sizes) for key in reversed(job.executables)}
         models = laid_out(models, first)
-    manifest = models.manifest
-    weights = {name: _load(name, models, progress) for name in manifest.weights}
+    failed = [*models.refused]
+    weights: dict[str, Weights] = {}
+    for name in models.manifest.weights:
+        try:
+            weights[name] = _load(name, models, progress)
+        except AotcError as error:
+            failed += _collected(error, job)
+    manifest = _with_weights(models.manifest, weights)
+    if not manifest.entry_points:
+        raise_if(failed)
     platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
-    failed: list[Finding] = []
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
@@ -116,7 +123,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                _write_fixtures(entry_point, plans[name], manifest, scratch, files)
+                captured[name] = _write_fixtures(entry_point, plans[name], manifest, scratch, files)
                 _check_x64(manifest)
             except AotcError as error:
                 failed += _collected(error, job)
@@ -208,13 +215,15 @@ def _write_fixtures(
     manifest: BuildManifest,
     scratch: Scratch,
     files: dict[str, str],
-) -> None:
+) -> CapturedEntryPoint:
     """Write the fixtures' inputs at every profile, and their results if those were recorded.
 
+    Returns the entry point with the profiles that its `expected` says nothing of.
     files: gets the digests of what was read. Raises CaptureError.
     """
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")
+    unexpected: list[str] = []
     recorded = fixtures.recorded_inputs(name, manifest)
     if recorded:
         _note(files, recorded.file, recorded.digest)
@@ -227,16 +236,37 @@ def _write_fixtures(
             continue
         _note(files, results.file, results.digest)
         at = manifest.where("entry_points", name, "fixtures", kind)
-        exact = kind == "results"
-        by_profile = fixtures.results_by_profile(entry_point, results, at, exact=exact)
+        by_profile: Sequence[Mapping[str, Any] | None]
+        if kind == "results":
+            by_profile = fixtures.results_by_profile(entry_point, results, at, exact=True)
+        else:
+            sizes, rows = fixtures.recorded_sizes(plan, recorded), fixtures.leading_dimensions(plan)
+            by_profile = fixtures.expected_by_profile(entry_point, results, sizes, rows, at)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
-            place(key).write_bytes(write_tensors(found, where=at))
+            if found is not None:
+                place(key).write_bytes(write_tensors(found, where=at))
+            else:
+                unexpected.append(key.label)
+    return replace(entry_point, unexpected=tuple(unexpected))
 
 
 def _load(name: str, models: Models, progress: Progress) -> Weights:
     if init := models.manifest.weights[name].init:
         progress.started(f"making weights {name} ({init})")
     return models.load(name)
+
+
+def _with_weights(manifest: BuildManifest, weights: Mapping[str, Weights]) -> BuildManifest:
+    """Return the part of a manifest for which all weights are at hand."""
+    return replace(
+        manifest,
+        weights={name: spec for name, spec in manifest.weights.items() if name in weights},
+        entry_points={
+            name: spec
+            for name, spec in manifest.entry_points.items()
+            if weights.keys() >= {*spec.bind.values()}
+        },
+    )
 
 
 def _note(files: dict[str, str], name: str, digest: str) -> None:

@@ -114,7 +114,7 @@ def _run(
             raise
         except (Exception, SystemExit) as error:
             raise CaptureError(explain.not_run(error, key.label, manifest.root)) from error
-        if spec.fixtures.expected is not None:
+        if spec.fixtures.expected is not None and scratch.expected(key).exists():
             raise_if(_unexpected(result.arrays, read_arrays(scratch.expected(key)), spec, key))
         fixture = {f"inputs/{path}": array for path, array in inputs.items()}
         fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}

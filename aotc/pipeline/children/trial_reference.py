@@ -12,7 +12,6 @@ from threading import Timer
 from time import monotonic
 from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from aotc.capture import explain, fixtures
@@ -112,9 +111,10 @@ def try_all(
         for entry in entries:
             found = []
             for trial in entry.trials:
-                key = msgspec.msgpack.encode((entry.entry_point, trial))
+                key = files.trial_key(entry, trial)
                 if key not in known:
                     known[key] = _try(trial, entry, program, manifest, scratch, functions, progress)
+                    progress.finished(entry.entry_point)
                 found.append(known[key])
             raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
             outcomes[target].append(found)

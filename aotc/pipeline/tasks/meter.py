@@ -22,7 +22,7 @@ STAGES = {
 
 
 class Meter:
-    """Counts tasks by stage, and when they ran."""
+    """Counts tasks by stage, and when they ran; of plain JAX, which is one task, its trials."""
 
     def __init__(self, on_stage: OnStage, on_done: OnDone) -> None:
         self._on_stage, self._on_done = on_stage, on_done
@@ -40,6 +40,14 @@ class Meter:
             if total:
                 self._on_stage(stage, min(self._done[stage], total), total)
 
+    def step(self, kind: Kind) -> None:
+        """A part of the only task of this kind has ended, of as many as `expect` was told of."""
+        with self._lock:
+            stage = STAGES[kind]
+            total = self._total.get(stage, 0)
+            self._done[stage] = min(self._done[stage] + 1, max(total - 1, 0))
+            self._on_stage(stage, self._done[stage], total)
+
     def finish(self, kind: Kind) -> None:
         """Count no more tasks of this kind: the candidates of `--tune` are executables as well."""
         with self._lock:
@@ -50,7 +58,8 @@ class Meter:
         with self._lock:
             stage = STAGES.get(done.task.kind)
             if stage and done.task.kind not in self._finished:
-                self._done[stage] += 1
+                is_only = done.task.kind is Kind.REFERENCE
+                self._done[stage] = self._total.get(stage, 1) if is_only else self._done[stage] + 1
                 ended = time.perf_counter()
                 self._spans[stage].append((ended - done.seconds, ended))
                 self._on_stage(stage, self._done[stage], self._total.get(stage, 0))

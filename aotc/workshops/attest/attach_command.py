@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command(short_help="Put into a bundle what Sigstore has signed about it.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("file", type=click.Path(path_type=Path))
 @command
 def attach(out: Output, bundle: Path, file: Path) -> None:

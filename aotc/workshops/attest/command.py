@@ -8,10 +8,11 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command(short_help="Sign a bundle's files for other tools.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.option(
     "--openssf",
     is_flag=True,

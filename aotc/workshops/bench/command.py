@@ -10,6 +10,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
+from aotc.cli.reference_options import BUNDLE_FILE
 
 THREADS_MAX = 1024
 SECONDS_RANGE = (0.001, 3600)
@@ -23,7 +24,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 
 
 @click.command(short_help="Measure cold start, calls, throughput and memory here.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point", required=False)
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
 @click.option(

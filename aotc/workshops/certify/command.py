@@ -13,6 +13,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.schema.certified import JAXLIB, Release
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _releases(
 
 
 @click.command(short_help="Run a bundle's fixtures under other versions of its engine.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.option(
     "--jaxlib",
     "jaxlibs",

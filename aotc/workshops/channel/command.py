@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, print_notes
+from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.workshops.channel.keys import (
     Roles,
     public_keys,
@@ -101,7 +102,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 
 @channel.command(short_help="Name a bundle in a channel, or renew it.")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.argument("bundle", required=False, type=BUNDLE_FILE)
 @click.option("--channel", "name", default="", help='Where it is deployed, such as "production".')
 @signing_options
 @click.option(

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 NONE = "-"
 """What is not there."""
 
+PROOF_ERRORS = "proof errors"
+"""How the path of a change ends that is about the errors of trials."""
+
 KINDS = {
     "identity": "name, version, format",
     "targets": "targets that one of them lacks, and what a target is compiled for",
@@ -40,6 +43,14 @@ class Change:
     before: str
     after: str
     numbers: tuple[int, int] | None = None
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether it is about an error against plain JAX, within the tolerance on both sides."""
+        if NONE in (self.before, self.after):
+            return False
+        is_error = self.path in ("max_abs", "max_rel") or self.path.endswith(PROOF_ERRORS)
+        return self.kind == "ulp" or (self.kind == "parity" and is_error)
 
     @property
     def where(self) -> str:

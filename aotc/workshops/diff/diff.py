@@ -14,7 +14,7 @@ from msgspec import UNSET
 from aotc.review.compare import Changed, Part, compare
 from aotc.review.documents import differing
 from aotc.review.reading import Review
-from aotc.workshops.diff.changes import KINDS, NONE, Change
+from aotc.workshops.diff.changes import KINDS, NONE, PROOF_ERRORS, Change
 from aotc.workshops.diff.module_diff import ModulePair, TextDiff, compare_texts
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
@@ -177,7 +177,17 @@ def _parity(parity: Parity) -> dict[str, str]:
 
 
 def _proofs(proofs: Mapping[str, Any]) -> dict[str, str]:
-    return {f"{name} proof": canonical.encode(proof).decode() for name, proof in proofs.items()}
+    """By dimension the trials, and apart from them how far each was from plain JAX."""
+    known: dict[str, str] = {}
+    for name, proof in proofs.items():
+        trials = [msgspec.structs.replace(trial, **_NO_ERRORS) for trial in proof]
+        known[f"{name} proof"] = canonical.encode(trials).decode()
+        errors = [(trial.max_abs, trial.max_rel, trial.ulp_max) for trial in proof]
+        known[f"{name} {PROOF_ERRORS}"] = canonical.encode(errors).decode()
+    return known
+
+
+_NO_ERRORS = {"max_abs": "", "max_rel": "", "ulp_max": 0}
 
 
 def _profiles(sizes: Sequence[str]) -> dict[str, str]:

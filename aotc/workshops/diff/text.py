@@ -71,12 +71,17 @@ def diff_lines(diff: Diff) -> Iterator[str]:
     if diff.is_same:
         yield "the same, byte for byte"
         return
-    for kind, group in groupby(diff.changes, key=lambda change: change.kind):
+    rounding = [change for change in diff.changes if change.is_rounding]
+    others = [change for change in diff.changes if not change.is_rounding]
+    for kind, group in groupby(others, key=lambda change: change.kind):
         lines = list(_joined(list(group)))
         yield kind
         yield from (f"  {line}" for line in lines[:CHANGES_MAX])
         if len(lines) > CHANGES_MAX:
             yield f"  … {len(lines) - CHANGES_MAX} more; --json has all"
+    if rounding:
+        yield "rounding"
+        yield f"  {_rounding(rounding)}"
     alike: dict[object, list[TextDiff]] = {}
     for module in diff.modules:
         alike.setdefault((module.lines, module.left_out, module.note), []).append(module)
@@ -87,6 +92,19 @@ def diff_lines(diff: Diff) -> Iterator[str]:
         yield from (f"  {line}" for line in modules[0].lines)
         if modules[0].left_out:
             yield f"  … {count(modules[0].left_out, 'line')} more; --lines shows them"
+
+
+def _rounding(changes: Sequence[Change]) -> str:
+    """Return one line for all errors against plain JAX that differ within the tolerance."""
+    errors = [change for change in changes if change.path == "max_abs"]
+    largest = (max(map(float, side), default=0) for side in zip(*map(_sides, errors), strict=True))
+    of = f"; the largest of fixtures: {' -> '.join(f'{n:.1e}' for n in largest)}" if errors else ""
+    number = count(len(changes), "error")
+    return f"{number} against plain JAX within the tolerance{of}; --json has each"
+
+
+def _sides(change: Change) -> tuple[str, str]:
+    return change.before, change.after
 
 
 def _joined(changes: Sequence[Change]) -> Iterator[str]:

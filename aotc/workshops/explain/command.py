@@ -8,11 +8,12 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.completion import target_names
-from aotc.cli.verified import require_choice, verified_options
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.verified import refuse_both, verified_options
 
 
 @click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point")
 @verified_options
 @click.option(
@@ -40,12 +41,13 @@ def explain(
     """Show an entry point as StableHLO, as optimized HLO, or as assembly.
 
     Each with the profile and the targets it belongs to. Nothing of the bundle is loaded, so that
-    targets of other machines are shown as well.
+    targets of other machines are shown as well. Without --trust, digests are checked and
+    signatures are not.
 
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
     """
-    require_choice(trust, untrusted)
+    refuse_both(trust, untrusted)
     from datetime import UTC, datetime
 
     from aotc.report.profile_sizes import parse_profile

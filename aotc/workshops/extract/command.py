@@ -9,10 +9,11 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
 from aotc.cli.progress import passing_progress
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command(short_help="Copy a bundle with some of its targets alone.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.option(
     "--target",
     "targets",

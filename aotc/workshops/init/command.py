@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--weights",
     multiple=True,
     metavar="NAME=FILE|FUNCTION",
-    help="Bind a parameter once: a safetensors file, or a function that returns the values.",
+    help="Bind a parameter once: a weights file or folder, or a function that returns the values.",
 )
 @click.option(
     "--like", "likes", multiple=True, metavar="NAME=FUNCTION", help="A pytree that this returns."

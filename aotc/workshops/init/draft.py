@@ -22,6 +22,8 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 DEFAULT_RANGE = (1, 64)
 DEFAULT_SIZES = (1, 8, 64)
+LARGEST_RANGE = 4096
+"""The largest size of a model file's range that is taken as it is; there is a profile for it."""
 
 
 def draft(
@@ -49,6 +51,7 @@ def draft(
     inputs, static = reader.parameters(answer.parameters, answer.needed)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
     leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
+    dimensions = _dimensions(request, leaves, reader.sizes, answer)
     return Draft(
         name=name,
         entry_point=entry_point or entry_point_of(function),
@@ -56,10 +59,10 @@ def draft(
         targets=targets,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
-        dimensions=_dimensions(request, leaves, reader.sizes, answer),
+        dimensions=dimensions,
         inputs=inputs,
         static=static,
-        notes=(*reader.notes, *notes),
+        notes=(*reader.notes, *notes, *_cut_ranges(dimensions, answer)),
         is_file=is_model_file(function),
         donate=tuple(answer.donate),
     )
@@ -123,11 +126,25 @@ def _dimensions(
         size = sizes[name][0] if name in sizes else 1
         least, most = answer.ranges.get(name, (None, None))
         low, high = max(DEFAULT_RANGE[0], least or 0), DEFAULT_RANGE[1]
+        if most is not None and DEFAULT_RANGE[1] < most <= LARGEST_RANGE:
+            high = most
         high = max(high, 2 ** math.ceil(math.log2(size))) if size > 0 else high
         high = max(low, high if most is None else min(high, most))
-        profiles = sorted({*(s for s in DEFAULT_SIZES if low <= s <= high), max(size, low)})
+        last = () if most is None or high > LARGEST_RANGE else (high,)
+        profiles = sorted({*(s for s in DEFAULT_SIZES if low <= s <= high), max(size, low), *last})
         found[name] = DimensionDraft(low, high, tuple(profiles))
     return found
+
+
+def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Iterator[str]:
+    """A sentence for each dimension whose range is shorter than that of a model file."""
+    for name, draft in dimensions.items():
+        _, most = answer.ranges.get(name, (None, None))
+        if most is not None and draft.high < most < 2**31:
+            yield (
+                f"{name} is up to {draft.high} here, and up to {most} in the file: state the range "
+                "that is called"
+            )
 
 
 def name_of(function: str) -> str:

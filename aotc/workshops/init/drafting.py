@@ -11,6 +11,7 @@ from pathlib import Path
 from aotc.backends.targets import NATIVE, find_target
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
+from aotc.config.fields import is_function_reference
 from aotc.errors import refusal
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
@@ -93,7 +94,7 @@ def draft_manifest(
         on_output=on_output,
     )
     moved = {
-        key: _beside(source, root) if source.endswith(".safetensors") else source
+        key: source if is_function_reference(source) else _beside(source, root)
         for key, source in request.weights.items()
     }
     module = path.with_name(f"{_identifier(named)}_entry.py")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from aotc.capture.like import missing
 from aotc.capture.models import NARROWER, open_file, paths_of
 from aotc.config.build_manifest import SourceFile
 from aotc.errors import raise_if, refusal
+from aotc.frontends.protocol import Model
 from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
 from aotc.workers.child import Progress, answer
 from aotc.workshops.init import callables, wrappers
@@ -183,6 +185,7 @@ def _of_file(source: SourceFile) -> Answer:
             hint="correct the path",
         ) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
+    names = _Names(model)
     parameters: list[Parameter] = []
     donate: list[str] = []
     for path, each in zip(paths_of(model), model.inputs, strict=True):
@@ -191,19 +194,47 @@ def _of_file(source: SourceFile) -> Answer:
             donate.append(first)
         if each.initial is not None:
             continue
-        axes: list[str] = []
-        for number, axis in enumerate(each.shape):
-            name = axis or f"{first}_{number}"
-            axes.append(str(name))
-            if isinstance(name, str):
-                ranges[name] = model.ranges.get(name, (None, None))
+        axes = [str(size) for size in names.of(first, each.shape)]
+        for axis, name in zip(each.shape, axes, strict=True):
+            if not isinstance(axis, int):
+                ranges[name] = model.ranges.get(axis or "", (None, None))
         dtype = NARROWER.get(each.dtype, each.dtype).name
         stated = None if below else f"{dtype}[{','.join(axes)}]"
         if first not in {parameter.name for parameter in parameters}:
             parameters.append(Parameter(first, has_default=False, annotation=stated))
-    return Answer(
-        parameters, enable_x64=False, ranges=ranges, sizes=dict(model.sizes), donate=donate
-    )
+    sizes = {names.renamed.get(name, name): found for name, found in model.sizes.items()}
+    return Answer(parameters, enable_x64=False, ranges=ranges, sizes=sizes, donate=donate)
+
+
+_NUMBERED = re.compile(r"[su]\d+")
+"""Names that PyTorch numbers, since a file has lost those of its `Dim`s."""
+
+
+class _Names:
+    """Names of a model file's axes for a manifest: those of the file, unless they are numbers.
+
+    The first axis of all inputs is called `batch`, others by an input that has them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.renamed: dict[str, str] = {}
+        given = [each for each in model.inputs if each.initial is None]
+        stated = {axis for each in given for axis in each.shape}
+        firsts = {each.shape[0] if each.shape else 1 for each in given}
+        self._first = firsts.pop() if len(firsts) == 1 else 1
+        self._batch = "batch" not in stated and (self._first is not None or len(given) == 1)
+
+    def of(self, name: str, shape: Sequence[int | str | None]) -> list[int | str]:
+        """Return the axes of the input `name`."""
+        return [self._axis(name, number, axis) for number, axis in enumerate(shape)]
+
+    def _axis(self, name: str, number: int, axis: int | str | None) -> int | str:
+        if isinstance(axis, int) or (axis is not None and not _NUMBERED.fullmatch(axis)):
+            return axis
+        own = f"{name}_{number}"
+        if axis == self._first and self._batch and (axis is not None or number == 0):
+            own = "batch"
+        return own if axis is None else self.renamed.setdefault(axis, own)
 
 
 def _annotation(annotation: Any) -> str | None:

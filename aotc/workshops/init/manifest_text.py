@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aotc.config.fields import is_function_reference
 from aotc.workshops.init.draft_types import ArrayInput, Draft, InputDraft, LikeInput, leaves_of
 
 _BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
@@ -27,7 +28,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     for name, source in draft.weights.items():
         yield ""
         yield f"[weights.{_key(name)}]"
-        kind = "source" if source.endswith(".safetensors") else "init"
+        kind = "init" if is_function_reference(source) else "source"
         yield f"{kind} = {_value(source)}"
     for name, dimension in draft.dimensions.items():
         yield ""
@@ -48,7 +49,7 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"inputs.{_key(name)} = {_input(tree)}"
     if draft.donate:
         yield f"donate = {_value(list(draft.donate))}  # calls return their new values"
-    yield "tolerance = { rtol = 1e-5, atol = 1e-6 }  # against plain JAX"
+    yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"
     leaves = [item for name, tree in draft.inputs.items() for item in leaves_of(tree, name)]
     yield ""
     yield f"[{at}.fixtures]"

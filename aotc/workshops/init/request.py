@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from aotc.config.checkpoints import ENDING
 from aotc.config.dtypes import SHORT_DTYPES
 from aotc.config.fields import is_function_reference, is_identifier
 from aotc.config.problem import spell
@@ -25,7 +26,7 @@ _REFERENCE = "package.module:function"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """inputs: leaf path to array.  likes, weights: parameter to function, or to a safetensors file.
+    """inputs: leaf path to array.  likes, weights: parameter to function, or to a file or folder.
     static: parameter to value.  dimensions: name to smallest and largest size.
     """
 
@@ -149,12 +150,19 @@ def _reference(text: str) -> str:
 
 
 def _weights(text: str) -> str:
-    if not (text.endswith(".safetensors") or is_function_reference(text)):
-        hint = "name the file with the values, or a function that returns them"
-        if text.endswith((".npz", ".npy", ".pt", ".pkl")):
+    if not (is_function_reference(text) or _is_weights(text)):
+        hint = "name the file or folder with the values, or a function that returns them"
+        if text.endswith((".npy", ".pt", ".pth", ".pkl")):
             hint = "read it in a function that returns the values, and name that"
-        raise _Unreadable(f"NAME=FILE.safetensors or NAME={_REFERENCE}", hint)
+        raise _Unreadable(f"NAME=FILE.safetensors, a folder, or NAME={_REFERENCE}", hint)
     return text
+
+
+def _is_weights(text: str) -> bool:
+    """Return whether it names weights files as `source` of a manifest does: by its end, or a folder
+    such as an Orbax checkpoint.
+    """
+    return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
 
 
 def _plain(text: str) -> Any:

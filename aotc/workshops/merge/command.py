@@ -10,10 +10,11 @@ import click
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import passing_progress
+from aotc.cli.reference_options import BUNDLE_FILE
 
 
 @click.command(short_help="Join bundles of one program, built for different targets.")
-@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
 @click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
 @click.option(

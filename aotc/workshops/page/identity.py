@@ -84,7 +84,7 @@ def _signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
             ("Key", "Id", "Role", "State", "Signed this bundle"),
             [
                 (
-                    key["name"] or "unnamed",
+                    _called(key),
                     key["id"],
                     role,
                     key["state"],
@@ -102,6 +102,14 @@ def _signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
         )
     else:
         yield Text("The bundle holds no attestation: it is unsigned.", "bad")
+
+
+def _called(key: dict[str, Any]) -> str:
+    """Return a key's name and whose it is, as far as the policy says."""
+    name, holder = key["name"], key["holder"]
+    if name and holder and name != holder:
+        return f"{name}, held by {holder}"
+    return name or holder or "unnamed"
 
 
 def _signed(key: dict[str, Any], role: str, review: Review) -> Mark:

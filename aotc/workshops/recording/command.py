@@ -37,7 +37,7 @@ def record_expected(
 
     with progress(quiet=out.json) as on_stage:
         on_stage("running", 0, 0)
-        recorded = record(manifest, entry_point, python)
+        recorded = record(manifest, entry_point, python, output)
     write_npz(output, recorded.arrays)
     document = {
         "output": str(output),

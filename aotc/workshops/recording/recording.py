@@ -39,16 +39,19 @@ class Recorded:
     arrays: Mapping[str, Array]
 
 
-def record(manifest_path: Path, entry_point: str | None, python: Path) -> Recorded:
+def record(
+    manifest_path: Path, entry_point: str | None, python: Path, written: Path | None = None
+) -> Recorded:
     """What the framework of an entry point's model gives for the inputs of its fixtures.
 
-    python: of an environment with that framework.
+    python: of an environment with that framework.  written: where the caller writes the results,
+    which the manifest may name already.
 
     Raises ConfigError for a bad manifest, UsageError for inputs that cannot be read, and
     CaptureError: AOTC-E831 without recorded inputs, E843 for a Python that does not run the file,
     E844 for what cannot be recorded of it.
     """
-    manifest = read_build_manifest(manifest_path)
+    manifest = read_build_manifest(manifest_path, written=written)
     name, spec = _chosen(manifest.entry_points, entry_point, manifest_path)
     assert spec.source is not None and spec.fixtures.file is not None, "it was chosen by these"
     given = read_arguments([f"@{spec.fixtures.file.path}"], "fixtures.file")

@@ -10,14 +10,14 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
-from aotc.cli.reference_options import ca_option
+from aotc.cli.reference_options import BUNDLE_FILE, ca_option
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.policy import TrustPolicy
 
 
 @click.command(short_help="Send a bundle to an OCI registry.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG]")
 @click.option(
     "--trust",

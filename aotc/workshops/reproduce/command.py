@@ -9,14 +9,15 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.progress import progress
-from aotc.cli.verified import verified_options
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.verified import refuse_both, verified_options
 
 if TYPE_CHECKING:
     from aotc.workshops.reproduce.reproduce import Reproduced
 
 
 @click.command(short_help="Build a bundle again from its sources, and compare.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @click.option(
     "--source",
     required=True,
@@ -54,8 +55,7 @@ def reproduce(
     \b
     aotc reproduce digits-1.0.0.aotb --source . --trust trust.toml
     """
-    if trust and untrusted:
-        raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")
+    refuse_both(trust, untrusted)
     from aotc.workshops.reproduce.reproduce import Install
     from aotc.workshops.reproduce.reproduce import reproduce as run
     from aotc_runtime.verification.trust import read_policy

@@ -8,11 +8,12 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
+from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.workshops.suggest.traffic_options import traffic_options
 
 
 @click.command(short_help="Say how a bundle's profiles serve observed traffic.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @traffic_options
 @click.option(
     "--min-coverage",

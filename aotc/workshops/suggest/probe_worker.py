@@ -12,9 +12,11 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from aotc import private
 from aotc.capture import fixtures, tree
@@ -27,6 +29,8 @@ from aotc.config import values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
+from aotc.pipeline.scratch import scratch_folder
+from aotc.stages import Stored, Tensor
 from aotc.workers.child import Progress, answer
 from aotc.workshops.suggest.traffic.messages import Answer, Job, Probe
 from aotc.workshops.suggest.xla_cost import cost_of_call
@@ -39,7 +43,13 @@ SECONDS_PER_TURN = 0.02
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    models = open_models(_with_random_inputs(values.decode(job.manifest), job.entry_point))
+    with scratch_folder() as scratch:
+        return _probed(job, progress, scratch)
+
+
+def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
+    manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
+    models = open_models(manifest, scratch)
     manifest = models.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
@@ -59,7 +69,7 @@ def probe(job: Job, progress: Progress) -> Answer:
     seconds = [0.0] * len(traced)
     if job.measure:
         progress.started(f"measuring {job.entry_point}")
-        seconds = _turns([_call(each, weights, manifest) for each in traced])
+        seconds = _turns(_calls(traced, weights, manifest))
     return Answer(
         probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
         modules={
@@ -91,22 +101,39 @@ def _probe(traced: TracedProfile, seconds: float) -> Probe:
     )
 
 
-def _call(
-    traced: TracedProfile, weights: Mapping[str, Weights], manifest: BuildManifest
-) -> Callable[[], Any]:
-    """A call of what plain JAX compiles for this host."""
-    call = traced.call
-    inputs = fixtures.fixture_inputs(
-        call.plan, manifest, traced.sizes, fixtures.recorded_inputs(call.plan.name, manifest)
-    )
-    values = [
-        weights[leaf.owner].tensors[leaf.path]
-        if leaf.is_weight
-        else inputs[tree.join(leaf.owner, leaf.path)]
-        for leaf in call.leaves
-    ]
-    compiled = traced.lowered[HOST].compile()
-    return lambda: jax.block_until_ready(compiled(*values))
+def _calls(
+    traced: Sequence[TracedProfile], weights: Mapping[str, Weights], manifest: BuildManifest
+) -> list[Callable[[], Any]]:
+    """Return calls of plain JAX, compiled for this host; they share one copy of the weights."""
+    arrays = {name: _arrays(each) for name, each in weights.items()}
+
+    def call_of(profile: TracedProfile) -> Callable[[], Any]:
+        call = profile.call
+        inputs = fixtures.fixture_inputs(
+            call.plan, manifest, profile.sizes, fixtures.recorded_inputs(call.plan.name, manifest)
+        )
+        values = [
+            arrays[leaf.owner][leaf.path]
+            if leaf.is_weight
+            else inputs[tree.join(leaf.owner, leaf.path)]
+            for leaf in call.leaves
+        ]
+        compiled = profile.lowered[HOST].compile()
+        return lambda: jax.block_until_ready(compiled(*values))
+
+    return [call_of(each) for each in traced]
+
+
+def _arrays(weights: Weights) -> dict[str, np.ndarray[Any, Any]]:
+    """Read a weights set into memory. Raises OSError, CaptureError."""
+    weights.fetch()
+    return {path: _array(tensor) for path, tensor in weights.tensors.items()}
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    if not isinstance(tensor, Stored):
+        return tensor
+    return np.frombuffer(b"".join(tensor.chunks()), tensor.dtype).reshape(tensor.shape)
 
 
 def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:

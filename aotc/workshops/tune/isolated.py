@@ -38,7 +38,7 @@ def run(
     worker: Sequence[str] = WORKER,
     seconds_max: float = SECONDS_MAX,
 ) -> Outcome:
-    """Measure what the job says. on_done: called for each executable whose turns are over.
+    """Measure what the job says. on_done: called for each candidate of an executable, as turns end.
     seconds_max: how long a turn may take; what hangs counts as crashed.
 
     Raises CompileError (AOTC-E912) if the default itself crashes, or the process does so without

@@ -100,6 +100,7 @@ def search(
     # Whoever may have single executables only need not have made all of them.
     measured_engines = [each for each in engines if mixed or each.name not in left_out]
     found = _measure(measured_engines, tries, assemble, scratch.folder, processes, steps)
+    steps.complete()
     left_out |= _unmeasured(measured_engines, tries, found)
     fit = [each for each in engines if each.name not in left_out]
     picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
@@ -140,6 +141,10 @@ class _Steps:
         self._done += 1
         self._on_step(min(self._done, self._total), self._total)
 
+    def complete(self) -> None:
+        """Count what was left out, such as candidates that this host cannot run."""
+        self._on_step(self._total, self._total)
+
 
 def _compiled(
     engines: Sequence[_Engine],
@@ -165,7 +170,7 @@ def _compiled(
         for key in defaults
         for profile in [program.profiles[key]]
     }
-    steps = _Steps(sum(len(each) - 1 for each in planned.values()) + len(planned), on_step)
+    steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
     with stopping_pool(workers, *(engine.way.backend for engine in engines)) as pool:
         running = {
             (key, engine.prefix + candidate.name): pool.submit(_try, engine, candidate, job, steps)

@@ -39,7 +39,7 @@ type Call = Callable[[], Any]
 def measure(job: Job, progress: Progress) -> Answer:
     """Load every candidate, check its fixtures, and time what is to be measured.
 
-    progress: told of each turn, by its candidate, and of each executable whose turns are over.
+    progress: told of each turn, by its candidate, and as often as there are candidates meanwhile.
     """
     facts = detect()
     threads = engine.processor().threads
@@ -71,12 +71,11 @@ def measure(job: Job, progress: Progress) -> Answer:
     times = []
     for key, candidates in calls.items():
         if job.targets[0] in candidates:
-            rounds = _turns(candidates, progress)
+            rounds = _turns(candidates, progress, key.entry_point)
             best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
             # The luckiest of many candidates looks faster in the rounds that chose it than it is.
             again = {name: candidates[name] for name in best} if len(best) > 1 else {}
             times.append(Times(key, rounds, _turns(again, progress) if again else {}))
-        progress.finished(key.entry_point)
     assert "jax" not in sys.modules, "the runtime never imports jax"
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
 
@@ -104,8 +103,12 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     return lambda: function(*positional, **named)
 
 
-def _turns(candidates: dict[str, Call], progress: Progress) -> dict[str, list[float]]:
-    """Median microseconds of a call by candidate and round."""
+def _turns(
+    candidates: dict[str, Call], progress: Progress, counted: str = ""
+) -> dict[str, list[float]]:
+    """Median microseconds of a call by candidate and round. counted: what progress is told at even
+    distances, as often as there are candidates; nothing if empty.
+    """
     first: dict[str, float] = {}
     for target, call in candidates.items():
         progress.started(target)
@@ -123,6 +126,9 @@ def _turns(candidates: dict[str, Call], progress: Progress) -> dict[str, list[fl
         for target in order if number % 2 == 0 else order[::-1]:
             progress.started(target)
             times[target].append(_median(candidates[target]))
+            turns = sum(map(len, times.values()))
+            if counted and turns % rounds == 0:
+                progress.finished(counted)
     return times
 
 

@@ -94,6 +94,17 @@ def plan_of(model: Model) -> Plan | None:
     return None
 
 
+def reason_alone(model: Model) -> str:
+    """Return why no requests of a model are joined; empty if some may be."""
+    plan = plan_of(model)
+    if plan is not None:
+        worth = "a call for several requests saves less than a fifth of what they take alone"
+        return "" if Chooser(model, plan).is_worth_it else worth
+    if any(parameter.donated for parameter in model.entry_point.spec.parameters):
+        return "calls take inputs that are donated"
+    return "no dimension with the policy split is an axis of every input and output"
+
+
 def _mixed(spec: EntryPoint, dimension: str) -> tuple[str, ...]:
     given = masks_of(spec)
     return mixable(

@@ -4,7 +4,7 @@ that is installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -38,6 +38,13 @@ class Metrics:
             "Requests that one call served",
             ["model"],
             buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+            registry=self._registry,
+        )
+
+        self._refused = Counter(
+            "aotc_server_refused_bundles",
+            "Bundles that were refused beside what serves; code: of the first finding",
+            ["code"],
             registry=self._registry,
         )
 
@@ -79,6 +86,10 @@ class Metrics:
     def turned_away(self, code: str) -> None:
         """Count what was refused before a model was asked."""
         self._turned_away.labels(code).inc()
+
+    def refused(self, codes: Sequence[str]) -> None:
+        """Count a bundle that was not loaded. codes: of what was found."""
+        self._refused.labels(codes[0]).inc()
 
     def joined(self, model: str, requests: int) -> None:
         """Count a call that served so many requests."""

@@ -76,7 +76,7 @@ class Repository:
             except AotcError as error:
                 if strict:
                     raise
-                self._tell("refused", {"reason": str(error)})
+                self._tell("refused", _reasons(error))
                 findings += error.findings
             for place in list(self._places.values()):
                 if place.is_unloaded:
@@ -84,8 +84,9 @@ class Repository:
                 try:
                     self._load(place)
                 except AotcError as error:
-                    if strict:
+                    if strict:  # raised, it is told once
                         raise
+                    self._tell_refused(place, error)
                     findings += error.findings
             self._is_ready = self._is_ready or strict
         return tuple(findings)
@@ -94,11 +95,11 @@ class Repository:
         """Load the bundle of a model, or load it again if it was changed. Raises an AotcError."""
         with self._lock:
             self._look_around()
-            for place in list(self._places.values()):
-                if not place.was and not place.is_unloaded:
-                    self._load(place)
+            new = [p for p in self._places.values() if not p.was and not p.is_unloaded]
+            for place in new:
+                self._load_or_tell(place)
             for place in self._places_of(name):
-                self._load(place)
+                self._load_or_tell(place)
 
     def unload_model(self, name: str) -> None:
         """Serve the bundle of a model no more, in none of its versions, and close it when its last
@@ -133,6 +134,19 @@ class Repository:
             named_by(place.reference, self._settings) == served.bundle.root_digest
         )
 
+    def _load_or_tell(self, place: Place) -> None:
+        try:
+            self._load(place)
+        except AotcError as error:
+            self._tell_refused(place, error)
+            raise
+
+    def _tell_refused(self, place: Place, error: AotcError) -> None:
+        served = place.release
+        serving = served.bundle.version if served is not None else "nothing"
+        facts = {"bundle": place.reference, "serving": serving, **_reasons(error)}
+        self._tell("refused", facts)
+
     def _load(self, place: Place) -> None:
         """Load what is new or was changed beside what serves; it takes its place when it is ready.
         Raises an AotcError.
@@ -155,14 +169,8 @@ class Repository:
                 raise
         except AotcError as error:
             place.refused = error.findings
-            served = place.release
-            if served is None:
+            if place.release is None:
                 place.standing = Standing.UNAVAILABLE
-            serving = served.bundle.version if served is not None else "nothing"
-            self._tell(
-                "refused",
-                {"bundle": place.reference, "serving": serving, "reason": str(error)},
-            )
             raise
         self._take(place, release, looks)
 
@@ -327,6 +335,15 @@ class Repository:
             expected="one of " + (", ".join(known) or "none: nothing is loaded"),
             hint=did_you_mean(name, known, "POST /v2/repository/index lists the models"),
         )
+
+
+def _reasons(error: AotcError) -> dict[str, object]:
+    """Return the facts of an event about an error: one line of text, and the codes in it."""
+    reason = "; ".join(
+        f"{each.code} {each.where}: expected {each.expected}, found {each.found}"
+        for each in error.findings
+    )
+    return {"reason": reason, "codes": [each.code for each in error.findings]}
 
 
 class Serving:

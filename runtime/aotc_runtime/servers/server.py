@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,7 @@ from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.memory import keep_freed
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Options
-from aotc_runtime.servers.repository import Repository
+from aotc_runtime.servers.repository import Repository, Tell
 from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
 
@@ -94,8 +95,8 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _serve(options: Options) -> None:
-    tell = _teller(options.as_json)
     metrics = Metrics()
+    tell = _counting(_teller(options.as_json), metrics)
     settings = Settings(options.target, options.threads, options.store, ca=options.ca)
     repository = Repository(options.bundles, options.policies, settings, tell)
     delay = None if options.max_delay is None else options.max_delay / 1000
@@ -147,6 +148,8 @@ async def _serve(options: Options) -> None:
         if loading.done():
             loading.result()
             tell("ready", {})
+            for reason, models in service.not_joined().items():
+                tell("not-joined", {"models": models, "reason": reason})
         await asyncio.wait([asked, http], return_when=asyncio.FIRST_COMPLETED)
         service.is_draining = True
         tell("ending", {"requests": service.requests})
@@ -228,14 +231,27 @@ class _Reloads:
             self._task.cancel()
 
 
-def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
-    """Prints events: a line of JSON each, or text."""
+def _counting(tell: Tell, metrics: Metrics) -> Tell:
+    """Return a `Tell` that also counts what is refused."""
+
+    def told(event: str, facts: dict[str, object]) -> None:
+        if event == "refused":
+            metrics.refused(facts["codes"])  # type: ignore[arg-type]
+        tell(event, facts)
+
+    return told
+
+
+def _teller(as_json: bool) -> Tell:
+    """Return what prints an event in one line, with its time: as JSON, or as text."""
 
     def tell(event: str, facts: dict[str, object]) -> None:
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
-            line = msgspec.json.encode({"event": event, **facts}).decode()
+            line = msgspec.json.encode({"event": event, "time": time, **facts}).decode()
         else:
-            line = " ".join([event, *(f"{name}={_text(value)}" for name, value in facts.items())])
+            named = (f"{name}={_text(value)}" for name, value in facts.items())
+            line = " ".join([time, event, *named])
         with contextlib.suppress(OSError, ValueError):
             print(line, flush=True)
 
@@ -243,4 +259,10 @@ def _teller(as_json: bool) -> Callable[[str, dict[str, object]], None]:
 
 
 def _text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    """Return a value as one word; in quotes where it has spaces or characters that are not shown,
+    which names of files may have.
+    """
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in escaped)
+    return text if shown == text and text and " " not in text else f'"{shown}"'

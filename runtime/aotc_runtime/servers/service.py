@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
+from aotc_runtime.servers.joining import reason_alone
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
 from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.metrics import Metrics
-from aotc_runtime.servers.models import Model
+from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.quick import ALONE_SECONDS, QUICK_SECONDS, Quick
 from aotc_runtime.servers.repository import Repository
@@ -147,6 +148,15 @@ class Service:
                 return self._lines.plan(model) is not None
         except AotcError:
             return False
+
+    def not_joined(self) -> dict[str, list[str]]:
+        """Return why requests are not joined although they may wait for that, with the models."""
+        reasons: dict[str, list[str]] = {}
+        for bundle in self.repository.bundles() if self._lines is not None else ():
+            for model in sorted({*models_of(bundle).values()}, key=lambda model: model.name):
+                if reason := reason_alone(model):
+                    reasons.setdefault(reason, []).append(model.name)
+        return reasons
 
     def answer_now[T](
         self,

@@ -57,8 +57,9 @@ class PublicKey(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """For messages: its name and the start of its id."""
-        return f"{self.name} ({self.id[:16]})" if self.name else self.id[:16]
+        """For messages: its name, or its holder's, and the start of its id."""
+        called = self.name or ("" if self.holder == self.id else self.holder)
+        return f"{called} ({self.id[:16]})" if called else self.id[:16]
 
     def state(self, now: float) -> KeyState:
         """Whether a signature of this time counts. now: seconds since the epoch; the time of

@@ -54,15 +54,18 @@ def reasons(
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
     shared = len(holders) < len(seen.found)
     if shared:
-        names += f", all of them of {' and '.join(_holders(keys, holders))}"
+        names += f", all of them of {' and '.join(holder_labels(keys, holders))}"
+    missing = holder_labels(keys, {key.holder for key in keys.values()} - holders)
+    left = f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed"
     # A builder's bill of materials beside its provenance takes nothing away.
     others = [type_ for type_, signers in sorted(seen.silent.items()) if signers]
     more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
     yield finding(
         "AOTC-E304",
         where,
-        "; ".join([f"{len(seen.found)} of them{names}", *more]),
+        "; ".join([f"{len(seen.found)} of them{names}", *([left] if missing else ()), *more]),
         expected=f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}",
+        hint=f"have {' or '.join(missing)} run `aotc sign BUNDLE --key KEY`" if missing else None,
     )
 
 
@@ -72,7 +75,7 @@ def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:
     return f"keys of {threshold} distinct holders"
 
 
-def _holders(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]:
+def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]:
     """Names of holders; of keys that are their own, the key's."""
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 

@@ -13,7 +13,7 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 import onnxruntime
 from onnx import TensorProto, helper
 
-from tests.frontends.onnx_files.making import INT64, read, run, simple, value
+from tests.frontends.onnx_files.making import INT64, graph, model, read, run, simple, value
 
 N = helper.make_node
 
@@ -142,3 +142,77 @@ def test_the_nearest_element_is_that_of_single_precision(
     made = simple(nodes, x.shape, scales=floats(1, 1, new))
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
     assert np.array_equal(run(made, x)["y"], wanted)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("scales", [(2.5, 1.7), (0.3, 0.5), (0.6, 0.8), (0.2, 0.17)])
+@pytest.mark.parametrize("transform", ["align_corners", "pytorch_half_pixel"])
+def test_resize_with_a_fraction_of_an_element_computes_with_whole_sizes(
+    transform: str, scales: tuple[float, float], mode: str
+) -> None:
+    nodes = [
+        N("Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=transform)
+    ]
+    x = np.random.default_rng(1).normal(size=(1, 2, 5, 6)).astype(np.float32)
+    made = simple(nodes, x.shape, s=floats(1, 1, *scales))
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(run(made, x)["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("size", [1, 2, 5, 7])
+@pytest.mark.parametrize("old", [2, 6])
+def test_resize_of_a_region_keeps_its_start(old: int, size: int, mode: str) -> None:
+    """By the formula of Resize's text: one element is the middle of the region."""
+    transform = "tf_crop_and_resize"
+    start, end = 0.3, 0.95
+    last = old - 1
+    step = (end - start) * last / (size - 1) if size > 1 else 0
+    places = (
+        [start * last + i * step for i in range(size)] if size > 1 else [(start + end) / 2 * last]
+    )
+    x = np.arange(old, dtype=np.float32)[None]
+    how = {"mode": mode, "coordinate_transformation_mode": transform, "cubic_coeff_a": -0.5}
+    nodes = [N("Resize", ["x", "roi", "", "sizes"], ["y"], **how)]
+    roi, sizes = floats(0, start, 1, end), np.array([1, size])
+    found = run(simple(nodes, x.shape, roi=roi, sizes=sizes), x)["y"][0]
+    if mode == "linear":
+        np.testing.assert_allclose(found, places, rtol=1e-5)
+    elif mode == "nearest":
+        assert found.tolist() == [np.ceil(place - 0.5) for place in places]
+    else:
+        inner = [i for i, place in enumerate(places) if 1 <= place <= last - 1]
+        np.testing.assert_allclose(found[inner], np.array(places)[inner], rtol=1e-5)
+
+
+DYNAMIC = (
+    (0, 0, 0),
+    (0.0, -0.0),
+    (1, 2, 3),
+    (-1, -2, -3),
+    (5,),
+    (-0.25, 7, 3.5),
+    (-1, 1, 0.5),
+    (np.inf, 1, 0),
+    (3e38, -1),
+)
+
+
+@pytest.mark.parametrize("values", DYNAMIC)
+def test_dynamic_quantization_is_that_of_onnxruntime(values: tuple[float, ...]) -> None:
+    node = N("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"])
+    outputs = [value("q", None, TensorProto.UINT8), value("scale", None)]
+    outputs += [value("zero", None, TensorProto.UINT8)]
+    made = model(graph([node], [value("x", (len(values),))], outputs))
+    x = floats(*values)
+    wanted = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    found = run(made, x)
+    for name, array in zip(("q", "scale", "zero"), wanted, strict=True):
+        np.testing.assert_array_max_ulp(found[name].astype(np.float32), array.astype(np.float32), 1)
+
+
+def test_dynamic_quantization_of_nan_has_a_scale_of_nan() -> None:
+    """As ONNX's own function of it, whose ReduceMax keeps NaN; ONNX Runtime leaves NaN out."""
+    node = N("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"])
+    made = model(graph([node], [value("x", (2,))], [value("scale", ())]))
+    assert np.isnan(run(made, floats(np.nan, 1))["scale"])

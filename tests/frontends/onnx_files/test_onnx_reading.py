@@ -118,7 +118,7 @@ def test_weights_are_what_is_large_and_decides_no_shape() -> None:
     }
     got = read(simple(nodes, **given))
     assert sorted(got.weights) == ["bias", "matrix", "table"]
-    assert got.narrowed == ("table",)
+    assert got.narrowed == ("table",) and got.weights["table"].dtype == np.int32
     found = jax.jit(got.function)(dict(got.weights), X)["y"]
     wanted = np.repeat(X @ given["matrix"] * 0.5 + 1, 2, 1)[np.zeros(100, int)]
     assert np.allclose(found, wanted)

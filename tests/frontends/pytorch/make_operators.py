@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -46,6 +47,7 @@ LEFT_OUT = (
 )
 """Beginnings of names of what no model of the frontend has."""
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.uint8)
+NAMESPACES = ("aten", "quantized_decomposed")
 NUMBERS = {
     dtype: number
     for number, dtype in {
@@ -115,8 +117,8 @@ class Records:
 
     def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator, and write down what it was given and what it returned."""
-        name = f"aten.{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
-        if name not in self.names or not op._schema.name.startswith("aten::"):
+        name = f"{op._schema.name.replace('::', '.')}.{op._overloadname}"
+        if name not in self.names:
             return op(*args, **kwargs)
         parameters = op._schema.arguments
         given = {p.name: a for p, a in zip(parameters, args, strict=False)} | kwargs
@@ -166,7 +168,7 @@ def traced(call: Callable[[], Any], records: Records) -> None:
         Recorder(make_fx(lambda: call(), pre_dispatch=whole)(), records).run()
 
 
-def call(op: Any, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+def call(op: Any, *args: Any, **kwargs: Any) -> functools.partial[Any]:
     return functools.partial(op, *args, **kwargs)
 
 
@@ -437,6 +439,147 @@ def own_calls() -> Iterator[Callable[[], Any]]:
         )
 
 
+def quantized_calls() -> Iterator[functools.partial[Any]]:
+    """Quantization as exports of PT2E have it: ordinary numbers, ends of ranges, NaN."""
+    nan, inf = math.nan, math.inf
+    q = torch.ops.quantized_decomposed
+    x = torch.randn(3, 4, 8) * 3
+    odd = torch.tensor(
+        [[nan, -inf, inf, -0.0, 0.5, 1.5, 2.5, 1e9], [-0.5, -1.5, 3, 4, 5, 6, 7, -1e9]]
+    )
+    for dtype, low, high in (
+        (torch.int8, -128, 127),
+        (torch.uint8, 0, 255),
+        (torch.int8, -127, 127),
+        (torch.int16, -32768, 32767),
+        (torch.int32, -(2**20), 2**20),
+    ):
+        one, zero = torch.tensor(0.037), torch.tensor(3)
+        per, zeros = torch.rand(8) + 0.01, torch.randint(-3, 4, (8,)) - low // 2 * (low == 0)
+        for given in (x, odd, odd.bfloat16(), torch.zeros(2, 8)):
+            yield call(q.quantize_per_tensor.default, given, 0.037, 3, low, high, dtype)
+            yield call(q.quantize_per_tensor.tensor, given, one, zero, low, high, dtype)
+            ends = torch.tensor(low), torch.tensor(high)
+            yield call(q.quantize_per_tensor.tensor2, given, one, zero, *ends, dtype)
+            axis = given.ndim - 1
+            yield call(q.quantize_per_channel.default, given, per, zeros, axis, low, high, dtype)
+            if dtype in (torch.int8, torch.uint8):
+                yield call(q.choose_qparams.tensor, given, low, high, 1e-7, dtype)
+                yield call(q.choose_qparams_symmetric.tensor, given, low, high, 1e-7, dtype)
+        whole = torch.randint(low, high + 1, (3, 4, 8)).to(dtype)
+        for out in (None, torch.float16, torch.bfloat16):
+            kind = {"out_dtype": out}
+            yield call(q.dequantize_per_tensor.default, whole, 0.037, 3, low, high, dtype, **kind)
+            yield call(q.dequantize_per_tensor.tensor, whole, one, zero, low, high, dtype, **kind)
+            for points in (zeros, zeros.int(), None):
+                yield call(
+                    q.dequantize_per_channel.default,
+                    *(whole, per, points, 2, low, high, dtype),
+                    **kind,
+                )
+        yield call(q.convert_element_type.no_fuse, whole, torch.float32)
+        rows = x.reshape(12, 8)
+        yield call(
+            q.quantize_per_channel_group.default,
+            *(rows, torch.rand(24) + 0.01, torch.zeros(24), low, high, dtype, 4),
+        )
+        yield call(
+            q.dequantize_per_channel_group.default,
+            *(whole.reshape(12, 8), torch.rand(24), torch.ones(24).int(), low, high, dtype, 4),
+            torch.float32,
+        )
+    for given in (x, odd, torch.zeros(2, 8), x.half(), x.bfloat16()):
+        scales, points = q.choose_qparams_per_token(given, torch.int8)
+        yield call(q.choose_qparams_per_token.default, given, torch.int8)
+        yield call(q.quantize_per_token.default, given, scales, points, -128, 127, torch.int8)
+        if given.dtype != torch.bfloat16:
+            yield call(q.choose_qparams_per_token_asymmetric.default, given.float(), torch.int8)
+        whole = torch.randint(-128, 128, given.shape).to(torch.int8)
+        if given.dtype == torch.bfloat16:
+            continue  # torch rounds between its two steps
+        more = scales, points, -128, 127, torch.int8, torch.float32
+        yield call(q.dequantize_per_token.default, whole, *more)
+    yield call(q.fake_quant_per_channel.default, x, torch.rand(8), torch.ones(8), 2, -128, 127)
+
+
+def daily_calls() -> Iterator[Callable[[], Any]]:
+    """Edges of pooling, medians, reductions by index and bags: ties, NaN, integers, no elements."""
+    nan, inf = math.nan, math.inf
+    a = torch.ops.aten
+    ties = torch.tensor([[1.0, 3.0, 3.0, nan, 2.0], [2.0, 2.0, -1.0, 2.0, -inf], [nan] * 5])
+    numbers = torch.tensor([[5, 5, -1, 2**30, 0, 7], [1, -7, 3, 3, 2, -(2**30)]])
+    image = torch.randn(2, 3, 7, 5)
+    spotted = torch.where(torch.rand(2, 3, 7, 5) < 0.1, nan, image.round())
+    for size in ([2, 3], [1, 1], [7, 5], [9, 4], [3, 1]):
+        for given in (image, spotted, image.round(), image[0], torch.full((1, 1, 4, 4), -inf)):
+            yield call(a.adaptive_max_pool2d.default, given, size)
+    for size in (1, 2, 5):
+        yield call(a.adaptive_max_pool1d.default, image[0], [size])
+        yield call(a.adaptive_max_pool3d.default, image[None], [1, size, 3])
+    for given in (ties, ties.bfloat16(), numbers, torch.tensor(3.0), torch.randn(4, 7, 6)):
+        yield call(a.median.default, given)
+        yield call(a.nanmedian.default, given)
+        for dim in (0, -1):
+            for keep in (False, True):
+                yield call(a.median.dim, given, dim, keep)
+                yield call(a.nanmedian.dim, given, dim, keep)
+    for how in ("linear", "lower", "higher", "nearest", "midpoint"):
+        for q in (torch.tensor([0.0, 0.3, 1.0]), torch.tensor(0.77)):
+            for dim in (None, 1, 0):
+                options = {"interpolation": how}
+                yield call(a.quantile.default, ties, q, dim, dim == 1, **options)
+                yield call(a.nanquantile.default, ties, q, dim, dim == 1, **options)
+        yield call(a.quantile.scalar, torch.tensor([inf, 1, 2, -inf]), 0.5, None, False)
+    index = torch.tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 3], [1, 1, 0, 0, 0]])
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            for given in (
+                torch.randn(4, 5),
+                torch.tensor([nan, -inf, inf, -0.0, 2]).repeat(4, 1),
+                torch.randint(-9, 9, (4, 5)),
+                torch.randint(0, 255, (4, 5)).to(torch.uint8),
+                torch.rand(4, 5) > 0.5,
+                torch.randn(4, 5).bfloat16(),
+            ):
+                if given.dtype == torch.bool and reduce == "mean":
+                    continue
+                source = given[:3].flip(1)
+                options = {"include_self": include}
+                yield call(a.scatter_reduce.two, given, 0, index, source, reduce, **options)
+                if reduce != "sum" and given.dtype != torch.bool:
+                    places = torch.tensor([2, 0, 2])
+                    yield call(a.index_reduce.default, given, 0, places, source, reduce, **options)
+    table = torch.randn(6, 3)
+    strange = table.clone()
+    strange[1, 0], strange[2, 1] = nan, inf
+    ids = torch.tensor([1, 0, 4, 2, 2, 0, 5, 3])
+    weights = torch.randn(8)
+    for mode in (0, 1, 2):
+        for bags in ([0, 3, 3, 5], [0, 2], [0]):
+            for rows in (table, strange, table.half()):
+                for padding in (-1, 0, 2):
+                    for last in (False, True):
+                        ends = [*bags, 8] if last else bags
+                        given = rows, ids, torch.tensor(ends), False, mode, False
+                        more = weights.to(rows.dtype) if mode == 0 and padding == 0 else None
+                        yield call(a._embedding_bag.default, *given, more, last, padding)
+                        if padding != -1:
+                            yield call(a.embedding_bag.padding_idx, *given, more, last, padding)
+        yield call(a.embedding_bag.default, table, ids.int(), torch.tensor([0, 4]).int(), mode=mode)
+    yield call(
+        a._int_mm.default,
+        torch.randint(-128, 128, (17, 8)).to(torch.int8),
+        torch.randint(-128, 128, (8, 16)).to(torch.int8),
+    )
+    for given in (torch.tensor([0.1, nan, inf]), torch.tensor([1, 2, 3])):
+        yield call(a.isclose.default, given, given + 0)
+        yield call(a.isclose.default, given, given * 2, equal_nan=True)
+    yield call(a.heaviside.default, torch.tensor([nan, -1.0, 0.0, 2.0]), torch.tensor(0.5))
+    rows, asked = torch.randn(2, 3, 5).sort(-1)[0], torch.randn(2, 3, 4)
+    yield call(a.searchsorted.Tensor, rows, asked, right=True)
+    yield call(a.repeat_interleave.self_Tensor, image, torch.tensor([2, 0, 1]), 1, output_size=3)
+
+
 def samples(records: Records) -> None:
     """Torch's own samples, each traced, so that the operators are those of exported programs."""
     for info in op_db:
@@ -466,9 +609,9 @@ def schemas(names: set[str]) -> dict[str, Any]:
     for name in sorted(names):
         namespace, _, rest = name.partition(".")
         packet, _, overload = rest.partition(".")
-        if namespace != "aten":
+        if namespace not in NAMESPACES:
             continue
-        op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        op = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
         if op is None:
             found[name] = None
             continue
@@ -487,12 +630,16 @@ def main(folder: Path, names: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schemas.json").write_text(json.dumps(schemas(records.names)), encoding="utf-8")
     with torch.no_grad():
-        for own in own_calls():
+        for own in itertools.chain(own_calls(), daily_calls()):
             limit, records.counts = records.counts, Counter()
             try:
                 traced(own, records)
             except RuntimeError as error:
                 print("torch refuses:", str(error).splitlines()[0])
+            records.counts = limit
+        for made in quantized_calls():  # traced alone: they take numbers out of tensors
+            limit, records.counts = records.counts, Counter()
+            records.call(made.func, made.args, made.keywords)
             records.counts = limit
         records.counts = Counter()
         samples(records)

@@ -91,7 +91,7 @@ def differences(call: dict[str, Any]) -> Iterator[str]:
         axis = values.get("dim", -1)
         taken = jnp.take_along_axis(jnp.asarray(values["self"]), found[1], axis)
         found, expected = [found[0], taken], (expected[0], expected[0])
-    if call["op"] == "aten.kthvalue.default":
+    if call["op"] in FIRST_RESULT:
         found, expected = [found[0]], (expected[0],)
     found, expected = (without_signs(call["op"], each) for each in (found, expected))
     if not isinstance(found, tuple | list):
@@ -142,6 +142,17 @@ def has_arrays(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.dtype)
 
 
+FIRST_RESULT = {
+    "aten.kthvalue.default",
+    "aten.median.dim",
+    "aten.nanmedian.dim",
+    "aten.embedding_bag.default",
+    "aten.embedding_bag.padding_idx",
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
+}
+"""Torch promises no place among equal elements; what gradients need of bags is not computed."""
+
 UNINITIALIZED = {name for name in OPERATORS if "empty" in name}
 """Whose values are whatever was in memory."""
 
@@ -150,7 +161,8 @@ UNINITIALIZED = {name for name in OPERATORS if "empty" in name}
 def test_an_operator_returns_what_torch_returns(name: str) -> None:
     wrong: list[str] = []
     for call in calls().get(name, []):
-        if is_wide(list(call["args"].values())) or is_wide(call["out"]):
+        is_narrowed = name.startswith("quantized_decomposed.")
+        if not is_narrowed and (is_wide(list(call["args"].values())) or is_wide(call["out"])):
             continue
         try:
             wrong += [f"{found}: {call['args']}" for found in differences(call)]

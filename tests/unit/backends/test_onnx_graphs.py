@@ -175,6 +175,26 @@ def test_transposes_stay_where_moving_them_would_move_more() -> None:
     assert found.count("Transpose") == 1
 
 
+@pytest.mark.parametrize("queries", [1, 3])
+def test_scores_of_attention_are_made_with_the_places_of_the_cache_last(queries: int) -> None:
+    def function(q: Any, cache: Any) -> Any:
+        scores = jnp.einsum("bnkgd,btkd->bkgnt", q, cache) / 4
+        return jax.nn.softmax(jnp.where(cache[0, :, 0, 0] > 0, scores, -jnp.inf))
+
+    graph = graph_of(function, jnp.ones((2, queries, 4, 2, 8)), jnp.ones((2, 16, 4, 8)))
+    shapes = {
+        node.operator: graph.names.tensors[node.outputs[0]].shape[-1] for node in graph.walk()
+    }
+    assert shapes["MatMul"] == shapes["Softmax"] == 16
+    turned = [node for node in graph.walk() if node.operator == "Transpose"]
+    assert all(graph.names.tensors[each.outputs[0]].shape[-1] in (8, 16) for each in turned)
+
+
+def test_factors_stay_in_their_order_where_exchanging_them_would_transpose_more() -> None:
+    found = operators(graph_of(lambda x, y: (x @ y).T, jnp.ones((3, 50)), jnp.ones((50, 4))))
+    assert found == ["MatMul", "Transpose"]
+
+
 NOT_A_NORM: dict[str, Callable[..., Any]] = {
     "over another axis": lambda x, s, b: (
         (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + 1e-5)

@@ -127,6 +127,26 @@ def test_of_many_tensors_that_differ_the_first_are_named(capture: Capture) -> No
     assert refusal.found.endswith("… 13 more")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x + params.w",
+        "params(x)",
+        "jax.tree.map(jnp.add, Params(x), params).w",
+    ],
+)
+def test_weights_of_a_file_in_another_structure_are_told_to_state_init(
+    capture: Capture, body: str
+) -> None:
+    source = (
+        "from typing import NamedTuple\nimport jax\nclass Params(NamedTuple):\n    w: jax.Array\n"
+        f"def f(params, x): return {body}"
+    )
+    refusal = capture(source, BOUND + SOURCE, files=file(w=ONES)).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E829", "f")
+    assert 'beside `source`: init = "package.module:function"' in refusal.hint
+
+
 def test_a_key_that_weights_lack_is_answered_with_the_names_they_have(capture: Capture) -> None:
     files = {"params.safetensors": write_tensors({"dense.kernel": ONES}, where="test")}
     source = "def f(params, x): return x + params['dense']['kernel']"

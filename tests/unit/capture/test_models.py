@@ -49,6 +49,7 @@ def files() -> dict[str, bytes]:
         "two.jax": exported(lambda x, y: x @ y, ((wide[0], 4), jnp.float32), ((4, 3), jnp.float32)),
         "tree.jax": tree(n),
         "fixed.jax": exported(product, ((2, 4), jnp.float32)),
+        "whole.jax": exported(lambda i, keep: i * keep, ((3,), jnp.int32), ((3,), jnp.bool_)),
     }
 
 
@@ -86,6 +87,34 @@ def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
 ) -> None:
     captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
     assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
+
+
+WHOLE = '[entry_points.f]\nsource = "whole.jax"\nfixtures.ranges = '
+
+
+def test_ranges_of_integers_need_no_inputs_beside_a_file_that_fixes_them(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    captured = capture("", WHOLE + "{ arg0 = [5, 39] }", files=files).f
+    assert [(each.path, each.dtype.value) for each in captured.inputs] == [
+        ("arg0", "int32"),
+        ("arg1", "bool"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "code", "key"),
+    [
+        ("{ arg = [0, 39] }", "AOTC-E806", "ranges.arg"),
+        ("{ arg0 = [0, 39.5] }", "AOTC-E805", "ranges.arg0[1]"),
+        ("{ arg0 = [0, 39], arg1 = [0, 1] }", "AOTC-E807", "ranges.arg1"),
+    ],
+)
+def test_ranges_that_do_not_fit_the_inputs_of_a_file_are_refused(
+    capture: Capture, files: dict[str, bytes], ranges: str, code: str, key: str
+) -> None:
+    refusal = capture("", WHOLE + ranges, files=files).refusal
+    assert (refusal.code, refusal.where.endswith(f"fixtures.{key}")) == (code, True)
 
 
 LIKE = """
@@ -263,3 +292,48 @@ def test_a_model_that_changes_is_refused_unless_the_manifest_donates_what_change
     assert refusal.code == code
     assert refusal.where.endswith("entry_points.f.donate")
     assert "count" in refusal.found or code == "AOTC-E846"
+
+
+OTHERS = """
+[weights.made]
+init = "program:fails"
+
+[entry_points.bad]
+source = "cut.jax"
+
+[entry_points.f]
+source = "fixed.jax"
+
+[entry_points.g]
+function = "program:g"
+bind = { params = "made" }
+inputs.x = { shape = [3], dtype = "float32" }
+
+[entry_points.h]
+function = "program:h"
+inputs.x = { shape = [3], dtype = "float32" }
+"""
+PROGRAM = """
+    def fails(): raise ValueError("no weights today")
+    def g(params, x): return x
+    def h(x): return x @ 1
+"""
+
+
+def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    cut = {"cut.jax": files["any.jax"][:100], "fixed.jax": files["fixed.jax"]}
+    outcome = capture(PROGRAM, OTHERS, files=cut, keep_going=True)
+    codes = [finding.code for finding in outcome.findings]
+    assert codes == ["AOTC-E843", "AOTC-E829", "AOTC-E829"]
+    assert "no weights today" in outcome.findings[1].found
+    assert list(outcome.scratch.read_program().entry_points) == ["f"]
+
+
+def test_keep_going_ends_where_no_model_file_is_left(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    cut = {"cut.jax": files["any.jax"][:100]}
+    manifest = '[entry_points.bad]\nsource = "cut.jax"\n'
+    assert capture("", manifest, files=cut, keep_going=True).refusal.code == "AOTC-E843"

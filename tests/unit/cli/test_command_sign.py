@@ -97,7 +97,8 @@ def test_two_of_three_keys_reach_a_threshold_of_two(aotc: Run, refused: Run, bun
     aotc("sign", "b", "--key", "a.key")
     refused(verify, 5, "AOTC-E304")
     (finding,) = aotc(*verify, "--json").document["findings"]
-    assert finding["found"].startswith("1 of them: ") and ";" not in finding["found"]
+    assert finding["found"].startswith("1 of them: ")
+    assert finding["found"].endswith("have not signed") and finding["found"].count(";") == 1
     aotc("sign", "b", "--key", "b1.key")
     assert len(aotc(*verify, "--json").document["signers"]) == 2
     aotc("sign", "b", "--key", "c.key")
@@ -462,3 +463,10 @@ def test_a_file_with_more_than_a_private_key_signs_nothing(
     (tmp_path / "k.key").write_text(text.format(**keys))
     (tmp_path / "k.key").chmod(0o600)
     refused(["sign", "b", "--key", "k.key"], 2, "AOTC-E006")
+
+
+def test_sign_refuses_a_reference_and_says_how_to_fetch_it(aotc: Run, refused: Run) -> None:
+    aotc("keygen", "ci", "--plain")
+    place = "oci://registry.example.org/models/digits:1.0.0"
+    said = refused(["sign", place, "--key", "ci.key"], 2, "AOTC-E001").stderr
+    assert f"`aotc pull {place} -o FILE`" in said

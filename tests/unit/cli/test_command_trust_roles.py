@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from aotc_runtime.verification.trust import policy_keys, read_policy
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 
 Run = Callable[..., Any]
+
+ROOT = Path(__file__).parents[3]
 
 BUILDER = "https://ci.example.org/app"
 ADD = ("trust", "add-key", "trust.toml", "--key", "ci-2027.pub")
@@ -53,6 +56,35 @@ def test_the_rotation_of_the_documentation_keeps_two_people(
     assert "all of them of ci" in refused(verify, 5, "AOTC-E304").stderr
     assert aotc("sign", str(bundle), "--key", "release.key").exit_code == 0
     assert aotc(*verify).exit_code == 0
+
+
+def test_guide_for_two_signers_works_as_it_is_written(
+    aotc: Run, refused: Run, bundle: Path, digits_bundle: tuple[Path, Path]
+) -> None:
+    text = (ROOT / "docs" / "trust.md").read_text().partition("### Two signers\n")[2]
+    blocks = text.partition("\n### ")[0].split("```sh\n")[1:]
+    lines = [line for block in blocks for line in block.partition("```")[0].splitlines()]
+    assert len(lines) == 7
+    for line in lines:
+        program, *arguments = line.split()
+        assert program == "aotc"
+        if arguments[0] == "build":  # built before, for all tests
+            arguments = ["sign", "digits.aotb", "--key", "ci.key"]
+        assert aotc(*arguments).exit_code == 0, line
+        if arguments[-1] == "ci.key":
+            verify = ["verify", "digits.aotb", "--trust", "trust.toml"]
+            said = refused(verify, 5, "AOTC-E304").stderr
+            assert re.search(r"1 of them: ci \([0-9a-f]{16}\); release has not signed", said)
+            assert "have release run `aotc sign" in said
+
+
+def test_sign_names_who_has_not_signed_and_who_has(
+    aotc: Run, refused: Run, ids: dict[str, str], bundle: Path
+) -> None:
+    first = ["sign", str(bundle), "--key", "release.key", "--trust", "trust.toml"]
+    assert "AOTC-E302" in refused(first, 5, "AOTC-E302").stderr
+    assert aotc("sign", bundle, "--key", "ci.key").exit_code == 0
+    assert f"beside   ci ({ids['ci'][:16]})" in aotc(*first).stdout
 
 
 def test_add_key_asks_whose_a_key_is_where_a_threshold_counts_holders(
@@ -182,7 +214,7 @@ def test_check_counts_holders(aotc: Run, refused: Run, ids: dict[str, str]) -> N
     )
     assert aotc("trust", "revoke", "trust.toml", "--key", "release.pub").exit_code == 0
     done = refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")
-    assert f"found     1; not {ids['release'][:16]} (revoked)" in done.stderr
+    assert f"found     1; not release ({ids['release'][:16]}) (revoked)" in done.stderr
 
 
 def test_show_says_whose_a_key_is_and_for_whom_it_speaks(aotc: Run, ids: dict[str, str]) -> None:

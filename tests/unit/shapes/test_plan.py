@@ -196,11 +196,30 @@ def test_integers_hold_what_is_stated_or_else_recorded(
     assert ranges(tensors, spec, [fixture]) == expected
 
 
-def test_booleans_with_a_declared_fill_hold_it_in_every_trial() -> None:
-    own = (tensor("x", ("batch", "seq")), tensor("keep", ("seq",), DType.BOOL))
-    pad = Pad(fill={"keep": "False"}, mask="", length="", proof=())
-    entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=own)
-    assert (entry.held, entry.fills) == ((1,), {1: "False"})
+@pytest.mark.parametrize(
+    ("dtype", "fill", "held", "marks"),
+    [
+        (DType.BOOL, {"keep": "False"}, (1,), {}),
+        (DType.BOOL, {}, (1,), {"keep": "true"}),
+        (DType.INT32, {"keep": "0"}, (1,), {}),
+        (DType.INT32, {}, (), {"keep": "0"}),
+    ],
+)
+def test_what_may_be_a_caller_mask_holds_its_fill_or_is_named(
+    dtype: DType, fill: dict[str, str], held: tuple[int, ...], marks: dict[str, str]
+) -> None:
+    own = (tensor("x", ("batch", "seq")), tensor("keep", ("seq",), dtype))
+    pad = Pad(fill=fill, mask="", length="", proof=())
+    bounds = {} if dtype is DType.BOOL else {"keep": (0, 1)}
+    entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=own, held=bounds)
+    assert (entry.held, entry.marks) == (held, marks)
+
+
+def test_integers_beyond_one_are_filled_with_their_edges_whatever_is_declared() -> None:
+    own = (tensor("x", ("batch", "seq")), tensor("tokens", ("seq",), DType.INT32))
+    pad = Pad(fill={"tokens": "0"}, mask="", length="", proof=())
+    entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=own, held={"tokens": (0, 63)})
+    assert (entry.held, entry.marks) == ((), {})
 
 
 def test_masks_and_lengths_are_known_by_their_leaf() -> None:

@@ -93,3 +93,26 @@ def test_low_and_high_numbers_take_turns_by_input_and_along_axes_without_a_dimen
 def test_what_the_loader_passes_stays() -> None:
     inputs = (tensor("mask", ("rows",), DType.BOOL), tensor("x", ("rows",)))
     assert numbers(inputs, "mixed")["mask"].all()
+
+
+@pytest.mark.parametrize(("fill", "value"), [({}, True), ({"keep": "True"}, False)])
+def test_high_booleans_all_hold_what_their_padding_does_not(
+    fill: Mapping[str, str], value: bool
+) -> None:
+    keep = tensor("keep", ("rows",), DType.BOOL)
+    policy = Pad(fill=fill, mask="", length="", proof=())
+    spec = EntryPointSpec(
+        function="m:f",
+        bind={},
+        inputs={"keep": InputLeaf(keep.shape, keep.dtype)},
+        static={},
+        donate=(),
+        profiles=(),
+        relations=(),
+        policies={"rows": policy},
+        tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
+        fixtures=FixtureSpec(file=None, seed=0, ranges={}),
+    )
+    drawn = np.array([True, False, True, False, False])
+    high = sampled({"keep": drawn}, (keep,), spec, "high")["keep"]
+    assert (high == value).all()

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from aotc.frontends.division import divided
 from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.operators.elementwise import FLOAT8, saturated
 from aotc.frontends.onnx.operators.layout import axis_of
@@ -93,10 +94,10 @@ def dequantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) ->
 def dynamic_quantize_linear(call: Call, x: Value) -> tuple[Value, ...]:
     x = call.traced(x)
     low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
-    scale = (high - low) / 255
-    safe = jnp.where(scale == 0, 1, scale)
-    zero = jnp.clip(jnp.rint(-low / safe), 0, 255).astype(jnp.uint8)
-    return quantized(x, safe, zero, jnp.uint8), scale, zero
+    # ONNX's formula divides by 0 where all numbers are 0; the scale is 1 there in ONNX Runtime.
+    scale = jnp.where(high == low, 1, divided(high - low, 255))
+    zero = jnp.clip(jnp.rint(-low / scale), 0, 255).astype(jnp.uint8)
+    return quantized(x, scale, zero, jnp.uint8), scale, zero
 
 
 def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:

@@ -80,25 +80,30 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
 
 
 def _coordinate(
-    call: Call, mode: str, i: float, scale: float, old: int, goal: float, roi: Sequence[float]
+    call: Call, mode: str, i: float, scale: float, old: int, new: int, roi: Sequence[float]
 ) -> float:
-    """Where an element of the result lies in the input."""
+    """Return where element `i` of a resized axis lies in the input, as Resize's own text has it.
+
+    The reference evaluator of ONNX takes `scale * old` for `length_resized`, which has a fraction;
+    the text, ONNX Runtime and PyTorch take the size of the result.
+    """
     if mode == "align_corners":
-        return 0.0 if goal == 1 else i * (old - 1) / (goal - 1)
+        return 0.0 if new == 1 else i * (old - 1) / (new - 1)
     if mode == "asymmetric":
         return i / scale
     if mode == "tf_crop_and_resize":
-        if goal == 1:
-            return (roi[1] - roi[0]) * (old - 1) / 2
-        return i * (roi[1] - roi[0]) * (old - 1) / (goal - 1) + roi[0] * (old - 1)
+        start, end = roi
+        if new == 1:
+            return 0.5 * (start + end) * (old - 1)
+        return start * (old - 1) + i * (end - start) * (old - 1) / (new - 1)
     if mode == "pytorch_half_pixel":
-        return -0.5 if goal == 1 else (i + 0.5) / scale - 0.5
+        return 0.0 if new == 1 else (i + 0.5) / scale - 0.5
     if mode == "half_pixel":
         return (i + 0.5) / scale - 0.5
     if mode == "tf_half_pixel_for_nn":
         return (i + 0.5) / scale
     if mode == "half_pixel_symmetric":
-        adjustment = int(goal) / goal
+        adjustment = new / (scale * old)
         centre = old / 2
         return centre * (1 - adjustment) + (i + 0.5) / scale - 0.5
     call.damaged(f"the coordinate_transformation_mode {mode!r}")
@@ -119,12 +124,9 @@ def _taps(
     if call.attribute("mode") == "nearest":
         # Which element is the nearest one hangs on how this is rounded; runtimes do so.
         scale = np.float32(scale)  # type: ignore[assignment]
-    goal = new if transform == "tf_crop_and_resize" else scale * old
-    if transform == "align_corners":
-        goal = new if scale * old < 1 else scale * old
     indices, shares, outside = [], [], []
     for i in range(new):
-        at = _coordinate(call, transform, type(scale)(i), scale, old, goal, roi)
+        at = _coordinate(call, transform, type(scale)(i), scale, old, new, roi)
         outside.append(transform == "tf_crop_and_resize" and not 0 <= at <= old - 1)
         ratio = 1.0 if at == int(at) else at - math.floor(at)
         coefficients = weights(ratio)

@@ -58,6 +58,7 @@ def _float_functions() -> None:
         "exp": jnp.exp,
         "exp2": jnp.exp2,
         "expm1": jnp.expm1,
+        "i0": jax.scipy.special.i0,
         "lgamma": lax.lgamma,
         "log": jnp.log,
         "log10": jnp.log10,
@@ -75,6 +76,13 @@ def _float_functions() -> None:
         "sqrt": jnp.sqrt,
         "tan": jnp.tan,
         "tanh": jnp.tanh,
+        "special_entr": jax.scipy.special.entr,
+        "special_i0e": jax.scipy.special.i0e,
+        "special_i1": jax.scipy.special.i1,
+        "special_i1e": jax.scipy.special.i1e,
+        "special_log_ndtr": jax.scipy.special.log_ndtr,
+        "special_ndtr": jax.scipy.special.ndtr,
+        "special_ndtri": jax.scipy.special.ndtri,
         "mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
     }.items():
 
@@ -177,7 +185,7 @@ def add(self: Array, other: Any, alpha: Number = 1) -> Array:
     return rounded(lambda a, b: a + _times(a, b, alpha), a, b)
 
 
-@op("sub.Tensor", "sub.Scalar", "subtract.Tensor")
+@op("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(self: Array, other: Any, alpha: Number = 1) -> Array:
     return rounded(lambda a, b: a - _times(a, b, alpha), *promoted(self, other))
 
@@ -194,7 +202,10 @@ def mul(self: Array, other: Any) -> Array:
     return a & b if a.dtype == bool else a * b
 
 
-@op("div.Tensor", "div.Scalar", "true_divide.Tensor", "divide.Tensor", "true_divide.Scalar")
+@op(
+    *("div.Tensor", "div.Scalar", "divide.Tensor", "divide.Scalar"),
+    *("true_divide.Tensor", "true_divide.Scalar"),
+)
 def div(self: Array, other: Any) -> Array:
     return floats(lax.div, *_alike(*as_float(self, other)))
 
@@ -203,7 +214,7 @@ def _alike(a: Array, b: Array) -> tuple[Array, ...]:
     return tuple(jnp.broadcast_arrays(a, b))
 
 
-@op("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode")
+@op("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
 def div_mode(self: Array, other: Any, rounding_mode: str | None = None) -> Array:
     if rounding_mode is None:
         return div(self, other)
@@ -288,6 +299,93 @@ def logaddexp(self: Array, other: Array) -> Array:
     return floats(jnp.logaddexp, self, other)
 
 
+@op("logaddexp2.default")
+def logaddexp2(self: Array, other: Array) -> Array:
+    return floats(jnp.logaddexp2, self, other)
+
+
+@op(
+    *("special_xlog1py.default", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar"),
+)
+def xlog1py(self: Any, other: Any) -> Array:
+    def function(a: Array, b: Array) -> Array:
+        return jnp.where(jnp.isnan(b), b, jnp.where(a == 0, 0, a * jnp.log1p(b)))
+
+    return floats(function, self, other)
+
+
+@op("special_zeta.default", "special_zeta.other_scalar", "special_zeta.self_scalar")
+def zeta(self: Any, other: Any) -> Array:
+    return floats(jax.scipy.special.zeta, self, other)
+
+
+@op("igamma.default", "special_gammainc.default")
+def igamma(self: Array, other: Array) -> Array:
+    return floats(jax.scipy.special.gammainc, self, other)
+
+
+@op("igammac.default", "special_gammaincc.default")
+def igammac(self: Array, other: Array) -> Array:
+    return floats(jax.scipy.special.gammaincc, self, other)
+
+
+@op("polygamma.default", "special_polygamma.default")
+def polygamma(n: int, self: Array) -> Array:
+    return floats(lambda x: jax.scipy.special.polygamma(jnp.full_like(x, n), x), self)
+
+
+@op("heaviside.default")
+def heaviside(self: Array, values: Array) -> Array:
+    a, b = promoted(self, values)
+    return jnp.where(a == 0, b, (a > 0).astype(b.dtype))
+
+
+@op("nextafter.default")
+def nextafter(self: Array, other: Array) -> Array:
+    return jnp.nextafter(*promoted(self, other))
+
+
+@op("gcd.default")
+def gcd(self: Array, other: Array) -> Array:
+    return jnp.gcd(*promoted(self, other))
+
+
+@op("lcm.default")
+def lcm(self: Array, other: Array) -> Array:
+    return jnp.lcm(*promoted(self, other))
+
+
+@op("ldexp.Tensor")
+def ldexp(self: Array, other: Array) -> Array:
+    return mul(self, power(2.0, other))
+
+
+@op("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+def float_power(self: Any, exponent: Any) -> Array:
+    wider = [
+        as_dtype(value, jnp.float64) if is_tensor(value) else value for value in (self, exponent)
+    ]
+    return power(*wider)
+
+
+@op("isclose.default")
+def isclose(
+    self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
+    a, b = promoted(self, other)
+    close = a == b
+    if equal_nan and is_float(a):
+        close |= jnp.isnan(a) & jnp.isnan(b)
+    x, y = as_float(a, b)
+    apart = jnp.abs(x - y)
+    return close | (jnp.isfinite(apart) & (apart <= atol + jnp.abs(rtol * y)))
+
+
+@op("isreal.default")
+def isreal(self: Array) -> Array:
+    return jnp.imag(self) == 0 if category(self.dtype) == 3 else jnp.ones(self.shape, bool)
+
+
 @op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def xlogy(self: Any, other: Any) -> Array:
     x, y = as_float(self, other)
@@ -346,11 +444,13 @@ def _bits() -> None:
     }
     for names, of_bits in functions.items():
 
-        def apply(self: Array, other: Any, *, _function: Callable[..., Array] = of_bits) -> Array:
+        def apply(self: Any, other: Any, *, _function: Callable[..., Array] = of_bits) -> Array:
             return _function(*promoted(self, other))
 
         for name in names:
-            op(f"{name}.Tensor", f"{name}.Scalar")(apply)
+            mixed = ("Scalar_Tensor", "Tensor_Scalar") if "shift" in name else ("Scalar_Tensor",)
+            more = () if name.startswith("__") else mixed
+            op(*(f"{name}.{kind}" for kind in ("Tensor", "Scalar", *more)))(apply)
     for name, of_truth in {
         "logical_and": jnp.logical_and,
         "logical_or": jnp.logical_or,

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from aotc.frontends.pytorch.dtypes import BOOL, INT, as_dtype, canonical, is_tensor
+from aotc.frontends.pytorch.dtypes import BOOL, INT, as_dtype, canonical, is_tensor, wide
 from aotc.frontends.pytorch.operators.shapes import axis_of
 from aotc.frontends.pytorch.operators.table import Arguments, Family
 from aotc.frontends.pytorch.refusals import Unsupported
@@ -39,6 +39,12 @@ def _places(indices: Sequence[Array | None]) -> tuple[Any, ...]:
 @op("index.Tensor", "_unsafe_index.Tensor", refuse=_masks)
 def index(self: Array, indices: Sequence[Array | None]) -> Array:
     return self.at[_places(indices)].get(mode="fill")
+
+
+@op("_unsafe_masked_index.default", refuse=_masks)
+def masked_index(self: Array, mask: Array, indices: Sequence[Array | None], fill: Any) -> Array:
+    found = self.at[_places(indices)].get(mode="clip")
+    return jnp.where(mask, found, as_dtype(fill, self.dtype))
 
 
 @op("embedding.default")
@@ -136,31 +142,118 @@ def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
     return scatter(self, dim, index, src, reduce="add")
 
 
+def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: bool) -> Array:
+    """`x` with what `reduce` makes of the updates of each place, and of the element there if it is
+    included.
+    """
+    kinds = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
+    if reduce not in kinds:
+        raise Unsupported(f"the reduction {reduce!a}")
+    start = x
+    if not include_self:
+        start = x.at[places].set(_neutral(reduce, x.dtype), mode="drop")
+    if x.dtype == BOOL:
+        # Of truth values a sum or the largest is "or", a product or the smallest is "and".
+        kinds = {"sum": "max", "prod": "min", "amax": "max", "amin": "min"}
+        if reduce not in kinds:
+            raise Unsupported("a mean of truth values")
+    made: Array = getattr(start.at[places], kinds[reduce])(updates, mode="drop")
+    if reduce != "mean":
+        return made
+    counts = jnp.ones_like(x) if include_self else jnp.zeros_like(x)
+    counts = counts.at[places].add(jnp.ones((), x.dtype), mode="drop")
+    counts = jnp.maximum(counts, 1)
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        return jnp.floor_divide(made, counts)
+    return made / counts
+
+
+def _neutral(reduce: str, dtype: Any) -> Array:
+    """What changes nothing in a reduction."""
+    if reduce in ("sum", "mean"):
+        return jnp.zeros((), dtype)
+    if reduce == "prod":
+        return jnp.ones((), dtype)
+    if dtype == BOOL:
+        return jnp.asarray(reduce == "amin")
+    if jnp.issubdtype(dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
+        return jnp.asarray(info.min if reduce == "amax" else info.max, dtype)
+    return jnp.asarray(-jnp.inf if reduce == "amax" else jnp.inf, dtype)
+
+
 @op("scatter_reduce.two")
 def scatter_reduce(
     self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True
 ) -> Array:
-    places, updates = self.at[_grid(self, dim, index)], _sources(src, index, self)
-    if reduce in ("sum", "prod") and include_self:
-        return _added(places, updates) if reduce == "sum" else places.mul(updates)
-    if reduce == "amax" and include_self:
-        return places.max(updates)
-    if reduce == "amin" and include_self:
-        return places.min(updates)
-    if reduce == "sum":
-        start = places.set(jnp.zeros((), self.dtype))
-        return _added(start.at[_grid(self, dim, index)], updates)
-    if reduce == "mean":
-        grid = _grid(self, dim, index)
-        start = self if include_self else places.set(jnp.zeros((), self.dtype))
-        counts = jnp.ones_like(self) if include_self else jnp.zeros_like(self)
-        counts = counts.at[grid].add(jnp.ones((), self.dtype))
-        total = start.at[grid].add(updates)
-        counts = jnp.maximum(counts, 1)
-        if jnp.issubdtype(self.dtype, jnp.integer):
-            return jnp.floor_divide(total, counts)
-        return total / counts
-    raise Unsupported(f"scatter_reduce {reduce!r}, include_self={include_self}")
+    if index.size == 0:
+        return self
+    x, index, src = (each.reshape(1) if each.ndim == 0 else each for each in (self, index, src))
+    updates = _sources(src, index, x)
+    made = _reduced(x, _grid(x, dim, index), updates, reduce, include_self)
+    return made.reshape(self.shape)
+
+
+@op("index_reduce.default")
+def index_reduce(
+    self: Array, dim: int, index: Array, source: Array, reduce: str, include_self: bool = True
+) -> Array:
+    if index.size == 0:
+        return self
+    x, source = (each.reshape(1) if each.ndim == 0 else each for each in (self, source))
+    updates = as_dtype(source, x.dtype)
+    return _reduced(x, _along(x, dim, index), updates, reduce, include_self).reshape(self.shape)
+
+
+@op("put.default")
+def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
+    flat, values = self.reshape(-1), as_dtype(source, self.dtype).reshape(-1)
+    at = flat.at[index.reshape(-1)]
+    made = _added(at, values, mode="drop") if accumulate else at.set(values, mode="drop")
+    return made.reshape(self.shape)
+
+
+SUM, MEAN, MAX = 0, 1, 2
+"""Modes of `embedding_bag`."""
+
+
+@op(
+    "embedding_bag.default",
+    "embedding_bag.padding_idx",
+    "_embedding_bag.default",
+    "_embedding_bag_forward_only.default",
+)
+def embedding_bag(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Array | None, ...]:
+    """Only the first of torch's results; the others are for gradients."""
+    bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    places = jnp.arange(indices.shape[0], dtype=offsets.dtype)
+    bag = jnp.searchsorted(offsets, places, side="right", method="compare_all") - 1
+    rows = weight.at[indices].get(mode="fill").astype(wide(weight.dtype))
+    kept = jnp.ones(indices.shape, bool)
+    if padding_idx is not None and padding_idx != -1:
+        kept = indices != padding_idx % weight.shape[0]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.astype(rows.dtype)[:, None]
+    counts = jnp.zeros(bags, rows.dtype).at[bag].add(kept.astype(rows.dtype), mode="drop")
+    empty = jnp.full((), -jnp.inf if mode == MAX else 0, rows.dtype)
+    rows = jnp.where(kept[:, None], rows, empty)
+    at = jnp.full((bags, weight.shape[1]), empty).at[bag]
+    made = at.max(rows, mode="drop") if mode == MAX else at.add(rows, mode="drop")
+    if mode == MEAN:
+        made = made / jnp.maximum(counts, 1)[:, None]
+    if mode == MAX:
+        made = jnp.where(counts[:, None] > 0, made, 0)
+    return made.astype(weight.dtype), None, None, None
 
 
 def _mask_writes(given: Arguments) -> str | None:

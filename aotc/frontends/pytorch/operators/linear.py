@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax, nn
 
-from aotc.frontends.pytorch.dtypes import as_dtype, promoted, wide
+from aotc.frontends.pytorch.dtypes import FLOAT, as_dtype, promoted, wide
 from aotc.frontends.pytorch.operators.reductions import safe_softmax
 from aotc.frontends.pytorch.operators.table import Arguments, Family
+from aotc.frontends.pytorch.refusals import few
 
 FAMILY = Family()
 op = FAMILY
@@ -102,6 +104,49 @@ def cross(self: Array, other: Array, dim: int | None = -1) -> Array:
     if dim is None:
         dim = next(i for i, size in enumerate(self.shape) if size == 3)
     return jnp.cross(self, other, axis=dim)
+
+
+@op("addr.default")
+def addr(self: Array, vec1: Array, vec2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(outer(vec1, vec2), self, alpha, beta)
+
+
+@op("kron.default")
+def kron(self: Array, other: Array) -> Array:
+    return jnp.kron(*promoted(self, other))
+
+
+@op("vdot.default")
+def vdot(self: Array, other: Array) -> Array:
+    return jnp.vdot(self, other)
+
+
+@op("linalg_vecdot.default")
+def vecdot(x: Array, y: Array, dim: int = -1) -> Array:
+    return jnp.sum(x.conj() * y, axis=dim)
+
+
+@op("_int_mm.default")
+def int_mm(self: Array, mat2: Array) -> Array:
+    return jnp.matmul(self, mat2, preferred_element_type=jnp.int32)
+
+
+@op("mm.dtype", "bmm.dtype")
+def product_as(self: Array, mat2: Array, out_dtype: Any) -> Array:
+    return jnp.matmul(self, mat2, preferred_element_type=out_dtype)
+
+
+@op("_weight_int8pack_mm.default")
+def weight_int8(self: Array, mat2: Array, scales: Array) -> Array:
+    made = jnp.matmul(self, mat2.T.astype(self.dtype), preferred_element_type=FLOAT)
+    return (made * scales).astype(self.dtype)
+
+
+@op("pdist.default", "_pdist_forward.default")
+def pdist(self: Array, p: float = 2.0) -> Array:
+    rows, columns = np.triu_indices(few(self.shape[0], "rows"), 1)
+    whole = cdist(self, self, p)
+    return whole[jnp.asarray(rows), jnp.asarray(columns)]
 
 
 @op("cosine_similarity.default")

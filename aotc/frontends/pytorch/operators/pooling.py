@@ -297,6 +297,82 @@ def _adaptive_pools() -> None:
 _adaptive_pools()
 
 
+def _parts(size: int, wanted: int) -> tuple[Array, Array]:
+    """For each part of an axis the places in it, and which of them are places of another part."""
+    starts = [i * size // wanted for i in range(few(wanted, "parts"))]
+    ends = [-(-(i + 1) * size // wanted) for i in range(wanted)]
+    most = max(end - start for start, end in zip(starts, ends, strict=True))
+    places = np.array(starts)[:, None] + np.arange(most)[None, :]
+    beyond = places >= np.array(ends)[:, None]
+    return jnp.asarray(np.minimum(places, size - 1), canonical(INT)), jnp.asarray(beyond)
+
+
+def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
+    """The places of the largest elements, numbers within the pooled axes, of equal ones the first.
+
+    Raises Unsupported for an axis whose size varies, unless each axis has one part.
+    """
+    rank = len(sizes)
+    space = x.shape[x.ndim - rank :]
+    wanted = [size if part is None else part for size, part in zip(space, sizes, strict=True)]
+    if all(isinstance(part, int) and part == 1 for part in wanted):
+        flat = x.reshape(*x.shape[: x.ndim - rank], math.prod(space))
+        place = jnp.argmax(flat, -1).astype(canonical(INT))
+        return place.reshape(*place.shape, *[1] * rank)
+    if not all(isinstance(size, int) for size in space):
+        raise Unsupported("places of adaptive pooling of an axis whose size varies")
+    values, number, outside = x, jnp.zeros((), canonical(INT)), jnp.zeros((), bool)
+    for axis, (size, part) in enumerate(zip(space, wanted, strict=True)):
+        places, beyond = _parts(size, part)
+        # Each axis becomes two: parts, and the places in one.
+        values = jnp.take(values, places, axis=x.ndim - rank + 2 * axis)
+        shape = [1] * (2 * axis) + [*places.shape] + [1] * (2 * (rank - axis - 1))
+        number = number * size + places.reshape(shape)
+        outside = outside | beyond.reshape(shape)
+    order = [*range(x.ndim - rank)]
+    order += [x.ndim - rank + 2 * axis for axis in range(rank)]
+    order += [x.ndim - rank + 2 * axis + 1 for axis in range(rank)]
+    lowest = jnp.asarray(_lowest(x.dtype), x.dtype)
+    values = jnp.where(outside, lowest, values).transpose(order)
+    numbers = jnp.broadcast_to(number, outside.shape)
+    kept = [axis - (x.ndim - rank) for axis in order[x.ndim - rank :]]
+    parts = values.shape[: values.ndim - rank]
+    best = jnp.argmax(values.reshape(*parts, -1), -1)
+    numbers = numbers.transpose(kept).reshape(*numbers.transpose(kept).shape[:rank], -1)
+    numbers = jnp.broadcast_to(numbers, (*parts, numbers.shape[-1]))
+    return jnp.take_along_axis(numbers, best[..., None], -1)[..., 0]
+
+
+def _adaptive_max_pools() -> None:
+    for rank in (1, 2, 3):
+
+        def largest(self: Array, output_size: Numbers, *, _rank: int = rank) -> tuple[Array, Array]:
+            sizes = _sizes(output_size, _rank)
+            return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
+
+        op(f"adaptive_max_pool{rank}d.default")(largest)
+
+
+_adaptive_max_pools()
+
+
+@op("max_unpool2d.default", "max_unpool3d.default")
+def max_unpool(
+    self: Array,
+    indices: Array,
+    output_size: Sequence[Any],
+    stride: Numbers = (),
+    padding: Numbers = 0,
+) -> Array:
+    rank = len(output_size)
+    before = self.shape[: self.ndim - rank]
+    rows = math.prod(before)
+    empty = jnp.zeros((rows, math.prod(output_size)), self.dtype)
+    row = jnp.arange(rows, dtype=canonical(INT))[:, None]
+    made = empty.at[row, indices.reshape(rows, -1)].set(self.reshape(rows, -1), mode="drop")
+    return made.reshape(*before, *output_size)
+
+
 # Resizing.
 
 

@@ -376,15 +376,176 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple
     return jnp.squeeze(values, dim), jnp.squeeze(places, dim)
 
 
+def _middle(x: Array, dim: int, keepdim: bool, skip_nan: bool) -> tuple[Array, Array]:
+    """The lower of the two in the middle. skip_nan: of numbers alone; otherwise NaN if there is
+    any, and the first of them.
+    """
+    if x.ndim == 0:
+        return x, jnp.zeros_like(x, canonical(INT))
+    axis = dim % x.ndim
+    values, places = sort(x, axis)
+    count: Any = jnp.full((), x.shape[axis], canonical(INT))
+    if is_float(x):
+        missing = jnp.sum(jnp.isnan(x), axis=axis, keepdims=True, dtype=canonical(INT))
+        last = jnp.maximum((count - missing - 1) // 2, 0)
+        first_nan = jnp.where(missing > 0, count - missing, last)
+        at = last if skip_nan else first_nan
+    else:
+        shape = tuple(1 if each == axis else size for each, size in enumerate(x.shape))
+        at = jnp.broadcast_to((count - 1) // 2, shape)
+    value, place = (jnp.take_along_axis(each, at, axis=axis) for each in (values, places))
+    return (value, place) if keepdim else (jnp.squeeze(value, axis), jnp.squeeze(place, axis))
+
+
+def _middle_of_all(x: Array, skip_nan: bool) -> Array:
+    if x.size == 0:
+        return jnp.asarray(jnp.nan if is_float(x) else jnp.iinfo(x.dtype).min, x.dtype)
+    return _middle(x.reshape(-1), 0, False, skip_nan)[0]
+
+
 @op("median.default")
 def median(self: Array) -> Array:
-    """The lower of the two in the middle; NaN if there is any."""
-    values = jnp.sort(self.reshape(-1))
-    middle = values[(values.shape[0] - 1) // 2]
-    return jnp.where(jnp.isnan(values[-1]), values[-1], middle) if is_float(self) else middle
+    return _middle_of_all(self, False)
 
 
-@op("searchsorted.Tensor")
+@op("nanmedian.default")
+def nanmedian(self: Array) -> Array:
+    return _middle_of_all(self, True)
+
+
+@op("median.dim")
+def median_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+    return _middle(self, dim, keepdim, False)
+
+
+@op("nanmedian.dim")
+def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+    return _middle(self, dim, keepdim, True)
+
+
+def _lerp(a: Array, b: Array, weight: Any) -> Array:
+    """Torch's order of operations, which is exact at both ends."""
+    near = a + weight * (b - a)
+    return jnp.where(jnp.abs(weight) < 0.5, near, b - (b - a) * (1 - weight))
+
+
+def _quantile(
+    x: Array, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
+) -> Array:
+    share = as_dtype(q, x.dtype)
+    rank = x.ndim
+    x = (
+        x.reshape(-1)
+        if dim is None
+        else jnp.moveaxis(x, dim if rank else 0, -1)
+        if rank
+        else x[None]
+    )
+    values = jnp.sort(x, -1)
+    missing = jnp.isnan(values)
+    count = x.shape[-1]
+    if skip_nan:
+        known = jnp.sum(~missing, -1, keepdims=True).astype(x.dtype)
+        at = jnp.maximum(jnp.reshape(share, -1) * (known - 1), 0)
+    else:
+        at = jnp.reshape(share, -1) * (count - 1)
+        at = jnp.where(jnp.any(missing, -1, keepdims=True), count - 1, at)
+    rounding = {"lower": jnp.floor, "higher": jnp.ceil, "nearest": jnp.round}
+    at = rounding.get(interpolation, lambda value: value)(at)
+    at = jnp.broadcast_to(at, (*values.shape[:-1], at.shape[-1]))
+    below = jnp.floor(at)
+    made = jnp.take_along_axis(values, below.astype(jnp.int32), -1, mode="clip")
+    if interpolation in ("linear", "midpoint"):
+        above = jnp.take_along_axis(values, jnp.ceil(at).astype(jnp.int32), -1, mode="clip")
+        made = _lerp(made, above, 0.5 if interpolation == "midpoint" else at - below)
+    made = jnp.moveaxis(made, -1, 0)
+    if keepdim:
+        where = tuple(range(rank)) if dim is None else ((dim % rank,) if rank else ())
+        made = jnp.expand_dims(made, tuple(1 + axis for axis in where))
+    return made if jnp.ndim(share) else jnp.squeeze(made, 0)
+
+
+@op("quantile.default", "quantile.scalar")
+def quantile(
+    self: Array,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Array:
+    return _quantile(self, q, dim, keepdim, interpolation, False)
+
+
+@op("nanquantile.default", "nanquantile.scalar")
+def nanquantile(
+    self: Array,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Array:
+    return _quantile(self, q, dim, keepdim, interpolation, True)
+
+
+@op("trace.default")
+def trace(self: Array) -> Array:
+    return jnp.trace(_summed(self, None))
+
+
+@op("dist.default")
+def dist(self: Array, other: Array, p: Any = 2) -> Array:
+    return vector_norm((self - other).reshape(-1), p)
+
+
+@op("trapezoid.dx", "trapezoid.x", "trapz.dx", "trapz.x")
+def trapezoid(y: Array, x: Array | None = None, dx: Any = 1, dim: int = -1) -> Array:
+    sides = jnp.moveaxis(_pairs(y, x, dx, dim), dim, -1)
+    return jnp.sum(sides, -1)
+
+
+@op("cumulative_trapezoid.dx", "cumulative_trapezoid.x")
+def cumulative_trapezoid(y: Array, x: Array | None = None, dx: Any = 1, dim: int = -1) -> Array:
+    return jnp.cumsum(_pairs(y, x, dx, dim), axis=dim)
+
+
+def _pairs(y: Array, x: Array | None, dx: Any, dim: int) -> Array:
+    """The area between each two neighbours along an axis."""
+    (y,) = as_float(y)
+    moved = jnp.moveaxis(y, dim, -1)
+    both = moved[..., 1:] + moved[..., :-1]
+    if x is None:
+        step: Any = dx
+    elif x.ndim == 1:
+        step = jnp.diff(x)
+    else:
+        step = jnp.diff(jnp.moveaxis(x, dim, -1))
+    return jnp.moveaxis(both * step / 2, -1, dim)
+
+
+@op("cov.default")
+def cov(
+    self: Array, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
+) -> Array:
+    if fweights is not None or aweights is not None:
+        raise Unsupported("cov with weights")
+    x = as_float(self)[0]
+    x = x.reshape(1, -1) if x.ndim < 2 else x
+    centred = x - jnp.mean(x, 1, keepdims=True)
+    made = centred @ centred.conj().T / max(x.shape[1] - correction, 0)
+    return made if self.ndim == 2 else made.reshape(())
+
+
+@op("corrcoef.default")
+def corrcoef(self: Array) -> Array:
+    made = cov(self)
+    if made.ndim == 0:
+        return made / made
+    spread = jnp.sqrt(jnp.diagonal(made).real)
+    made = made / spread[:, None] / spread[None, :]
+    return jnp.clip(made, -1, 1) if is_float(made) else made
+
+
+@op("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     sorted_sequence: Array,
     self: Array,
@@ -393,14 +554,20 @@ def searchsorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    if sorted_sequence.ndim != 1 or sorter is not None:
-        raise Unsupported("searchsorted in more than one sequence, or with a sorter")
+    if sorter is not None:
+        sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
     where = "right" if right or side == "right" else "left"
-    found = jnp.searchsorted(sorted_sequence, self, side=where)
+    if sorted_sequence.ndim == 1:
+        found = jnp.searchsorted(sorted_sequence, self, side=where)
+    else:
+        rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
+        asked = self.reshape(rows.shape[0], -1)
+        find = jax.vmap(lambda row, values: jnp.searchsorted(row, values, side=where))
+        found = find(rows, asked).reshape(self.shape)
     return found.astype(jnp.int32 if out_int32 else canonical(INT))
 
 
-@op("bucketize.Tensor")
+@op("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(
     self: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
@@ -419,3 +586,10 @@ def isin_scalar(
     elements: Array, test_element: Any, assume_unique: bool = False, invert: bool = False
 ) -> Array:
     return (elements != test_element) if invert else (elements == test_element)
+
+
+@op("isin.Scalar_Tensor")
+def scalar_isin(
+    element: Any, test_elements: Array, assume_unique: bool = False, invert: bool = False
+) -> Array:
+    return jnp.isin(element, test_elements, invert=invert)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array, core, lax
 
@@ -140,7 +141,11 @@ def ravel(self: Array) -> Array:
     return self.reshape(-1)
 
 
-@op("squeeze.default", "squeeze.dim", "squeeze.dims", memory=VIEW)
+@op(
+    *("squeeze.default", "squeeze.dim", "squeeze.dims"),
+    *("squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims"),
+    memory=VIEW,
+)
 def squeeze(self: Array, dim: Any = None) -> Array:
     if dim is None:
         axes = tuple(range(self.ndim))
@@ -153,7 +158,7 @@ def _is_one(size: Size) -> bool:
     return isinstance(size, int) and size == 1
 
 
-@op("unsqueeze.default", memory=VIEW)
+@op("unsqueeze.default", "unsqueeze_copy.default", memory=VIEW)
 def unsqueeze(self: Array, dim: int) -> Array:
     return jnp.expand_dims(self, axis_of(self, dim, 1))
 
@@ -161,12 +166,15 @@ def unsqueeze(self: Array, dim: int) -> Array:
 # Elements in another order.
 
 
-@op("permute.default", memory=VIEW)
+@op("permute.default", "permute_copy.default", memory=VIEW)
 def permute(self: Array, dims: Sequence[int]) -> Array:
     return jnp.transpose(self, axes_of(self, dims) if dims else ())
 
 
-@op("transpose.int", "swapaxes.default", "swapdims.default", memory=VIEW)
+@op(
+    *("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default"),
+    memory=VIEW,
+)
 def transpose(
     self: Array, dim0: int = 0, dim1: int = 0, axis0: int | None = None, axis1: int | None = None
 ) -> Array:
@@ -174,7 +182,7 @@ def transpose(
     return jnp.swapaxes(self, dim0, dim1) if self.ndim else self
 
 
-@op("t.default", "numpy_T.default", memory=VIEW)
+@op("t.default", "t_copy.default", "numpy_T.default", memory=VIEW)
 def t(self: Array) -> Array:
     return jnp.transpose(self)
 
@@ -271,7 +279,7 @@ def slice_(
     return lax.slice_in_dim(self, first, last, step, axis=at)
 
 
-@op("narrow.default", memory=VIEW)
+@op("narrow.default", "narrow_copy.default", memory=VIEW)
 def narrow(self: Array, dim: int, start: Size, length: Size) -> Array:
     at = axis_of(self, dim)
     if isinstance(start, int) and start < 0:
@@ -284,6 +292,11 @@ def select(self: Array, dim: int, index: Size) -> Array:
     at = axis_of(self, dim)
     first = index + self.shape[at] if isinstance(index, int) and index < 0 else index
     return jnp.squeeze(lax.slice_in_dim(self, first, first + 1, axis=at), at)
+
+
+@op("unsafe_split.Tensor")
+def unsafe_split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
+    return split(self, split_size, dim)
 
 
 @op("split.Tensor", "split.sizes", memory=VIEW)
@@ -311,6 +324,11 @@ def split_with_sizes(self: Array, split_sizes: Sequence[Size], dim: int = 0) -> 
     return parts
 
 
+@op("unsafe_chunk.default")
+def unsafe_chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
+    return chunk(self, chunks, dim)
+
+
 @op("chunk.default", memory=VIEW)
 def chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
     size = self.shape[axis_of(self, dim)]
@@ -328,10 +346,48 @@ def tensor_split(self: Array, sections: int, dim: int = 0) -> list[Array]:
     return list(jnp.array_split(self, few(sections, "parts"), axis_of(self, dim)))
 
 
+@op("tensor_split.indices", memory=VIEW)
+def tensor_split_at(self: Array, indices: Sequence[Size], dim: int = 0) -> list[Array]:
+    few(len(indices), "parts")
+    edges = [None, *indices, None]
+    return [slice_(self, dim, *edges[i : i + 2]) for i in range(len(indices) + 1)]
+
+
+def _axis_splits() -> None:
+    for name, at in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
+
+        def cut(
+            self: Array,
+            sections: int | None = None,
+            indices: Sequence[int] = (),
+            *,
+            _axis: int = at,
+        ) -> list[Array]:
+            axis = min(_axis, self.ndim - 1)
+            if sections is None:
+                return tensor_split_at(self, indices, axis)
+            return tensor_split(self, sections, axis)
+
+        op(f"{name}.int", f"{name}.array", memory=VIEW)(cut)
+
+
+_axis_splits()
+
+
 @op("unbind.int", "unbind_copy.int", memory=VIEW)
 def unbind(self: Array, dim: int = 0) -> list[Array]:
     count = few(int(self.shape[axis_of(self, dim)]), "parts")
     return [select(self, dim, i) for i in range(count)]
+
+
+@op("linalg_diagonal.default", memory=VIEW)
+def linalg_diagonal(A: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
+    return diagonal(A, offset, dim1, dim2)
+
+
+@op("diagflat.default")
+def diagflat(self: Array, offset: int = 0) -> Array:
+    return jnp.diagflat(self, offset)
 
 
 @op("diagonal.default", "diagonal_copy.default", memory=VIEW)
@@ -424,6 +480,10 @@ def _tiled(x: Array, repeats: Sequence[Size]) -> Array:
     )
 
 
+def _uncounted(given: Arguments) -> str | None:
+    return None if given.get("output_size") is not None else "a size that depends on values"
+
+
 @op("repeat_interleave.self_int")
 def repeat_interleave(
     self: Array, repeats: int, dim: int | None = None, output_size: Any = None
@@ -434,6 +494,17 @@ def repeat_interleave(
         jnp.expand_dims(x, at + 1), (*x.shape[: at + 1], repeats, *x.shape[at + 1 :])
     )
     return wide.reshape(*x.shape[:at], x.shape[at] * repeats, *x.shape[at + 1 :])
+
+
+@op("repeat_interleave.Tensor", "repeat_interleave.self_Tensor", refuse=_uncounted)
+def repeat_each(
+    repeats: Array, self: Array | None = None, dim: int | None = None, output_size: Any = None
+) -> Array:
+    if self is None:
+        self = jnp.arange(repeats.shape[0], dtype=repeats.dtype)
+    x = self.reshape(-1) if dim is None else self
+    repeats = jnp.broadcast_to(repeats, (x.shape[axis_of(x, dim or 0)],))
+    return jnp.repeat(x, repeats, axis_of(x, dim or 0), total_repeat_length=output_size)
 
 
 def _strided(given: Arguments) -> str | None:
@@ -501,6 +572,47 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 @op("hstack.default")
 def hstack(tensors: Sequence[Array]) -> Array:
     return jnp.hstack(list(tensors))
+
+
+@op("dstack.default")
+def dstack(tensors: Sequence[Array]) -> Array:
+    return jnp.dstack(list(tensors))
+
+
+@op("column_stack.default")
+def column_stack(tensors: Sequence[Array]) -> Array:
+    return jnp.column_stack(list(tensors))
+
+
+@op("block_diag.default")
+def block_diag(tensors: Sequence[Array]) -> Array:
+    dtype = _joined(tensors)
+    return jax.scipy.linalg.block_diag(*(as_dtype(tensor, dtype) for tensor in tensors))
+
+
+@op("cartesian_prod.default")
+def cartesian_prod(tensors: Sequence[Array]) -> Array:
+    grids = jnp.meshgrid(*tensors, indexing="ij")
+    flat = [grid.reshape(-1) for grid in grids]
+    return flat[0] if len(flat) == 1 else jnp.stack(flat, 1)
+
+
+def _at_least() -> None:
+    for name, function in (
+        ("atleast_1d", jnp.atleast_1d),
+        ("atleast_2d", jnp.atleast_2d),
+        ("atleast_3d", jnp.atleast_3d),
+    ):
+
+        def apply(
+            self: Array | None = None, tensors: Sequence[Array] = (), *, _function: Any = function
+        ) -> Any:
+            return [_function(x) for x in tensors] if self is None else _function(self)
+
+        op(f"{name}.default", f"{name}.Sequence", memory=PERHAPS)(apply)
+
+
+_at_least()
 
 
 @op("vstack.default")

@@ -30,37 +30,44 @@ class Memory(Enum):
 @dataclass(frozen=True, slots=True)
 class Operator:
     """function: takes arrays and numbers by the names of torch's schema.  refuse: why it cannot do
-    what these arguments ask for, or None.
+    what these arguments ask for, or None.  narrow: its results may have fewer bits than torch
+    records of them, and lose nothing by it.
     """
 
     function: Callable[..., Any]
     memory: Memory = Memory.FRESH
     refuse: Refuse | None = None
+    narrow: bool = False
 
 
 class Family:
     """Operators by name ("aten.add.Tensor"), put there by decorators."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "aten") -> None:
+        self._namespace = namespace
         self._operators: dict[str, Operator] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Operator]]:
         return iter(self._operators.items())
 
     def __call__[F: Callable[..., Any]](
-        self, *names: str, memory: Memory = Memory.FRESH, refuse: Refuse | None = None
+        self,
+        *names: str,
+        memory: Memory = Memory.FRESH,
+        refuse: Refuse | None = None,
+        narrow: bool = False,
     ) -> Callable[[F], F]:
-        """The decorated function is these operators of `aten`. Those that are named copies share
-        nothing.
+        """The decorated function is these operators of the namespace. Those that are named copies
+        share nothing.
         """
 
         def put(function: F) -> F:
             for name in names:
-                full = f"aten.{name}"
+                full = f"{self._namespace}.{name}"
                 assert full not in self._operators, full
                 copies = name.partition(".")[0].endswith("_copy")
                 shares = Memory.FRESH if copies else memory
-                self._operators[full] = Operator(function, shares, refuse)
+                self._operators[full] = Operator(function, shares, refuse, narrow)
             return function
 
         return put

@@ -36,3 +36,15 @@ def test_a_stage_without_tasks_is_not_shown() -> None:
     seen: list[tuple[str, int, int]] = []
     Meter(lambda *stage: seen.append(stage), lambda done: None).expect(Kind.PARITY, 0)
     assert seen == []
+
+
+@pytest.mark.parametrize("steps", [0, 2, 9])
+def test_plain_jax_counts_its_trials_and_has_ended_with_its_task(steps: int) -> None:
+    seen: list[tuple[str, int, int]] = []
+    counted = Meter(lambda *stage: seen.append(stage), lambda done: None)
+    counted.expect(Kind.REFERENCE, 5)
+    for _ in range(steps):
+        counted.step(Kind.REFERENCE)
+    assert seen[-1] == ("reference", min(steps, 4), 5)
+    counted.done(Done(Task(Kind.REFERENCE, "", {}), False, (), 1.0))
+    assert seen[-1] == ("reference", 5, 5)

@@ -230,6 +230,15 @@ def test_texts_that_are_not_worth_joining_are_answered_alone(served: Served) -> 
     assert {(status, each["parameters"]["requests"]) for status, each, _ in found} == {(200, 1)}
 
 
+def test_start_says_which_models_are_never_joined_and_why(served: Served) -> None:
+    reasons = {
+        model: each["reason"] for each in served.said("not-joined") for model in each["models"]
+    }
+    assert reasons.keys() == {"joins.running", "joins.scaled", "encoder"}
+    assert "policy split" in reasons["joins.running"]
+    assert "a fifth" in reasons["encoder"]
+
+
 def test_metrics_tell_how_many_were_joined(served: Served) -> None:
     row = ("FP32", np.ones((1, 4), np.float32))
     at_once(lambda _: served.infer("joins.rows", {"x": row, "y": row}), 16)

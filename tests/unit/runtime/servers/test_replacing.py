@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import socket
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from served import serving
 from waiting import SECONDS, until
 
 import aotc_runtime
+from aotc_runtime.servers.server import _teller
 
 
 @pytest.fixture
@@ -65,6 +67,9 @@ def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
             start = len(got)
             until(lambda: len(got) > start + 20, "calls after it was refused")
         assert refused["serving"] == "1.0.0" and refused["reason"].startswith("AOTC-E")
+        assert "\n" not in refused["reason"]
+        counted = served.ask("GET", "/metrics")[2].decode()
+        assert f'aotc_server_refused_bundles_total{{code="{refused["codes"][0]}"}} 1.0' in counted
         assert served.get("/v2/health/ready")[0] == 200
         (row,) = served.post("/v2/repository/index")[1]
         assert row["state"] == "READY" and row["reason"].startswith("AOTC-E")
@@ -72,6 +77,18 @@ def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("serving", 2)
         assert served.post("/v2/repository/index")[1][0]["reason"] == ""
+
+
+def test_each_event_is_one_line_of_text_with_its_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell = _teller(as_json=False)
+    tell("refused", {"bundle": "a b\n.aotb", "codes": ["AOTC-E103"], "reason": 'of "x"\x1b[2J'})
+    (line,) = capsys.readouterr().out.splitlines()
+    time, _, rest = line.partition(" ")
+    assert datetime.fromisoformat(time).tzinfo is not None
+    said = r'refused bundle="a b\n.aotb" codes=AOTC-E103 reason="of \"x\"\x1b[2J"'
+    assert rest == said
 
 
 def test_a_policy_that_refuses_what_serves_is_told(versions: Versions, tmp_path: Path) -> None:
@@ -92,7 +109,7 @@ def test_what_is_not_trusted_is_never_loaded(
         assert served.process.wait(SECONDS) == 5
         served.read_all()
         assert served.events[-1]["findings"][0]["code"].startswith("AOTC-E30")
-        assert served.said("serving") == []
+        assert served.said("serving") == served.said("refused") == []
 
 
 def test_versions_serve_beside_each_other_and_come_into_a_folder(

@@ -29,6 +29,7 @@ from aotc_runtime.schema.manifest import (
     Compilation,
     Pad,
     ParityNotRun,
+    ParityRan,
     ProfileRecord,
     Symbolic,
     Trial,
@@ -240,7 +241,23 @@ def test_targets_and_toolchains_are_compared(base: Review) -> None:
 
 def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base: Review) -> None:
     found = diff(proven(base, "0.0"), proven(base, "0.5"), lines_max=9)
-    assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof")]
+    assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof errors")]
+    other = diff(proven(base, "0.0", fill="inf"), proven(base, "0.0"), lines_max=9)
+    assert [(c.kind, c.where) for c in other.changes] == [("parity", f"f for {V3} n proof")]
+
+
+def test_errors_within_the_tolerance_are_one_line_of_text(base: Review) -> None:
+    worse = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=1, worst="")
+    found = diff(base, changed_records(base, parity=lambda _: worse), lines_max=9)
+    number = len(found.changes)
+    assert number > 3 and set(kinds(found)) == {"parity", "ulp"}
+    lines = list(diff_lines(found))[2:]
+    assert lines[0] == "rounding" and len(lines) == 2
+    assert lines[1].startswith(
+        f"  {number} errors against plain JAX within the tolerance; the largest"
+    )
+    assert "-> 2.5e-01" in lines[1]
+    assert len(diff_document(found)["changes"]) == number
 
 
 CHANGED: dict[str, tuple[str, Any]] = {
@@ -419,17 +436,17 @@ def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
     assert where == "bundle" and int(after) - int(before) == 5
 
 
-def proven(old: Review, max_abs: str) -> Review:
+def proven(old: Review, max_abs: str, fill: str = "nan") -> Review:
     """The same bundle, as if its dimension were padded, with this error."""
     trial = Trial(
-        sizes={"n": 3}, profile={"n": 4}, fill="nan", max_abs=max_abs, max_rel="0.0", ulp_max=0
+        sizes={"n": 3}, profile={"n": 4}, fill=fill, max_abs=max_abs, max_rel="0.0", ulp_max=0
     )
     policy = Pad(fill={}, mask="", length="", proof=(trial,))
     target = old.targets[V3]
     entry = msgspec.structs.replace(target.manifest.entry_points["f"], out_of_profile={"n": policy})
     manifest = msgspec.structs.replace(target.manifest, entry_points={"f": entry})
     targets = {V3: replace(target, manifest=manifest)}
-    return replace(old, root=named(max_abs), targets=targets)
+    return replace(old, root=named(max_abs + fill), targets=targets)
 
 
 @pytest.mark.parametrize(

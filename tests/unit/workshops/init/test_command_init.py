@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aotc.errors import BuildManifestError, UsageError
+from aotc.packing.weights import write_tensors
 from aotc.workers.child import Progress
 from aotc.workshops.init.command import init as init_command
 from aotc.workshops.init.draft import draft
@@ -199,6 +201,26 @@ def test_a_function_described_by_options_becomes_a_manifest_that_traces(
     assert entry_point["inputs"] == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
 
 
+@pytest.mark.parametrize("name", ["w.npz", "checkpoint"])
+def test_init_names_weights_files_and_folders_as_the_source(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    tensors = {"w": np.ones((4, 3), np.float32)}
+    np.savez(tmp_path / "w.npz", **tensors)  # type: ignore[arg-type]
+    (tmp_path / "checkpoint").mkdir()
+    weights = write_tensors(tensors, where="test")
+    (tmp_path / "checkpoint" / "model.safetensors").write_bytes(weights)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "program.py").write_text(PROGRAM)
+    output = "manifests/program.toml"
+    options = (f"--weights=params={name}", "--input=image=float32[batch,4]", "--static=mode='a'")
+    done = run("init", "program:predict", *options, "-o", output, "--json")
+    assert done.exit_code == 0, done.stdout
+    manifest = read(tmp_path / output)
+    assert manifest["weights"] == {"params": {"source": f"../{name}"}}
+    assert manifest["entry_points"]["predict"]["tolerance"] == {"rtol": 1e-5, "atol": 1e-5}
+
+
 def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Path) -> None:
     done = run(
         *("init", "program:predict", "--example=program:example"),
@@ -293,7 +315,7 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
         (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
         (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
         (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
-        (["program:predict", "--weights=params=x.npz"], "AOTC-E080", "read it in a function"),
+        (["program:predict", "--weights=params=x.pt"], "AOTC-E080", "read it in a function"),
         (["program:predict", "--like=params=x"], "AOTC-E080", "package.module:function"),
         (["program:predict", "--dimension=b=1:8"], "AOTC-E080", "name an axis in --input"),
         (

@@ -30,6 +30,21 @@ def test_a_page_is_written_and_told_of(aotc: Run, digits_bundle: Bundle, tmp_pat
     )
 
 
+def test_keys_of_a_policy_are_shown_by_name_and_holder(
+    aotc: Run, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    stated = 'holder = "release"\n'
+    for more, shown in (("", "release"), ('name = "laptop"\n', "laptop, held by release")):
+        policy = tmp_path / "holder.toml"
+        text = digits_bundle[1].read_text()
+        lines = [line for line in text.splitlines() if not line.startswith("name = ")]
+        text = "\n".join(lines).replace("[[keys]]\n", f"[[keys]]\n{stated}{more}")
+        policy.write_text(text.replace("schema = 1\n", 'schema = 1\nname = "digits"\n', 1))
+        assert aotc("report", digits_bundle[0], "-o", page, "--trust", policy).exit_code == 0
+        assert f">{shown}<" in page.read_text() and "unnamed" not in page.read_text()
+
+
 def test_a_report_is_replaced_and_no_other_file(
     aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path
 ) -> None:

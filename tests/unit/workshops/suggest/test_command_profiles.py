@@ -26,6 +26,9 @@ def encode(tokens, mask):
 def double(x):
     return x * 2
 
+def multiplied(params, x):
+    return x @ params["w"].astype(x.dtype)
+
 def doubled_times(x):
     return jax.lax.scan(lambda c, row: (jnp.tanh(c @ c) + row, None), jnp.eye(4), x)[0]
 
@@ -229,6 +232,21 @@ def test_measured_costs_come_from_this_host(aotc: Run, folder: Path) -> None:
     assert done.document["cost_model"]["unit"] == "seconds"
     assert 0 < done.document["suggested"]["cost"] < 86
     assert len(done.document["suggested"]["profiles"]) <= 2
+
+
+@pytest.mark.parametrize("dtype", ["", 'dtype = "bfloat16"\n'])
+def test_measured_calls_take_weights_from_files(aotc: Run, folder: Path, dtype: str) -> None:
+    np.savez(folder / "w.npz", w=np.ones((4, 3), np.float32))
+    weights = f'[weights.params]\nsource = "w.npz"\n{dtype}\n[dimensions.batch]'
+    manifest = (
+        DOUBLE.replace("[dimensions.batch]", weights)
+        .replace(":double", ":multiplied")
+        .replace("inputs.x", 'bind = { params = "params" }\ninputs.x')
+    )
+    (folder / "double.toml").write_text(manifest)
+    options = ("--max", "2", "--measure", "--json")
+    done = aotc("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", *options)
+    assert done.document["cost_model"]["unit"] == "seconds"
 
 
 def test_every_step_of_a_loop_over_the_dimension_costs(aotc: Run, folder: Path) -> None:

@@ -1,0 +1,15 @@
+"""Division that is rounded once, for scales of quantization: half a step decides an integer."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+
+def divided(x: Array, divisor: float) -> Array:
+    """Return x / divisor as frameworks compute it.
+
+    XLA multiplies by the reciprocal of a divisor that is the same for all elements, which is
+    rounded twice: with a scale of that kind the largest number lies on the other side of a tie.
+    """
+    return x / lax.optimization_barrier(jnp.full_like(x, divisor))
