@@ -36,7 +36,7 @@ class PlannedValues(Struct, frozen=True):
     skipped: dict[str, str] = {}
 
 
-type Plans = dict[str, PlannedValues]
+Plans = dict[str, PlannedValues]
 """By label: "predict[batch=8]"."""
 
 

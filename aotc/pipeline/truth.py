@@ -55,7 +55,8 @@ class Judge:
         folder, target = self._scratch.folder, self._manifest.target.name
         left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
         judged: dict[Call, Judgement] = {}
-        for options in (({}, AS_WRITTEN), ({},)):
+        every: tuple[tuple[dict[str, str], ...], ...] = (({}, AS_WRITTEN), ({},))
+        for options in every:
             try:
                 verdicts = self._ask(left, options, list[Verdict], SECONDS_MAX)
             except parent.CrashedError:

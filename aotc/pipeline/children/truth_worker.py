@@ -31,8 +31,8 @@ from aotc_runtime.formats import oci
 from aotc_runtime.schema.manifest import InputArgument
 from aotc_runtime.verification.verify import VerifiedBlob
 
-WEIGHTS_MAX = 2**29
-"""Bytes of weights that are converted to float64."""
+ARGUMENTS_MAX = 2**29 + 2**27
+"""Bytes of weights and inputs that are converted to float64."""
 
 INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
@@ -80,7 +80,7 @@ class _Case:
         shaken: list[list[Array]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
             arguments = self._arguments()
-            if sum(array.nbytes for array in arguments) <= WEIGHTS_MAX:
+            if sum(array.nbytes for array in arguments) <= ARGUMENTS_MAX:
                 artifact = widened(self._profile.module.artifact)
                 for each in options:
                     ways.append(self._computed(device, artifact, arguments, each))

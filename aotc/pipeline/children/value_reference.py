@@ -23,7 +23,7 @@ from aotc.parity.values import PlannedValues, Plans, value_file, write_plans
 from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax
 from aotc.pipeline.scratch import Scratch
 from aotc.shapes.files import read_arrays
-from aotc.stages import CapturedProfile, CapturedProgram
+from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
 from aotc.workers.child import Progress
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import TensorSpec, WeightArgument
@@ -31,11 +31,22 @@ from aotc_runtime.schema.manifest import TensorSpec, WeightArgument
 BYTES_MAX = 2**27
 """Inputs and results of a call that gets trials: 128 MiB."""
 
+WEIGHTS_MAX = 2**29
+"""Bytes of weights that can be computed with in float64; more have no truth to be judged by, and
+get only trials whose numbers are of ordinary size or not finite.
+"""
+
+JUDGED = ("extreme", "offset", "magnitudes")
+"""Trials with large numbers, whose rounding only the truth tells from a mistake."""
+
 FLOPS_MAX = 10**11
 """Operations of all trials of an executable together, as XLA counts them: a few seconds."""
 
 FLOPS_OF_ONE = 10**12
 """Operations of a call that gets one trial at least."""
+
+WITH_LOOPS = 2
+"""How many trials a program gets that has loops of unknown length, whose cost nobody knows."""
 
 MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
 """The order in which trials are kept where not all of them fit."""
@@ -83,7 +94,8 @@ def record_all(
             progress.started(f"running {key.label} on other inputs")
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
             trials = _Trials(key, profile, captured.inputs, leaves, anchors)
-            plans[key.label] = trials.record(functions[name], spec, scratch, progress)
+            heavy = _too_heavy(captured, scratch)
+            plans[key.label] = trials.record(functions[name], spec, heavy, scratch, progress)
     write_plans(scratch.folder, plans)
 
 
@@ -102,10 +114,15 @@ class _Trials:
         self._leaves, self._anchors = leaves, anchors
 
     def record(
-        self, function: PlainJax, spec: EntryPointSpec, scratch: Scratch, progress: Progress
+        self,
+        function: PlainJax,
+        spec: EntryPointSpec,
+        heavy: Mapping[str, str],
+        scratch: Scratch,
+        progress: Progress,
     ) -> PlannedValues:
-        """Run the trials that fit; the plan."""
-        skipped = self._too_large(function, scratch)
+        """Run the trials that fit; the plan. heavy: trials that weights leave out, with why."""
+        skipped = {**heavy, **self._too_large(function, scratch)}
         if spec.numerics == "finite":
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
         kinds = []
@@ -126,6 +143,9 @@ class _Trials:
         if size > BYTES_MAX:
             why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
             return dict.fromkeys(KINDS, why)
+        if self._profile.control_flow.whiles:
+            why = "a call has loops of unknown length"
+            return dict.fromkeys(MOST_TELLING[WITH_LOOPS:], why)
         flops = function.at(self._profile.sizes).flops()
         fitting = len(KINDS) if flops * len(KINDS) <= FLOPS_MAX else int(FLOPS_MAX // flops)
         if flops <= FLOPS_OF_ONE:
@@ -178,6 +198,15 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
     finally:
         timer.cancel()
         function.seconds.setdefault(where, monotonic() - started)
+
+
+def _too_heavy(captured: CapturedEntryPoint, scratch: Scratch) -> dict[str, str]:
+    """Trials that nothing could judge for the size of the weights, with why."""
+    files = [path for name in {*captured.bound.values()} for path in scratch.weights(name)]
+    size = sum(path.stat().st_size for path in files)
+    if size <= WEIGHTS_MAX:
+        return {}
+    return dict.fromkeys(JUDGED, f"weights of {size} bytes are not computed with in float64")
 
 
 def _small_weights(program: CapturedProgram, scratch: Scratch) -> dict[tuple[str, str], Array]:

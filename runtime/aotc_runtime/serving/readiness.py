@@ -105,8 +105,16 @@ def run_fixtures(resident: ResidentBundle) -> dict[ExecutableKey, Difference]:
 def run_fixture(
     resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile
 ) -> Difference:
-    """Run one of an entry point's executables on its fixture, and compare as `run_fixtures`."""
-    return _run(resident, entry_point, profile).difference
+    """Run one of an entry point's executables on its fixture, and compare as `run_fixtures`.
+
+    Raises ReadinessError (AOTC-E704) for other results in a second call.
+    """
+    ran = _run(resident, entry_point, profile)
+    if ran.changed is not None:
+        from aotc_runtime.serving.refusals import changed_results
+
+        raise changed_results([(profile.label, ran.changed)])
+    return ran.difference
 
 
 def _run_all(resident: ResidentBundle) -> Iterator[tuple[ResidentProfile, _Ran]]:
