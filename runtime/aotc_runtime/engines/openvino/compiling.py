@@ -73,9 +73,7 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             memory.
     """
     model = core.read_model(graph.xml, graph.constants)
-    for node in model.get_ordered_ops():
-        if node.get_type_name() == "Divide" and _is_row(node.input_value(1)):
-            node.get_rt_info()[_DIVIDED] = True
+    _divide_by_rows(model)
     for parameter in model.get_parameters():
         name = parameter.get_friendly_name()
         weight = weights.get(int(name[1:])) if name[:1] == graph_names.weight(0)[0] else None
@@ -84,6 +82,24 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             parameter.output(0).replace(constant.output(0))
             model.remove_parameter(parameter)
     return model
+
+
+def _divide_by_rows(model: Any) -> None:
+    """Have quotients by rows of weights computed as such, but those of what no call changes.
+
+    OpenVINO makes such a quotient part of the sum that it divides by, and exchanges its operands:
+    the inverse of a sum would be the sum.
+    """
+    fixed: set[str] = set()
+    for node in model.get_ordered_ops():
+        kind, values = node.get_type_name(), node.input_values()
+        names = [value.get_node().get_friendly_name() for value in values]
+        own = node.get_friendly_name()
+        is_weight = kind == "Parameter" and own[:1] == graph_names.weight(0)[0]
+        if kind == "Constant" or is_weight or (names and fixed.issuperset(names)):
+            fixed.add(own)
+        if kind == "Divide" and _is_row(values[1]) and names[0] not in fixed:
+            node.get_rt_info()[_DIVIDED] = True
 
 
 def _is_row(value: Any) -> bool:
