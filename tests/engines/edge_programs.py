@@ -1958,6 +1958,28 @@ _MANY_SUMS: dict[str, Function] = {
 for _word, _function in _MANY_SUMS.items():
     _add(f"many.{_word}.float32", _function, _MANY)
 
+# Reductions of what constants alone make
+
+_FILLED: dict[str, Function] = {
+    "exp": lambda: jnp.exp(jnp.ones((4, 5), jnp.float32)),
+    "chosen": lambda: jnp.where(jnp.ones((4, 5)) > 2, 1, jnp.full((4, 5), 3, jnp.int32)),
+    "places": lambda: jnp.exp(lax.broadcasted_iota(jnp.float32, (4, 5), 0)),
+    "filled": lambda: jnp.full((4, 5), 3, jnp.float32),
+}
+_REDUCED: dict[str, Function] = {
+    "sum": lambda x: (x.sum(), x.sum(0), x.sum(1)),
+    "prod": lambda x: (x.prod(), x.max(1)),
+    "nansum": lambda x: jnp.nansum(x, axis=1),
+    "window": lambda x: lax.reduce_window(x, x.dtype.type(0), lax.add, (2, 2), (1, 1), "VALID"),
+    "running": lambda x: jnp.cumsum(x, 1),
+    "product": lambda x: x @ x.T,
+    "convolution": lambda x: lax.conv(x[None, None], x[None, None, :2, :2], (1, 1), "VALID"),
+}
+for (_word, _filled), (_other, _reduced) in product(_FILLED.items(), _REDUCED.items()):
+    _add(
+        f"filled.{_word}.{_other}", lambda x, f=_filled, r=_reduced: (x, r(f())), np.float32([1, 2])
+    )
+
 # Products with masks, which XLA chooses by
 
 _MASKED = np.array([[NAN, 1, -2, INF], [3, NAN, -INF, 4]], np.float32)

@@ -260,6 +260,24 @@ def count(result: Result, operator: str) -> int:
     return result.evidence.placement[0].steps.get(operator, 0)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: 1 / (jnp.sum(x * x, 1) + 1),
+        lambda w, x: x * lax.rsqrt(jnp.mean(x * x, 0, keepdims=True) + 1e-5),
+        lambda w, x: w / (jnp.sum(jnp.abs(x), 1) + 1),
+        lambda w, x: jnp.exp(w) / (jnp.max(jnp.abs(x), 1) + 1),
+        lambda w, x: x / (jnp.sum(jnp.abs(x), 1, keepdims=True) + 1),
+    ],
+    ids=["inverse", "norm", "weight", "of a weight", "quotient"],
+)
+def test_what_is_divided_by_a_sum_is_not_the_divisor(function: Callable[..., Any]) -> None:
+    random = np.random.default_rng(5)
+    weight = random.standard_normal(6).astype(np.float32)
+    sets = [[random.standard_normal((6, 9)).astype(np.float32)] for _ in range(SETS)]
+    require_same(function, sets, (weight,))
+
+
 def test_numbers_are_divided_by_weights_and_not_multiplied_by_inverses() -> None:
     weight = np.float32([0.1, 0.3, 3, 7, 10, 49, 1e-3, 77])
     sets = [[np.arange(8, dtype=np.float32) + number] for number in range(-60, 60)]

@@ -63,6 +63,7 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
     """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
         order.keep_arguments(module, weights)
+        sums.keep_known(module)
         _put_in_other_words(module, {"stablehlo.dot_general": masks.product})
         _put_in_other_words(module, _FIRST)
         order.number_sorts(module)

@@ -434,3 +434,72 @@ def _running_lines(name: str, shape: list[int], element: str, axis: int) -> tupl
         f"({tensor(whole, element)}) -> {kind}\n"
     )
     return body, f"{name}_kept"
+
+
+_REDUCING = (
+    "stablehlo.convolution",
+    "stablehlo.dot_general",
+    "stablehlo.reduce",
+    "stablehlo.reduce_window",
+)
+
+
+def keep_known(module: Any) -> None:
+    """Put a barrier between a reduction and what is computed of constants alone: IREE takes the
+    latter for one number, and then forgets how many of them are reduced.
+    """
+    reductions: list[Any] = []
+    calls: dict[str, list[Any]] = {}
+
+    def visit(operation: Any) -> Any:
+        if operation.name in _REDUCING:
+            reductions.append(operation)
+        elif operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            calls.setdefault(callee, []).append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    known = _Known(calls)
+    for operation in reductions:
+        count = len(operation.operands)
+        for place in range(count // 2 if "reduce" in operation.name else count):
+            value = operation.operands[place]
+            if known.holds(value) and not _is_filled(value):
+                kind = str(value.type)
+                body = f"    %r = stablehlo.optimization_barrier %a0 : {kind}\n"
+                (operation.operands[place],) = put(operation, body, [value], [kind])
+
+
+def _is_filled(value: Any) -> bool:
+    """Whether a value is a constant, or one that is repeated."""
+    owner = value.owner
+    while not isinstance(owner, ir.Block) and owner.name == "stablehlo.broadcast_in_dim":
+        owner = owner.operands[0].owner
+    return not isinstance(owner, ir.Block) and owner.name == "stablehlo.constant"
+
+
+class _Known:
+    """Which values depend on constants alone. calls: of each function, by its name."""
+
+    def __init__(self, calls: dict[str, list[Any]]) -> None:
+        self._calls = calls
+        self._found: dict[Any, bool] = {}
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value depends on constants alone."""
+        if value not in self._found:
+            self._found[value] = False  # of what a loop comes back to
+            self._found[value] = self._look(value)
+        return self._found[value]
+
+    def _look(self, value: Any) -> bool:
+        owner = value.owner
+        if not isinstance(owner, ir.Block):
+            return all(map(self.holds, owner.operands))
+        function = owner.owner.operation
+        if function.name != "func.func":
+            return False
+        calls = self._calls.get(ir.StringAttr(function.attributes["sym_name"]).value, [])
+        place = ir.BlockArgument(value).arg_number
+        return bool(calls) and all(self.holds(call.operands[place]) for call in calls)
