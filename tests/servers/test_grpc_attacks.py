@@ -24,8 +24,8 @@ __all__ = ["pytestmark"]
 
 MIB = 2**20
 MEMORY = 64 * MIB
-REFUSED_STREAM = 7
-"""An error of HTTP/2."""
+ENHANCE_YOUR_CALM = 11
+"""The error of HTTP/2 for calls beyond those allowed."""
 
 OK, INVALID, DEADLINE, EXHAUSTED, UNIMPLEMENTED, UNAVAILABLE = 0, 3, 4, 8, 12, 14
 X = np.zeros((1, 64), np.float32)
@@ -198,7 +198,7 @@ def test_more_calls_on_a_connection_than_allowed_are_refused(served: Served) -> 
         while refused < 72:
             found = connection.frame()
             assert found is not None
-            refused += found[0] == RESET and int.from_bytes(found[3]) == REFUSED_STREAM
+            refused += found[0] == RESET and int.from_bytes(found[3]) == ENHANCE_YOUR_CALM
     answered(served)
 
 
