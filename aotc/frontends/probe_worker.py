@@ -57,7 +57,7 @@ def _limit(job: Job) -> None:
     apart.at_most(resource.RLIMIT_CORE, 0)
     apart.at_most(resource.RLIMIT_DATA, apart.data_bytes() + job.memory_mib * MIB)
     apart.keep_secret(*job.secrets)
-    apart.shut_off()
+    apart.shut_off(job.folder)
 
 
 if __name__ == "__main__":

@@ -87,14 +87,16 @@ def begin(apart: Apart) -> tuple[str, ...]:
     """Take all measures in this process, whose threads have not begun. Return one line for each:
     what holds, or why it does not.
     """
-    tempfile.tempdir = apart.folder
-    return _taken({"limits": lambda: _limit(apart)}) + shut_off()
+    return _taken({"limits": lambda: _limit(apart)}) + shut_off(apart.folder)
 
 
-def shut_off() -> tuple[str, ...]:
-    """Take all measures but those against too much memory and time; as `begin`."""
+def shut_off(folder: str) -> tuple[str, ...]:
+    """Take all measures but those against too much memory and time; as `begin`. folder: where files
+    may be written.
+    """
+    tempfile.tempdir = folder
     measures: dict[str, Callable[[], str]] = {
-        "keys": lambda: _hide(secrets()),
+        "files": lambda: _hide(secrets(), folder),
         "network": _filter_calls,
         "privileges": _drop_privileges,
     }
@@ -156,7 +158,12 @@ def data_bytes() -> int:
 # Files
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_READ_FILE, _MAKE_CHAR = 1 << 2, 1 << 6
+_VERSION = 1
+_WRITE_FILE, _READ_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 13, 1 << 14
+_CHANGES = _WRITE_FILE | 0b1_1111_1111 << 4
+"""To write into a file, and to make or remove one of any kind; by later versions of Landlock, also
+to move one to another folder (2), and to cut one (3)."""
+_DEVICES = 1 << 6 | 1 << 11
 _PATH_BENEATH = 1
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
@@ -174,11 +181,13 @@ def _checked(result: int) -> int:
     return result
 
 
-def _hide(hidden: Iterable[str]) -> str:
-    """Take away the files, and every look into the memory of other processes."""
+def _hide(hidden: Iterable[str], folder: str) -> str:
+    """Take away the hidden files, changes outside of the folder, and every look into the memory of
+    other processes.
+    """
     paths = sorted({os.path.realpath(path) for path in hidden if os.path.lexists(path)})
     try:
-        _landlock(paths)
+        _landlock(paths, folder)
     except OSError as error:
         if not paths:
             raise
@@ -186,24 +195,27 @@ def _hide(hidden: Iterable[str]) -> str:
             _mounts(paths)
         except OSError:
             raise error from None
-        return "not readable (a mount namespace)"
-    return "not readable (Landlock)"
+        return "no keys are read (a mount namespace)"
+    return "no keys are read, nothing elsewhere is changed (Landlock)"
 
 
-def _landlock(hidden: list[str]) -> None:
-    """Allow all files to be read but the hidden ones (Landlock knows only what is allowed). With no
-    file to hide, what a domain takes away besides is left: to look into processes outside of it.
+def _landlock(hidden: list[str], folder: str) -> None:
+    """Allow changes in the folder alone, and all files to be read but the hidden ones: Landlock
+    knows only what is allowed.
     """
     libc = _libc()
-    handled = (_READ_FILE if hidden else 0) | _MAKE_CHAR
-    attribute = struct.pack("=Q", handled)
+    version = _checked(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
+    changes = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    attribute = struct.pack("=Q", changes | (_READ_FILE if hidden else 0))
     ruleset = _checked(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
+    allowed = [(path, _READ_FILE) for path in _others(hidden)]
+    allowed += [(folder, changes & ~_DEVICES), ("/dev", changes & (_WRITE_FILE | _TRUNCATE))]
     try:
-        for path in _others(hidden) if hidden else ():
+        for path, rights in allowed:
             with suppress(OSError):  # gone meanwhile, or not ours to open
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:
-                    rule = struct.pack("=Qi", _READ_FILE, descriptor)
+                    rule = struct.pack("=Qi", rights, descriptor)
                     _checked(libc.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
                 finally:
                     os.close(descriptor)

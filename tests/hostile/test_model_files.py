@@ -190,7 +190,7 @@ def test_a_good_file_is_built_beside_the_key_by_processes_that_cannot_read_it(
     made = build(manifest, output=tmp_path / "it.aotb", signer=signer)
     assert made.attestation is not None
     names = {line.partition(":")[0] for line in made.kept_apart}
-    assert names == {"keys", "limits", "network", "privileges"}
+    assert names == {"files", "limits", "network", "privileges"}
 
 
 def test_a_kernel_at_sizes_that_only_callers_choose_is_not_shipped(tmp_path: Path) -> None:

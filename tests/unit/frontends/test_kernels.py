@@ -278,3 +278,97 @@ def test_sizes_that_vary_are_judged_once_they_are_numbers(tmp_path: Path) -> Non
     judge(text, static=False)
     with pytest.raises(CaptureError):
         judge(text)
+
+
+def call(name: str, settings: str, types: str) -> str:
+    return alone(
+        f"stablehlo.custom_call @{name}(%x) {{mhlo.backend_config = {{{settings}}}}} : {types}"
+    )
+
+
+CONSISTENT = {
+    "more reflectors than columns": (
+        "lapack_sorgqr_ffi", "",
+        "(tensor<5x3xf32>, tensor<4xf32>) -> tensor<5x3xf32>",
+    ),
+    "fewer rows than columns": (
+        "lapack_sorgqr_ffi", "",
+        "(tensor<3x5xf32>, tensor<3xf32>) -> tensor<3x5xf32>",
+    ),
+    "more reflectors than rows": (
+        "lapack_sormqr_ffi", "left = true, transpose = false",
+        "(tensor<3x4xf32>, tensor<4xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>",
+    ),
+    "reflectors of the other side": (
+        "lapack_sormqr_ffi", "left = false, transpose = false",
+        "(tensor<3x2xf32>, tensor<2xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>",
+    ),
+    "fewer columns than reflectors": (
+        "lapack_sormqr_ffi", "left = true, transpose = false",
+        "(tensor<3x1xf32>, tensor<2xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>",
+    ),
+    "a number as side": (
+        "lapack_sormqr_ffi", "left = 1 : i32, transpose = false",
+        "(tensor<3x2xf32>, tensor<2xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>",
+    ),
+    "triangular of the other side": (
+        "lapack_strsm_ffi",
+        "side = 82 : ui8, uplo = 76 : ui8, trans_x = 78 : ui8, diag = 78 : ui8",
+        "(tensor<5x5xf32>, tensor<5x2xf32>) -> tensor<5x2xf32>",
+    ),
+    "whole vectors where there is room for few": (
+        "lapack_sgesdd_ffi", "mode = 65 : ui8",
+        "(tensor<5x3xf32>) -> (tensor<5x3xf32>, tensor<3xf32>, tensor<5x3xf32>, tensor<3x3xf32>, "
+        "tensor<i32>)",
+    ),
+    "vectors that take the place of the matrix": (
+        "lapack_sgesdd_ffi", "mode = 79 : ui8",
+        "(tensor<5x3xf32>) -> (tensor<5x3xf32>, tensor<3xf32>, tensor<5x3xf32>, tensor<3x3xf32>, "
+        "tensor<i32>)",
+    ),
+    "a function that sorts": (
+        "lapack_sgees_ffi", "mode = 86 : ui8, sort = 83 : ui8",
+        "(tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<3x3xf32>, tensor<3xf32>, tensor<3xf32>, "
+        "tensor<i32>, tensor<i32>)",
+    ),
+    "rows below the first": (
+        "lapack_sgehrd_ffi", "low = 0 : i32, high = 3 : i32",
+        "(tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<2xf32>, tensor<i32>)",
+    ),
+    "rows beyond the last": (
+        "lapack_sgehrd_ffi", "low = 1 : i32, high = 4 : i32",
+        "(tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<2xf32>, tensor<i32>)",
+    ),
+    "a batch of other sizes": (
+        "lapack_sgetrf_ffi", "",
+        "(tensor<9x3x3xf32>) -> (tensor<9x3x3xf32>, tensor<1x3xi32>, tensor<9xi32>)",
+    ),
+    "more elements than there are": (
+        "TopK", "", "(tensor<4xf32>) -> (tensor<5xf32>, tensor<5xi32>)",
+    ),
+    "places in another type": (
+        "TopK", "", "(tensor<4xf32>) -> (tensor<3xf32>, tensor<3xi8>)",
+    ),
+}  # fmt: skip
+"""Calls whose operands and results fit each other, and not what the kernel does with them."""
+
+
+@pytest.mark.parametrize("what", CONSISTENT)
+def test_a_call_that_its_kernel_would_follow_beyond_its_arrays_is_refused(what: str) -> None:
+    with pytest.raises(CaptureError) as caught:
+        judge(call(*CONSISTENT[what]))
+    assert caught.value.code == "AOTC-E844"
+
+
+def test_settings_that_are_stated_twice_are_refused() -> None:
+    text = call(
+        "lapack_spotrf_ffi",
+        "uplo = 76 : ui8",
+        "(tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<i32>)",
+    )
+    judge(text)
+    twice = text.replace(
+        "{mhlo.", "{api_version = 4 : i32, backend_config = {uplo = 85 : ui8}, mhlo."
+    )
+    with pytest.raises(CaptureError):
+        judge(twice)

@@ -20,7 +20,7 @@ import json, os, resource, socket, sys
 from aotc.workers import apart
 key, folder, above, without = sys.argv[1:5]
 if without:
-    def missing(hidden):
+    def missing(hidden, folder):
         raise OSError(38, "not here")
     apart._landlock = missing
 apart.keep_secret(key)
@@ -64,6 +64,11 @@ found = {
     "much": tried(lambda: len(bytearray(2**40))),
     "more than it may": tried(lambda: len(bytearray(2**32 + 2**30))),
     "little": tried(lambda: len(bytearray(2**20))),
+    "elsewhere": tried(lambda: open(key + ".more", "w").close()),
+    "overwritten": tried(lambda: open(folder + "/../others", "r+").close()),
+    "removed": tried(lambda: os.remove(folder + "/../others")),
+    "shared": tried(lambda: os.rename(folder + "/beside", folder + "/below/beside")),
+    "discarded": tried(lambda: open("/dev/null", "w").close()),
     "made": tried(lambda: open(folder + "/made", "w").close()),
     "seconds": resource.getrlimit(resource.RLIMIT_CPU)[0] <= 31 * len(os.sched_getaffinity(0)),
 }
@@ -79,6 +84,8 @@ def tried(folder: Path, *, without_landlock: bool = False) -> dict[str, Any]:
     key.write_text("secret")
     (inside / "link").symlink_to(key)
     (inside / "beside").write_text("others")
+    (inside / "below").mkdir()
+    (folder / "others").write_text("others")
     arguments = [str(key), str(inside), str(os.getpid()), "x" if without_landlock else ""]
     done = subprocess.run(
         [sys.executable, "-c", TRIES, *arguments], capture_output=True, text=True, check=True
@@ -97,6 +104,7 @@ def require_kept_apart(found: dict[str, Any]) -> None:
     assert found["much"] == found["more than it may"] == "MemoryError"
     assert (found["beside"], found["little"], found["made"]) == ("b'others'", "1048576", "None")
     assert found["seconds"]
+    assert found["shared"] == found["discarded"] == "None"
 
 
 def test_a_process_for_a_model_file_has_limits_and_neither_keys_nor_a_network(
@@ -106,13 +114,14 @@ def test_a_process_for_a_model_file_has_limits_and_neither_keys_nor_a_network(
     if any("not kept away here" in line for line in found["said"]):
         pytest.skip("; ".join(found["said"]))
     require_kept_apart(found)
+    assert {found[name] for name in ("elsewhere", "overwritten", "removed")} == {"PermissionError"}
 
 
 def test_without_landlock_the_key_lies_behind_a_mount(tmp_path: Path) -> None:
     found = tried(tmp_path, without_landlock=True)
     if any("not kept away here" in line for line in found["said"]):
         pytest.skip("; ".join(found["said"]))
-    assert "keys: not readable (a mount namespace)" in found["said"]
+    assert "files: no keys are read (a mount namespace)" in found["said"]
     require_kept_apart(found)
 
 
@@ -122,9 +131,9 @@ def test_what_the_system_lacks_is_said_and_the_rest_holds(
     def missing() -> str:
         raise OSError(38, "Function not implemented")
 
-    held = apart._taken({"keys": missing, "network": lambda: "no sockets"})
+    held = apart._taken({"files": missing, "network": lambda: "no sockets"})
     assert held == (
-        "keys: not kept away here (Function not implemented)",
+        "files: not kept away here (Function not implemented)",
         "network: no sockets",
     )
 
