@@ -378,7 +378,8 @@ def test_settings_that_are_stated_twice_are_refused() -> None:
     "text",
     [
         "%0 = stablehlo.custom_call @lapack_sgetrf_ffi() : () -> tensor<3x3xf32>",
-        "%0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) {mhlo.backend_config = {mode = 78 : ui8}}"
+        "%0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) "
+        "{mhlo.backend_config = {mode = 78 : ui8}}"
         " : (tensor<3x3xf32>) -> tensor<3x3xf32>",
         "stablehlo.custom_call @TopK(%x) : (tensor<3x3xf32>) -> ()",
     ],
