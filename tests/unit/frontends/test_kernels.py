@@ -372,3 +372,19 @@ def test_settings_that_are_stated_twice_are_refused() -> None:
     )
     with pytest.raises(CaptureError):
         judge(twice)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%0 = stablehlo.custom_call @lapack_sgetrf_ffi() : () -> tensor<3x3xf32>",
+        "%0 = stablehlo.custom_call @lapack_sgesdd_ffi(%x) "
+        "{mhlo.backend_config = {mode = 78 : ui8}}"
+        " : (tensor<3x3xf32>) -> tensor<3x3xf32>",
+        "stablehlo.custom_call @TopK(%x) : (tensor<3x3xf32>) -> ()",
+    ],
+    ids=["no operand", "few results", "no result"],
+)
+def test_a_call_that_lacks_operands_or_results_is_refused(text: str) -> None:
+    with pytest.raises(CaptureError):
+        judge(f"func.func @main(%x: tensor<3x3xf32>) {{\n{text}\nreturn\n}}")
