@@ -284,6 +284,24 @@ def test_numbers_are_divided_by_weights_and_not_multiplied_by_inverses() -> None
     require_same(lambda w, x: jnp.floor(x / w), sets, (weight,))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: lax.rsqrt(x.var(1) + 1e-5),
+        lambda w, x: 1 / (x * x).sum(1),
+        lambda w, x: x.sum(0) / jnp.abs(w[0]),
+        lambda w, x: jnp.abs(w[0]) / (x * x).sum(0),
+        lambda w, x: (x @ w) / w[0],
+        lambda w, x: w[0] / (x @ w),
+        lambda w, x: x / (jnp.abs(x @ w) + 1),
+        lambda w, x: (x @ w) / (x * x).sum(1, keepdims=True),
+    ],
+)
+def test_quotients_are_not_turned_round(function: Callable[..., Any]) -> None:
+    weight = np.float32(1) + np.abs(numbers(6, 6)[0][0])
+    require_same(function, numbers(6, 6, seed=4), (weight,))
+
+
 def test_a_power_that_is_a_weight_is_a_power() -> None:
     inputs = np.float32([-np.inf, -0.0, 4, np.inf, 0, -1, np.nan])
     for power in (0.5, -0.5, 1.5):

@@ -73,7 +73,7 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
             memory.
     """
     model = core.read_model(graph.xml, graph.constants)
-    _divide_by_rows(model)
+    _divide_by_weights(model)
     for parameter in model.get_parameters():
         name = parameter.get_friendly_name()
         weight = weights.get(int(name[1:])) if name[:1] == graph_names.weight(0)[0] else None
@@ -84,28 +84,23 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
     return model
 
 
-def _divide_by_rows(model: Any) -> None:
-    """Have quotients by rows of weights computed as such, but those of what no call changes.
-
-    OpenVINO makes such a quotient part of the sum that it divides by, and exchanges its operands:
-    the inverse of a sum would be the sum.
+def _divide_by_weights(model: Any) -> None:
+    """Mark quotients of inputs over rows of weights. Others are left as they are: a quotient of a
+    constant over a sum of an axis is computed the other way round where it is marked.
     """
-    fixed: set[str] = set()
+    known: set[str] = set()
     for node in model.get_ordered_ops():
-        kind, values = node.get_type_name(), node.input_values()
-        names = [value.get_node().get_friendly_name() for value in values]
-        own = node.get_friendly_name()
-        is_weight = kind == "Parameter" and own[:1] == graph_names.weight(0)[0]
-        if kind == "Constant" or is_weight or (names and fixed.issuperset(names)):
-            fixed.add(own)
-        if kind == "Divide" and _is_row(values[1]) and names[0] not in fixed:
-            node.get_rt_info()[_DIVIDED] = True
-
-
-def _is_row(value: Any) -> bool:
-    """Return whether a value is several numbers that the graph does not hold itself."""
-    is_constant = value.get_node().get_type_name() == "Constant"
-    return not is_constant and prod(value.get_shape()) > 1
+        names = [value.get_node().get_name() for value in node.input_values()]
+        is_weight = node.get_friendly_name().startswith(graph_names.weight(0)[0])
+        if node.get_type_name() == "Parameter" and not is_weight:
+            continue
+        places = [place for place, name in enumerate(names) if name not in known]
+        if not places:
+            known.add(node.get_name())
+        elif node.get_type_name() == "Divide" and places == [0]:
+            divisor = node.input_value(1)
+            if divisor.get_node().get_type_name() != "Constant" and prod(divisor.get_shape()) > 1:
+                node.get_rt_info()[_DIVIDED] = True
 
 
 def compile_model(library: Any, core: Any, model: Any, threads: int) -> Any:
