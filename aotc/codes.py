@@ -190,8 +190,10 @@ USAGE = {
         hint="tune again: `aotc build --tune --save-tuning`",
     ),
     "AOTC-E032": Code(
-        "this process has no file left to open or no current folder, or a name is not UTF-8",
-        "raise the limit (`ulimit -n`), change to a folder that is there, or rename the file",
+        "this process has no file or no address space left, or no current folder, or a name is "
+        "not UTF-8",
+        "raise the limit (`ulimit -n`, `ulimit -v`), change to a folder that is there, or rename "
+        "the file",
     ),
     "AOTC-E040": Code(
         "a traffic log that cannot be read",

@@ -66,6 +66,8 @@ class CompileWorkers:
                     raise refusal("AOTC-E903", place_of(job), "none", expected=expected) from crash
                 last = pass_log.split(said)[1][-LINES_SHOWN:]
                 found = quoted(describe_status(crash.status), last)
+                if hint := crash.starved():
+                    raise refusal("AOTC-E902", place_of(job), found, hint=hint) from crash
                 raise refusal("AOTC-E902", place_of(job), found) from crash
         return result, said
 

@@ -40,6 +40,10 @@ Where = Callable[..., str]
 Array = np.ndarray[Any, Any]
 
 
+ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
+"""What the arrays of any file may take, and how many times its size besides."""
+
+
 def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
     return refusal("AOTC-E831", where, found, expected=expected, hint=hint)
 
@@ -79,10 +83,22 @@ def _recorded(file: SourceFile, where: str) -> Recorded:
     try:
         data, digest = read_source(file, where)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            size = sum(member.file_size for member in archive.zip.infolist())
+            if size > ARRAYS_BYTES_MIN + ARRAYS_TIMES_MAX * len(data):
+                # Deflate makes a thousandth of zeros; of numbers that check anything, no tenth.
+                raise _refusal(
+                    where,
+                    f"arrays of at most {ARRAYS_TIMES_MAX} times the size of their file",
+                    f"{file.text}: {size} bytes in a file of {len(data)}",
+                    "write it with numpy.savez, which does not compress",
+                )
             arrays = {array: archive[array] for array in archive.files}
             return Recorded(file.text, arrays, digest)
-    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
-        # AttributeError, TypeError: an .npy file, which holds one array and no names.
+    except (
+        *(OSError, ValueError, EOFError, BadZipFile, zlib.error),
+        *(MemoryError, NotImplementedError, OverflowError, RuntimeError),
+        *(AttributeError, TypeError),  # an .npy file, which holds one array and no names
+    ) as error:
         raise _refusal(
             where,
             "an .npz file of arrays without Python objects",

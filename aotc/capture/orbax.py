@@ -27,7 +27,8 @@ from aotc.config.checkpoints import files_below
 from aotc.errors import CaptureError, refusal
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
-from aotc.workers import environment, parent
+from aotc.workers import apart, environment, parent
+from aotc.workers.apart import Apart
 from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, BundleFormatError
@@ -86,7 +87,8 @@ class _Metadata(Struct, frozen=True):
 
 class Job(Struct, frozen=True):
     """folder: the checkpoint.  names: of its arrays.  into: a folder for their bytes, by number; if
-    it is empty, they are described.
+    it is empty, they are described.  apart: what reading them may use.  secrets: files that it must
+    not read.
     """
 
     folder: str
@@ -94,6 +96,8 @@ class Job(Struct, frozen=True):
     ocdbt: bool
     zarr3: bool
     into: str
+    apart: Apart
+    secrets: tuple[str, ...]
 
 
 class Described(Struct, frozen=True):
@@ -149,7 +153,16 @@ class Checkpoint:
 
     def _run[A](self, into: str, answer: type[A], within: Path) -> A:
         place = self.source.path.parent
-        job = Job(str(place), self._names, self._metadata.use_ocdbt, self._metadata.use_zarr3, into)
+        size = sum(file.size for file in self._files)
+        job = Job(
+            str(place),
+            self._names,
+            self._metadata.use_ocdbt,
+            self._metadata.use_zarr3,
+            into,
+            Apart.stated(size, str(within)),
+            apart.secrets(),
+        )
         try:
             return parent.run(
                 parent.module("aotc.capture.orbax_worker"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc.capture.orbax import AGAIN, EXPECTED, Described, Job
 from aotc.errors import refusal
+from aotc.workers import apart
 from aotc.workers.child import Progress, answer
 
 BAND_BYTES = 32 * 2**20
@@ -17,6 +18,9 @@ def work(job: Job, progress: Progress) -> Any:
     """What each array is; or their bytes in files, little-endian and in C order. Raises
     CaptureError (AOTC-E830).
     """
+    # Native code reads files that anybody may have made; its threads begin after this.
+    apart.keep_secret(*job.secrets)
+    apart.begin(job.apart)
     import tensorstore
 
     # One band at a time is in memory, and nothing is kept.

@@ -15,6 +15,7 @@ import jaxlib
 import aotc
 from aotc.capture import libraries, own_files
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import warn
 
 _NOT_THE_USERS = tuple(Path(module.__path__[0]) for module in (aotc, jax, jaxlib))
 _JAX_SAYS_SO = "JAX has removed its internal frames"
@@ -121,7 +122,7 @@ def show_cause(refused: AotcError) -> None:
     """Print the user's own traceback behind a refusal to stderr, if there is one."""
     cause = refused.__cause__
     if cause is not None and not isinstance(cause, AotcError):
-        sys.stderr.write(user_traceback(cause))
+        warn(*user_traceback(cause).splitlines())
 
 
 def is_users(file: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotc.errors import finding, raise_if
+from aotc_runtime import limits
 from aotc_runtime.errors import Finding
 
 SHOWN_MAX = 8
@@ -24,19 +25,21 @@ _OTHER_FORMATS = (
 def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
     """What a file is instead of safetensors, and what to do.
 
-    start: its first bytes.  refused: the finding of the safetensors reader.
+    start: its first bytes, nine at least.  refused: the finding of the safetensors reader.
     """
+    # The first bytes of safetensors are a number, and may be those of another format.
+    length, is_header = int.from_bytes(start[:8], "little"), start[8:9] == b"{"
+    if is_header and length <= limits.TENSOR_HEADER_BYTES_MAX:
+        _, _, tensor = refused.where.partition(" ")
+        place = f" in {tensor}" if tensor else ""
+        return f"damaged{place}: {refused.found}, not {refused.expected}", refused.hint
     known = next((what for magic, what in _OTHER_FORMATS if start.startswith(magic)), None)
     if known and "git-lfs" in known:
         return f"not a safetensors file but {known}", "fetch it: git lfs pull"
     hint = "write it with safetensors.numpy.save_file"
     if known:
         return f"not a safetensors file but {known}", hint
-    if refused.code == "AOTC-E131":
-        return "not a safetensors file, or a damaged one", hint
-    _, _, tensor = refused.where.partition(" ")
-    found = f"damaged{f' in {tensor}' if tensor else ''}: {refused.found}, not {refused.expected}"
-    return found, refused.hint
+    return "not a safetensors file, or a damaged one", hint
 
 
 def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:

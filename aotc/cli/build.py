@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from aotc.cli.progress import progress
 from aotc.cli.registry import optional
 from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.cache.tasks import Done
@@ -167,28 +167,25 @@ def build(
 def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
     """What became of the tasks, if there were any, before the findings. left: one, or none."""
     from aotc.report.tasks import unfinished_lines, unfinished_report
-    from aotc.report.text import printable
 
     extra: dict[str, Any] = {}
     for unfinished in left:
         if out.json:
             extra = unfinished_report(unfinished)
         else:
-            lines = unfinished_lines(unfinished, explain=explain)
-            sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
+            warn(*unfinished_lines(unfinished, explain=explain))
     return fail(out, error, **extra)
 
 
 def _print_output(process: str, text: str) -> None:
     """What the program printed; each line says in which process, since it runs in two."""
-    for line in text.splitlines():
-        sys.stderr.write(f"{process} | {line}\n")
+    warn(*(f"{process} | {line}" for line in text.splitlines()))
 
 
 def _print_task(done: Done) -> None:
     """Progress for logs: one line for each task as it ends."""
     seconds = "cached" if done.cached else f"{done.seconds:.1f} s"
-    sys.stderr.write(f"{done.task.name}: {seconds}\n")
+    warn(f"{done.task.name}: {seconds}")
 
 
 def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
@@ -197,12 +194,14 @@ def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> Non
 
     print_build(built, verbose=out.verbose)
     if reproduced:
-        print("again   reproduced: a second build gave the same root")
+        say("again   reproduced: a second build gave the same root")
     if explain:
         print_tasks(built.tasks, built.compared)
     print_notes(built.notes)
     if built.attestation is None:
-        sys.stderr.write(
-            "note: the bundle is unsigned and will not load; sign it: "
-            f"aotc sign {built.bundle.path} --key KEY\n"
+        print_notes(
+            [
+                "the bundle is unsigned and will not load; sign it: "
+                f"aotc sign {built.bundle.path} --key KEY"
+            ]
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from click.core import ParameterSource
 
 from aotc.cli.signals import Stops
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.rendering import document_text, refusal, render
+from aotc_runtime.rendering import document_text, refusal, render, warn, warn_of
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; an option that it does not know ends the process."""
@@ -93,7 +92,7 @@ def _require_values(given: Mapping[str, Any]) -> None:
 def note_ignored(variables: Sequence[str]) -> None:
     """Say that these environment variables have no effect."""
     names = ", ".join(variables)
-    sys.stderr.write(f"note: {names} ignored; compiler options belong in target files\n")
+    warn(f"note: {names} ignored; compiler options belong in target files")
 
 
 def fail(output: Output, error: AotcError, **extra: Any) -> int:
@@ -102,7 +101,7 @@ def fail(output: Output, error: AotcError, **extra: Any) -> int:
     extra: more keys of the JSON document.
     """
     if output.verbose and error.__cause__ is not None:
-        traceback.print_exception(error)
+        warn_of(error)
     report_findings(output, error.findings, error.exit_code, **extra)
     return error.exit_code
 
@@ -121,6 +120,4 @@ def print_notes(notes: Iterable[str]) -> None:
     """Print notes on stderr. They quote names that others chose, which must neither control the
     terminal nor look like lines of ours.
     """
-    from aotc.report.text import printable
-
-    sys.stderr.writelines(f"note: {printable(note)}\n" for note in notes)
+    warn(*(f"note: {note}" for note in notes))

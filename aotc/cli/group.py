@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-import traceback
 from collections import UserDict
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from aotc.cli.registry import SECTIONS, load, name_of
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import warn, warn_of
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
@@ -136,6 +136,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
     ):
         found = f"{error.option_name} in front of the command"
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    if found.startswith("No such command 'serve'"):
+        hint = "the runtime serves bundles: `aotc-runtime serve BUNDLE --trust POLICY`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
     expected = " ".join(usage.removeprefix("Usage: ").split())
     return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
@@ -143,7 +145,7 @@ def _misused(error: click.ClickException, out: Output) -> int:
 
 def _failed(error: Exception, out: Output) -> int:
     if out.verbose:
-        traceback.print_exception(error)
+        warn_of(error)
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         silence_stdout()
         return _unwritable(out, error.strerror or str(error))
@@ -153,9 +155,9 @@ def _failed(error: Exception, out: Output) -> int:
     summary = f"{type(error).__name__}: {first_line}"
     if out.json:
         out.document({"ok": False, "exit_code": 1, "findings": [], "internal_error": summary})
-    sys.stderr.write(
-        f"internal error: {summary}\n"
-        "  this is a bug in aotc: please report it with the output of the same command and -v\n"
+    warn(
+        f"internal error: {summary}",
+        "  this is a bug in aotc: please report it with the output of the same command and -v",
     )
     return 1
 
@@ -171,6 +173,18 @@ def _hindered(error: Exception) -> AotcError | None:
             f"{error.strerror}",
             expected="a limit of open files that leaves room for one more",
             hint="raise the limit: ulimit -n",
+        )
+    if _wants_memory(error):
+        from aotc.workers.parent import address_space
+
+        if (limit := address_space()) is None:
+            return None
+        return refusal(
+            "AOTC-E032",
+            "this process",
+            f"a limit of {limit / 2**20:.0f} MiB of address space",
+            expected="address space for the libraries and their threads",
+            hint="raise the limit: ulimit -v unlimited",
         )
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return refusal(
@@ -189,6 +203,16 @@ def _hindered(error: Exception) -> AotcError | None:
             hint="change to another folder: cd",
         )
     return None
+
+
+def _wants_memory(error: Exception) -> bool:
+    """Whether Python or a library has got no more memory."""
+    if isinstance(error, MemoryError):
+        return True
+    said = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        words in str(error) for words in said
+    )
 
 
 def _has_current_folder() -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command("host-info", short_help="Describe this host as JSON, for `aotc compat --hosts`.")
@@ -21,4 +20,4 @@ def host_info(out: Output) -> None:
 
     report = host_report()
     document = {**report.document, "findings": []}
-    out.result(document, lambda: sys.stdout.writelines(f"{line}\n" for line in report.lines))
+    out.result(document, lambda: say(*report.lines))

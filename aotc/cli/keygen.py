@@ -9,6 +9,7 @@ import click
 
 from aotc.cli import passphrase
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -58,5 +59,7 @@ def keygen(
     }
     out.result(
         document,
-        lambda: print(f"wrote {pair.private} (keep it secret) and {pair.public}\nkey id {pair.id}"),
+        lambda: say(
+            f"wrote {pair.private} (keep it secret) and {pair.public}", f"key id {pair.id}"
+        ),
     )

@@ -28,8 +28,10 @@ def given(file: Path | None) -> bytes | None:
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
     if file is not None:
+        from aotc.workers.apart import keep_secret
         from aotc_runtime.system.store import read_file
 
+        keep_secret(file)
         try:
             line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
         except OSError as error:

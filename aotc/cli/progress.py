@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotc_runtime.rendering import warn
 from aotc_runtime.system.passing import Told, nobody
 from aotc_runtime.system.progress import LARGE_BYTES, bytes_at, is_seen
 
@@ -93,7 +94,7 @@ class _Lines:
                 self._write("; ".join(running))
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"{line}\n")
+        warn(line)
         sys.stderr.flush()
 
 
@@ -151,8 +152,9 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
                 lines.on_bytes(stage, done, total)
 
             yield keep
-            seconds = time.perf_counter() - begun
-            sys.stderr.write(f"{stage}: {_bytes(*last)}, {seconds:.1f} s\n")
+            if not quiet:
+                seconds = time.perf_counter() - begun
+                warn(f"{stage}: {_bytes(*last)}, {seconds:.1f} s")
         return
     from rich.console import Console
     from rich.progress import (

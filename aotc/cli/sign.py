@@ -10,6 +10,7 @@ from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import passing_progress
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -42,7 +43,6 @@ def sign(
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
     from aotc.bundles.endorse import endorse
-    from aotc.report.text import printable
     from aotc_runtime.verification.trust import policy_keys, read_policy
 
     policy = read_policy(trust) if trust is not None else None
@@ -68,5 +68,5 @@ def sign(
     )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
     checks = f" ({checked})" if made.earlier else ""
-    earlier = f"beside   {printable(others) or 'nobody'}{checks}"
-    out.result(document, lambda: print(f"{done}\nwith key {attestation.key_id}\n{earlier}"))
+    earlier = f"beside   {others or 'nobody'}{checks}"
+    out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

@@ -11,6 +11,7 @@ from aotc.cli.completion import target_names
 from aotc.cli.progress import passing_progress
 from aotc.cli.reference_options import PLACE, Place, fetching_options
 from aotc.cli.registry import optional
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
@@ -73,5 +74,5 @@ def verify(
         report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code
     lines = [*report.lines, *(f"openssf {key_id[:16]}" for key_id in more.values())]
-    out.result({**report.document, **more, "findings": []}, lambda: print(*lines, sep="\n"))
+    out.result({**report.document, **more, "findings": []}, lambda: say(*lines))
     return 0

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from aotc.config import document as toml
 from aotc.config import relations
-from aotc.config.checkpoints import INDEX, SINGLE, main_file
+from aotc.config.checkpoints import INDEX, ORBAX, SINGLE, main_file
 from aotc.config.dimensions import DimensionSpec
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size
@@ -145,7 +145,7 @@ def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Pro
             continue
         if reason := _why_no_file(file.path):
             if path[0] == "weights" and file.path.is_dir():
-                reason = f"a folder without {INDEX} or {SINGLE}"
+                reason = f"a folder without {INDEX}, {SINGLE} or {ORBAX} (of Orbax)"
             yield Problem(
                 code="AOTC-E808",
                 path=path,

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from aotc.config.problem import Problem, shorten
 from aotc.config.validation import validate
 from aotc.errors import BuildManifestError, finding, raise_if, refusal
+from aotc_runtime.canonical import decode_toml
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
@@ -79,7 +80,7 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
     """
     text = _text(path, source, kind)
     try:
-        data = tomllib.loads(text)
+        data = decode_toml(text)
     except RecursionError as error:
         raise _too_deep(path) from error
     except ValueError as error:

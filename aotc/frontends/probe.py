@@ -19,7 +19,7 @@ from aotc.errors import refusal
 from aotc.frontends.protocol import ModelFile
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
-from aotc.workers import environment, parent
+from aotc.workers import apart, environment, parent
 from aotc_runtime.errors import AotcError
 
 MIB = 2**20
@@ -38,6 +38,7 @@ type Kind = Literal["module", "jax.export"]
 class Job(Struct, frozen=True):
     """text: of the model file, for messages.  folder: it has what is to be read, by number, and
     gets what was, as `0.read`.  expected: completes that word, for a file that is damaged.
+    secrets: files that it must not read.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Job(Struct, frozen=True):
     seconds: int
     memory_mib: int
     expected: str
+    secrets: tuple[str, ...]
 
 
 def rewritten(
@@ -65,7 +67,8 @@ def rewritten(
         for number, part in enumerate(parts):
             (folder / str(number)).write_bytes(part)
         memory_mib = MEMORY_MIB + TIMES * size
-        job = Job(file.text, kind, str(folder), len(parts), seconds, memory_mib, expected)
+        most = seconds, memory_mib
+        job = Job(file.text, kind, str(folder), len(parts), *most, expected, apart.secrets())
         try:
             parent.run(
                 # No fork of a kept zygote: a build takes that for a process that the program has

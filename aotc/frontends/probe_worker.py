@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import resource
 from pathlib import Path
 from typing import Any
 
 from aotc.dialects import new_context
 from aotc.errors import refusal
+from aotc.frontends.kernels import require_known_calls
 from aotc.frontends.modules import parse, refused_as_damaged, require_alone
 from aotc.frontends.probe import MIB, Job
+from aotc.workers import apart
 from aotc.workers.child import Progress, answer
 
 
@@ -26,6 +27,7 @@ def write_anew(job: Job, progress: Progress) -> None:
             with refused_as_damaged(job.text, job.expected):
                 module = _module(job, path.read_bytes())
             require_alone(module, job.text)
+            require_known_calls(module, job.text, static=False)
             with path.with_suffix(".read").open("wb") as stream:
                 module.operation.write_bytecode(stream)
 
@@ -51,26 +53,11 @@ def _limit(job: Job) -> None:
     """From here on: the memory that it has so far is its libraries'."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(spent.ru_utime + spent.ru_stime) + job.seconds
-    _at_most(resource.RLIMIT_CPU, seconds, grace=1)
-    _at_most(resource.RLIMIT_CORE, 0)
-    _at_most(resource.RLIMIT_DATA, _data_bytes() + job.memory_mib * MIB)
-
-
-def _at_most(what: int, most: int, grace: int = 0) -> None:
-    """Lower a limit of this process, to at most what it may have anyway.
-
-    grace: how far the hard limit (SIGKILL) lies above the soft one, whose signal says why.
-    """
-    soft, hard = (math.inf if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(what))
-    resource.setrlimit(what, (int(min(soft, hard, most)), int(min(hard, most + grace))))
-
-
-def _data_bytes() -> int:
-    """What RLIMIT_DATA counts, of this process (proc(5), VmData)."""
-    for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    apart.at_most(resource.RLIMIT_CPU, seconds, grace=1)
+    apart.at_most(resource.RLIMIT_CORE, 0)
+    apart.at_most(resource.RLIMIT_DATA, apart.data_bytes() + job.memory_mib * MIB)
+    apart.keep_secret(*job.secrets)
+    apart.shut_off(job.folder)
 
 
 if __name__ == "__main__":

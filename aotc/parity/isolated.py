@@ -273,7 +273,7 @@ def _refused(finding: Finding) -> Finding:
 
 def _crash(target: str, crash: parent.CrashedError) -> AotcError:
     found = crash.found(STDERR_LINES_SHOWN)
-    hint = "XLA compiled code that crashes: reduce the program and report it"
+    hint = crash.starved() or "XLA compiled code that crashes: reduce the program and report it"
     if crash.late:
         found = f"none after {SECONDS_MAX} s"
         hint = "a fixture does not end: check its loops"

@@ -130,7 +130,8 @@ class Result:
 class Function:
     """One entry point's function at some sizes, compiled by an executor while others go on.
 
-    weights: by set, as the program's users hold them.  Raises whatever the program raises.
+    weights: by set, as the program's users hold them.  judge: given what was lowered, before it is
+    compiled; raises for what may not run.  Raises whatever the program raises.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Function:
         weights: Mapping[str, Any],
         sizes: Mapping[str, int],
         compiling: Executor,
+        judge: Callable[[Any], None] | None = None,
     ) -> None:
         self._spec, self._sizes = spec, sizes
         function = functions(spec.function)
@@ -159,13 +161,15 @@ class Function:
             return function(*bound.args, **bound.kwargs)
 
         self._called = called
-        self._compiling = compiling
+        self._compiling, self._judge = compiling, judge
         self._compiled: Future[Any] | None = None
 
     def begin(self) -> None:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
             lowered = jax.jit(self._called).lower(self._abstract())
+            if self._judge is not None:
+                self._judge(lowered)
             self._compiled = self._compiling.submit(lowered.compile)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:

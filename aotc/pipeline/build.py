@@ -16,6 +16,7 @@ from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.tuning_file import Recorded, TuningFile
+from aotc.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
 from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.packing.places import Kind as FileKind
@@ -36,9 +37,10 @@ from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_candidates, wanted_executables
 from aotc.pipeline.requirements import made_by
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
-from aotc.pipeline.user_code import OnOutput
+from aotc.pipeline.user_code import OnOutput, runs_functions
 from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.weights_progress import packing_told
 from aotc.pipeline.write import write_bundle
@@ -59,7 +61,8 @@ class Built:
     and `reference` overlap.  notes: sentences for whoever asked for the build.  tuning_file: what
     was chosen, if the build was tuned.  diagnostics: what the compiler printed, by job.  tasks:
     every task, whether it was run or taken from the cache, and why.  compared: in words, the
-    earlier build with which `tasks` were compared.
+    earlier build with which `tasks` were compared.  kept_apart: what was done to keep model files
+    apart from this process, a line for each measure.
     """
 
     bundle: Bundle
@@ -73,6 +76,7 @@ class Built:
     diagnostics: dict[str, tuple[str, ...]]
     tasks: tuple[Done, ...]
     compared: str
+    kept_apart: tuple[str, ...] = ()
 
 
 def build(
@@ -186,6 +190,7 @@ def build(
                 told=packing_told(checked, on_stage),
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
+        kept_apart = _kept_apart(manifest, run.scratch)
         notes = (
             *(each.sentence for each in compiled.fallen),
             *not_computed(program),
@@ -225,7 +230,18 @@ def build(
         diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
         tasks=run.tasks.done(),
         compared=run.compared,
+        kept_apart=kept_apart,
     )
+
+
+def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
+    """How the processes of model files were kept apart, if there are such files and they ran."""
+    if all(spec.source is None for spec in manifest.entry_points.values()):
+        return ()
+    if runs_functions(manifest):
+        return ("not: they run with functions of the manifest, which have all that users have",)
+    taken = {*scratch.measures(CAPTURE_WORKER), *scratch.measures(REFERENCE_WORKER)}
+    return tuple(sorted(taken))
 
 
 def _resolve(

@@ -138,6 +138,19 @@ class Scratch:
         """
         return self.folder / "unsteady"
 
+    def write_measures(self, worker: str, taken: Sequence[str]) -> None:
+        """Leave what was done to keep a worker apart, a line each."""
+        self._measures(worker).write_text("\n".join(taken), "utf-8")
+
+    def measures(self, worker: str) -> tuple[str, ...]:
+        """What `write_measures` left; nothing where nobody did."""
+        with suppress(FileNotFoundError):
+            return tuple(self._measures(worker).read_text("utf-8").splitlines())
+        return ()
+
+    def _measures(self, worker: str) -> Path:
+        return self.folder / f"apart.{worker}"
+
     def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
         """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
         folder = self._weights(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -11,7 +12,8 @@ from aotc import constants
 from aotc.cache.keys import Kind
 from aotc.cache.tasks import Tasks
 from aotc.capture.source_files import changed
-from aotc.config.build_manifest import BuildManifest
+from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
+from aotc.config.checkpoints import files_of
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.parity import isolated
@@ -28,7 +30,8 @@ from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
 from aotc.pipeline.weights_progress import waited_for
 from aotc.stages import CapturedEntryPoint, CapturedProgram
-from aotc.workers import environment
+from aotc.workers import apart, environment
+from aotc.workers.apart import Apart
 from aotc.workers.forked import kept
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
@@ -103,12 +106,22 @@ class Source:
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
         shared = _variables({})
+        kept_apart = _apart(self.job.manifest, folder)
         options = {k: v for k, v in worker.environment.items() if shared.get(k) != v}
         child.run(
             kept(RECORDED),
-            Job(worker.module, manifest, folder, self.job.encode(), options),
+            Job(
+                worker.module,
+                manifest,
+                folder,
+                self.job.encode(),
+                options,
+                kept_apart,
+                apart.secrets(),
+            ),
             type(None),
             within=worker.folder,
+            seconds=None if kept_apart is None else kept_apart.seconds,
             variables=shared,
             failure_code=failure_code,
             doing=doing,
@@ -216,6 +229,31 @@ def reference(
         )
 
     return workers.submit(compute, urgent=True)
+
+
+def runs_functions(manifest: BuildManifest) -> bool:
+    """Whether users wrote part of the program, which may need the network, and any resources."""
+    entry_points = manifest.entry_points.values()
+    likes = (
+        leaf
+        for spec in entry_points
+        for name, tree in spec.inputs.items()
+        for _, leaf in leaf_paths(tree, name)
+    )
+    written = any(spec.source is None for spec in entry_points) or bool(manifest.weights)
+    return written or any(isinstance(leaf, InputLike) for leaf in likes)
+
+
+def _apart(manifest: BuildManifest, folder: str) -> Apart | None:
+    """What the process may use if all of the program is in model files; None otherwise."""
+    if runs_functions(manifest):
+        return None
+    mapped = 0
+    for named in manifest.files():
+        for file in files_of(named):
+            with suppress(OSError):
+                mapped += file.path.stat().st_size
+    return Apart.stated(mapped, folder)
 
 
 def _variables(more: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from aotc.pipeline.target_check import TargetCheck
-from aotc_runtime.rendering import render
+from aotc_runtime.rendering import render, say
 from aotc_runtime.schema.manifest import Target
 
 
@@ -33,9 +33,9 @@ def check_document(checked: TargetCheck) -> dict[str, Any]:
 
 def print_check(checked: TargetCheck) -> None:
     """The text of `aotc targets check`, for a target that this machine can compile for."""
-    print(f"compiles   here, with jaxlib {checked.jaxlib}, in {checked.seconds:.1f} s")
-    print("runs       here" if not checked.host else "runs       not here:")
+    say(f"compiles   here, with jaxlib {checked.jaxlib}, in {checked.seconds:.1f} s")
+    say("runs       here" if not checked.host else "runs       not here:")
     if checked.host:
-        print(render(checked.host))
+        say(*render(checked.host).splitlines())
     for note in checked.notes:
-        print(f"note       {note}")
+        say(f"note       {note}")

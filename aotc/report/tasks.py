@@ -9,6 +9,7 @@ from typing import Any
 from aotc.cache.tasks import Done, End, Undone
 from aotc.pipeline.tasks.unfinished import Unfinished
 from aotc.pipeline.watching.remembered import unkept
+from aotc_runtime.rendering import say
 
 REASONS_MAX = 8
 """Shown of one task."""
@@ -57,9 +58,9 @@ def unfinished_report(unfinished: Unfinished) -> dict[str, Any]:
 def print_tasks(tasks: Sequence[Done], compared: str) -> None:
     """A line for each task, and below it why it was run, if it was. compared: with what."""
     cached = sum(done.cached for done in tasks)
-    print(f"tasks       {len(tasks)}, {cached} of them cached")
-    print(f"compared    with {compared}")
-    print("\n".join(_lines(tasks)))
+    say(f"tasks       {len(tasks)}, {cached} of them cached")
+    say(f"compared    with {compared}")
+    say(*_lines(tasks))
 
 
 def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:

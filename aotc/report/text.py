@@ -16,6 +16,7 @@ from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
 from aotc.report.shapes import masks_and_lengths, shapes_lines
 from aotc_runtime.formats.in_toto import SBOM_TYPE
+from aotc_runtime.rendering import printable, say
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import (
     XLA,
@@ -92,11 +93,6 @@ class _Page:
         named = [[printable(cell) for cell in row] for row in rows]
         for text, is_header in columns(header, named, self.console.width, indent):
             self.line("" if is_header else text, title=text if is_header else "")
-
-
-def printable(text: str) -> str:
-    """The text with control characters and surrogates spelled out."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _print_targets(targets: dict[str, Any], page: _Page) -> None:
@@ -345,6 +341,8 @@ def print_build(built: Built, *, verbose: bool) -> None:
         page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
+    for measure in built.kept_apart if verbose else ():
+        page.line(f"apart   {measure}")
     for job, lines in report["diagnostics"].items():
         if verbose:
             page.line(f"{job}:")
@@ -392,10 +390,10 @@ def print_target(target: Target) -> None:
 def print_run(document: dict[str, Any]) -> None:
     """The text of `aotc run`."""
     for name, result in document["results"].items():
-        print(f"{name} {result['dtype']}{result['shape']}\n{result['preview']}")
-    print(
+        say(f"{name} {result['dtype']}{result['shape']}", *result["preview"].splitlines())
+    say(
         f"served by {document['path']} of {document['bundle']} for {document['target']}, "
         f"{count(document['compilations'], 'compilation')}"
     )
     if "output" in document:
-        print(f"wrote {document['output']}")
+        say(f"wrote {document['output']}")

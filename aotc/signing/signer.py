@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aotc.signing import keys
+from aotc.workers.apart import keep_secret
 
 
 class Signer(Protocol):
@@ -51,4 +52,5 @@ class LocalSigner:
 
 def load_signer(path: Path, passphrase: bytes | None) -> LocalSigner:
     """A signer from a key file. Raises UsageError (AOTC-E006, E007)."""
+    keep_secret(path)
     return LocalSigner(keys.load_private_key(path, passphrase))

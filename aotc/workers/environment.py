@@ -32,6 +32,10 @@ not read, or goes on at its end
 """
 
 
+SECRET = ("AOTC_KEY_PASSPHRASE", "AOTC_PKCS11_PIN")
+"""Variables that open keys. No child signs."""
+
+
 def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
     """The variables of this process for one that runs Python and answers somebody. without: how
     those begin that it must not see.
@@ -39,7 +43,7 @@ def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in _UNASKED and not name.startswith(without)
+        if name not in _UNASKED and name not in SECRET and not name.startswith(without)
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +35,19 @@ LINES_BEFORE = 5
 """Lines shown before those, which may be the last words of a library."""
 
 
+WITHOUT_MEMORY = (
+    *("MemoryError", "bad_alloc", "Cannot allocate memory", "failed to map segment"),
+    *("can't start new thread", "out of memory"),
+)
+"""What Python, C++ and libraries say that get no more memory."""
+
+
+def address_space() -> int | None:
+    """Return the limit of this process' address space in bytes; None if it has none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 class CrashedError(Exception):
     """A worker ended with neither an answer nor findings.
 
@@ -63,11 +77,27 @@ class CrashedError(Exception):
             hint = "did a file that it reads become shorter meanwhile? repeat when nobody writes it"
         elif self.status == -signal.SIGKILL:
             hint = "is there enough memory? the system kills processes that need too much"
+        elif limited := self.starved():
+            hint = limited
         elif lines:
             hint = "the lines above are what it said last"
         else:
             hint = "it said nothing; look for code that ends a process, such as os._exit"
         return refusal(code, where, quoted(ended, lines), expected=expected, hint=hint)
+
+    def starved(self) -> str | None:
+        """Return a hint where it may have ended for want of address space, which the shell limits;
+        XLA, LLVM and OpenBLAS then end a process, and seldom say why.
+        """
+        limit = address_space()
+        is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+        told = any(word in line for line in self.said for word in WITHOUT_MEMORY)
+        if limit is None or not (is_abort or told):
+            return None
+        return (
+            f"a process may have {limit / 2**20:.0f} MiB of address space here: raise that limit, "
+            "`ulimit -v unlimited`, and run it again"
+        )
 
     def last_lines(self, lines_max: int) -> list[str]:
         """What it said last. After a crash: Python's report of it, without our own frames, and the

@@ -25,7 +25,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,8 @@ BETWEEN = "\0"
 
 STATUS = struct.Struct("<i")
 """An exit status, as `os.waitstatus_to_exitcode` has it."""
+
+OURS = ("__main__", "aotc", "aotc_runtime")
 
 _DESCRIPTORS = 4
 _FAILED = 1
@@ -74,10 +76,13 @@ class Request:
 
 
 class Server:
-    """Forks a process for each request, until whoever asks has gone. main: does a job."""
+    """Forks a process for each request, until whoever asks has gone. main: of a module, does a job.
+    module: its name.
+    """
 
-    def __init__(self, control: socket.socket, main: Callable[[], object]) -> None:
-        self._control, self._main = control, main
+    def __init__(self, control: socket.socket, main: Callable[[], object], module: str) -> None:
+        self._control, self._main, self._module = control, main, module
+        self._imported = dict(_imported())
         self._running: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wakes = os.pipe()
@@ -94,6 +99,8 @@ class Server:
         while asked:
             for key, _ in self._selector.select():
                 if key.fileobj is self._control:
+                    if not self._running and self._imported != dict(_imported()):
+                        self._import_again()
                     asked = self._begin()
                 elif key.fileobj == self._woken:
                     with suppress(BlockingIOError):
@@ -126,6 +133,14 @@ class Server:
         else:
             os.close(request.watched)
         return True
+
+    def _import_again(self) -> NoReturn:
+        """Become a zygote that imports everything as it is now; the request waits meanwhile."""
+        os.ftruncate(2, 0)  # what preparing has printed before
+        os.lseek(2, 0, os.SEEK_SET)
+        os.set_inheritable(self._control.fileno(), True)
+        words = ("-P", "-m", "aotc.workers.zygote", str(self._control.fileno()), self._module)
+        os.execv(sys.executable, [sys.executable, *words])
 
     def _become(self, request: Request) -> NoReturn:
         """Be the process of a job from here on, or its guard."""
@@ -195,6 +210,18 @@ class Server:
             held.send(STATUS.pack(status))
 
 
+def _imported() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the file of each imported module, and what tells that it is another by now. Ours stay:
+    whoever asks has imported them, too.
+    """
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name.partition(".")[0] not in OURS:
+            with suppress(OSError):
+                status = os.stat(file)  # noqa: PTH116 - of a thousand files
+                yield file, (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
 def _kill_group(leader: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
@@ -235,7 +262,7 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     gc.freeze()  # so that no collection in a child copies pages of all that was imported
-    Server(control, work).serve()
+    Server(control, work, name).serve()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import NoReturn
 import msgspec
 
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.rendering import document_text, refusal, render
+from aotc_runtime.rendering import document_text, refusal, render, say
 from aotc_runtime.report import HOST, Report, host_report, verify_report
 from aotc_runtime.servers.options import add_arguments, options_of
 from aotc_runtime.system.progress import line_of_progress
@@ -160,7 +160,7 @@ def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     elif as_json and not in_lines:
         sys.stdout.write(document_text({"ok": True, **report.document, "findings": []}))
     else:
-        sys.stdout.writelines(f"{line}\n" for line in report.lines)
+        say(*report.lines)
 
 
 def _misuse(found: str) -> Finding:

@@ -1,4 +1,4 @@
-"""The doors for JSON.
+"""The doors for JSON, and for TOML.
 
 `decode` is that of our own documents: one value has one spelling (RFC 8785). They hold no floats
 and only ASCII keys, for which msgspec's sorted encoding is exactly RFC 8785. Decoding re-encodes
@@ -8,10 +8,13 @@ rather than interpreted.
 `decode_foreign` is that of what other tools write or rewrite, which are index.json, attestations'
 manifests, envelopes and statements: any spelling, unknown fields where the type allows them, but no
 key twice, since readers differ in which of the two they take.
+
+`decode_toml` is that of policies and build manifests.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -109,3 +112,25 @@ def decode_foreign[T](
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise refusal("AOTC-E106", where, str(error), type=type_.__name__) from error
     return value
+
+
+_LONG_NUMBER = re.compile(r"[0-9A-Fa-f_]{5000}")
+"""Longer than any number is; tomllib takes 150 bytes for each digit."""
+
+_TOML_MARKS = "\n", ".", ",", "=", "[", "{"
+
+
+def decode_toml(text: str) -> dict[str, Any]:
+    """Parse TOML, whose parts are counted first: tomllib takes the square of some.
+
+    Raises ValueError for what is none or has more parts than any real file, and RecursionError.
+    """
+    import tomllib  # not needed where a policy is passed as an object
+
+    if sum(map(text.count, _TOML_MARKS)) > limits.TOML_MARKS_MAX:
+        raise ValueError(f"more than {limits.TOML_MARKS_MAX} lines, keys and values")
+    if any(line.count(".") > limits.TOML_DOTS_MAX for line in text.split("\n")):
+        raise ValueError(f"a line with more than {limits.TOML_DOTS_MAX} dots")
+    if _LONG_NUMBER.search(text):
+        raise ValueError("a number of more than 5000 digits")
+    return tomllib.loads(text)

@@ -785,6 +785,12 @@ SERVER = {
         "an argument of a deployment that is unknown, missing or of the wrong kind",
         "docs/serving.md lists the arguments",
     ),
+    "AOTC-E786": Code(
+        "a model whose bundle the policy has revoked since it was loaded (HTTP 503, UNAVAILABLE)",
+        "ask another server; deploy a bundle that the policy accepts, and send SIGHUP",
+        expected="a bundle that the policy accepts",
+        hint="deploy a bundle that the policy accepts, and send the server SIGHUP",
+    ),
 }
 
 REGISTRY = {

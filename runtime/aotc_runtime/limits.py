@@ -31,12 +31,24 @@ ATTESTATION_MARKS_MAX = 2**11
 """JSON marks of an attestation's manifest, and of an envelope around its payload: ours have 60 and
 13; 64 signatures with a certificate beside each have 500."""
 
+MATERIAL_MARKS_MAX = 2**9
+"""JSON marks of Sigstore's material beside a signature: an entry of a log with the 30 hashes of its
+inclusion proof has 90."""
+
 STATEMENT_MARKS_MAX = 2**18
 """JSON marks of a statement: ours have one for 11 bytes or more, so that the largest that fits into
 an envelope has as many."""
 
 POLICY_BYTES_MAX = 4 * 2**20
 """A trust policy is written by hand."""
+
+TOML_MARKS_MAX = 2**17
+"""Newlines, dots, commas, equals signs and opening brackets of a TOML file, in strings or not: each
+may make a table or a value, and Python parses 100,000 in a second. A policy of a thousand keys has
+12,000."""
+
+TOML_DOTS_MAX = 2**10
+"""Dots in a line of a TOML file: a key of many parts takes the square of their number."""
 
 BLOBS_MAX = 100_000
 """Blobs in one bundle: entry points x profiles x targets x 3, with room for two orders more."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +18,40 @@ def _encodable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def printable(text: str) -> str:
+    """Return one line of text for a terminal or a log.
+
+    Every character that steers a terminal, starts a line or is invisible is written as its escape.
+    All text that comes from a file, a registry or a request goes through here before it is printed.
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _encodable(text))
+
+
+def say(*lines: str) -> None:
+    """Print lines of text on stdout, each as `printable` writes it."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def warn(*lines: str) -> None:
+    """Print lines of text on stderr, each as `printable` writes it."""
+    sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def warn_of(error: BaseException) -> None:
+    """Print the traceback of an error on stderr, each line as `printable` writes it."""
+    warn(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
+
+
+def logged(value: object) -> str:
+    """Return a value as one field of a log line, quoted where it would read as several."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    spelled = printable(text.replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{spelled}"' if not text or {*' "=\\'} & {*spelled} else spelled
+
+
 def _printable(text: str) -> str:
-    """Quoted bytes of a bundle nobody trusts yet must not steer the terminal or forge a finding."""
-    lines = _encodable(text).split("\n")
-    safe = ("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
-    return "\n            ".join(safe)
+    """Return text of several lines for a finding: indented, so that none of them forges another."""
+    return "\n            ".join(map(printable, text.split("\n")))
 
 
 def render(findings: Sequence[Finding]) -> str:
@@ -52,7 +84,24 @@ def refusal(
 
 def document_text(document: Mapping[str, Any]) -> str:
     """A document as JSON for stdout, indented, with its newline."""
-    return msgspec.json.format(msgspec.json.encode(_all_encodable(document))).decode() + "\n"
+    return (
+        _json_printable(msgspec.json.format(msgspec.json.encode(_all_encodable(document)))) + "\n"
+    )
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a document as one line of JSON, without its newline."""
+    return _json_printable(msgspec.json.encode(_all_encodable(document)))
+
+
+def _json_printable(data: bytes) -> str:
+    """Return JSON whose texts hold no character that steers a terminal. JSON itself escapes only
+    those below U+0020; others can only stand in texts, where an escape means the same.
+    """
+    text = data.decode()
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _all_encodable(value: Any) -> Any:

@@ -335,3 +335,23 @@ def test_a_bundle_is_built_of_one_and_built_again_without_reading_it(tmp_path: P
     ran = {done.task.kind: done.reasons for done in again.tasks if not done.cached}
     assert ran.keys() == {Kind.PACK}, ran
     assert again.bundle.root_digest == first.bundle.root_digest
+
+
+def test_init_names_a_checkpoint_and_profiles_are_measured_with_its_weights(
+    tmp_path: Path,
+) -> None:
+    w, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(3, np.float32)
+    save(tmp_path / "checkpoint", {"dense": {"w": w, "b": b}})
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "traffic.jsonl").write_text('{"n": 3}\n')
+
+    def aotc(*arguments: str) -> str:
+        command = [sys.executable, "-m", "aotc.cli.main", *arguments, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    aotc("init", "program:f", "--weights", "params=checkpoint", "--input", "x=float32[n,4]")
+    assert 'source = "checkpoint"' in (tmp_path / "program.toml").read_text()
+    measure = ("profiles", "suggest", "program.toml", "--traffic", "traffic.jsonl", "--measure")
+    assert json.loads(aotc(*measure))["cost_model"]["unit"] == "seconds"

@@ -23,6 +23,7 @@ from aotc_runtime.verification.identities import BUNDLE_TYPE
 
 from .archives import on_disk
 from .doors import toolchain
+from .identities import IDENTITY, ISSUER, Sigstore
 from .tampering import (
     EMPTY,
     IN_TOTO,
@@ -280,6 +281,73 @@ def test_the_most_that_fits_costs_64_mib_and_a_second(
     path = attack(name, "archive")
     assert path.stat().st_size < limits.ATTESTATIONS_BYTES_MAX + 2**20
     over(scale.cost("verify", path, digits_bundle[1]), good)
+
+
+def material(document: Any) -> str:
+    return base64.b64encode(to_json(document)).decode()
+
+
+def claimed(good: MemoryBundle) -> list[dict[str, str]]:
+    """Signatures by a key of nobody, with a certificate that claims to be the identity's."""
+    theirs = Sigstore()
+    made = []
+    for _ in range(64):
+        written = theirs.signed(b"x")
+        (one,) = written["dsseEnvelope"]["signatures"]
+        made.append({"sig": one["sig"], "sigstore": material(written["verificationMaterial"])})
+    return made
+
+
+def junk(document: Any, count: int) -> Callable[[MemoryBundle], list[dict[str, str]]]:
+    return lambda good: [{**each, "sigstore": material(document)} for each in signatures(count)]
+
+
+CERTIFICATE = {"rawBytes": "AA=="}
+MATERIALS: dict[str, Callable[[MemoryBundle], list[dict[str, str]]]] = {
+    "nothing": junk({}, 64),
+    "many entries of a log": junk({"certificate": CERTIFICATE, "tlogEntries": [{}] * 12000}, 40),
+    "entries of numbers": junk({"certificate": CERTIFICATE, "tlogEntries": [0] * 24000}, 40),
+    "as many values as it may have": junk(
+        {"certificate": CERTIFICATE, "tlogEntries": [[0] * (limits.MATERIAL_MARKS_MAX - 9)]}, 64
+    ),
+    "a chain": junk({"x509CertificateChain": {"certificates": [{}] * 12000}}, 40),
+    "certificates that claim to be it": claimed,
+}
+
+
+@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("name", MATERIALS)
+def test_junk_of_sigstores_costs_no_more_where_a_policy_names_identities(
+    name: str,
+    times: int,
+    whole: MemoryBundle,
+    scale: Scale,
+    digits_bundle: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    policy = tmp_path / "identities.toml"
+    root = json.dumps(Sigstore().trusted_root())
+    policy.write_text(
+        digits_bundle[1].read_text("utf-8")
+        + f'\n[[identities]]\nissuer = "{ISSUER}"\nidentity = "{IDENTITY}"\ntrusted_root = {root}\n'
+    )
+    good = scale.cost("verify", digits_bundle[0], policy)
+    assert good.code == 0
+    made = MATERIALS[name](whole)
+    envelopes = [
+        to_json(
+            {
+                "payload": base64.b64encode(b"x").decode(),
+                "payloadType": IN_TOTO,
+                "signatures": made[number::times],
+            }
+        )
+        for number in range(times)
+    ]
+    path = on_disk(with_attestations(whole, *envelopes), "archive", tmp_path)
+    cost = scale.cost("verify", path, policy)
+    assert cost.bytes - good.bytes <= BYTES_MAX
+    assert cost.seconds - good.seconds <= 1.0
 
 
 @pytest.fixture(scope="module")

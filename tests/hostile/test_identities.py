@@ -19,6 +19,7 @@ pytest.importorskip("sigstore", reason="pip install 'aotc-runtime[sigstore]'")
 from aotc.errors import UsageError
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.attest.sigstore_bundle import attach_sigstore
+from aotc_runtime import limits
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Identity, Revoked, TrustPolicy
@@ -394,6 +395,68 @@ def test_without_sigstore_a_policy_with_identities_is_refused_where_there_is_som
     attested(documents, (ours, ENDORSEMENT))
     keys = put_together(documents)
     assert codes(keys, policy_of(trusting(here), keys=(key_of(ours),)), host) == []
+
+
+def _of_another_authority(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    return Sigstore(here.now, new(), here.certificates, here.log).signed(payload)
+
+
+def _of_another_identity(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    return here.signed(payload, identity="https://else.example.org")
+
+
+def _of_another_issuer(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    return here.signed(payload, issuer="https://else.example.org")
+
+
+def _of_another_signature(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    written = here.signed(payload)
+    written["verificationMaterial"] = here.signed(b"{}")["verificationMaterial"]
+    return written
+
+
+def _with_two_entries(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    written = here.signed(payload)
+    written["verificationMaterial"]["tlogEntries"] *= 2
+    return written
+
+
+def _without_a_certificate(here: Sigstore, payload: bytes) -> dict[str, Any]:
+    written = here.signed(payload)
+    del written["verificationMaterial"]["certificate"]
+    return written
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _of_another_authority,
+        _of_another_identity,
+        _of_another_issuer,
+        _of_another_signature,
+        _with_two_entries,
+        _without_a_certificate,
+    ],
+)
+def test_sigstores_library_is_not_asked_about_what_cannot_be_the_identitys(
+    made: Callable[[Sigstore, bytes], dict[str, Any]],
+    documents: Documents,
+    host: HostFacts,
+    here: Sigstore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes a second and 60 MB to be imported, which nobody may cost a host who can add junk."""
+    signed = carrying(documents, made(here, statement(documents)))
+    monkeypatch.setitem(sys.modules, "sigstore.models", None)
+    assert codes(signed, policy_of(trusting(here)), host) == ["AOTC-E302"]
+
+
+def test_material_of_too_many_values_is_refused_before_they_are_made(
+    documents: Documents, host: HostFacts, here: Sigstore
+) -> None:
+    written = here.signed(statement(documents))
+    written["verificationMaterial"]["more"] = [0] * limits.MATERIAL_MARKS_MAX
+    assert codes(carrying(documents, written), policy_of(trusting(here)), host) == ["AOTC-E111"]
 
 
 # `aotc attach`.

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import resource
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,16 +185,138 @@ def test_chunks_without_end_are_refused_at_the_limit(served: Served) -> None:
         assert sent < 64 * MIB
 
 
-def test_requests_that_are_only_stated_do_not_take_more_than_the_limit(served: Served) -> None:
+def test_bodies_that_are_only_announced_take_nothing(served: Served) -> None:
     """Each may have 4 MiB, and all together 16."""
     clients = [client_of(served) for _ in range(8)]
+    length = f"Inference-Header-Content-Length: 100\r\nContent-Length: {4 * MIB}\r\n\r\n"
     for client in clients:
-        client.sendall(f"{INFER}Content-Length: {4 * MIB}\r\n\r\n".encode() + b"x" * 1000)
-    found = sorted(told(received(client)) for client in clients)
+        client.sendall(f"{INFER}{length}".encode() + b"x" * 1000)
+    large = {"image": ("FP32", np.zeros((512 * 1024 // 256, 64), np.float32))}
+    assert served.infer("digits", INPUTS)[0] == 200
+    assert served.infer("digits", large)[1]["code"] == "AOTC-E613"
+    assert served.ask("GET", "/v2/health/ready")[0] == 200
+    found = [told(received(client)) for client in clients]
     for client in clients:
         client.close()
-    # Those that had room are told that they are too slow.
-    assert found == [(408, "AOTC-E764")] * 4 + [(503, "AOTC-E766")] * 4
+    assert found == [(408, "AOTC-E764")] * 8
+
+
+def test_bodies_that_arrive_by_half_leave_a_share_to_small_requests(served: Served) -> None:
+    """Together they would take 24 of 16 MiB."""
+    clients = [client_of(served) for _ in range(8)]
+    length = f"Inference-Header-Content-Length: 100\r\nContent-Length: {4 * MIB}\r\n\r\n"
+    refused = 0
+    for client in clients:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            client.sendall(f"{INFER}{length}".encode() + b"x" * (3 * MIB))
+        assert served.infer("digits", INPUTS)[0] == 200
+        assert held(served) <= 14 * MIB
+    for client in clients:
+        answer = received(client)
+        refused += not answer or told(answer) == (503, "AOTC-E766")
+        client.close()
+    assert refused >= 4
+
+
+def test_json_has_a_limit_of_its_own_and_the_refusal_names_the_way(served: Served) -> None:
+    body = b"[" + b" " * (2 * MIB)
+    status, _, data = served.ask("POST", "/v2/models/digits/infer", body)
+    document = json.loads(data)
+    assert (status, document["code"]) == (413, "AOTC-E763")
+    assert "binary data" in document["findings"][0]["hint"]
+    headers = {"Inference-Header-Content-Length": str(len(body))}
+    status, _, data = served.ask("POST", "/v2/models/digits/infer", body + b"x", headers)
+    assert (status, json.loads(data)["code"]) == (413, "AOTC-E763")
+    with client_of(served) as client:
+        client.sendall(f"{INFER}Content-Length: {2 * MIB}\r\n\r\n".encode())
+        assert told(received(client)) == (413, "AOTC-E763"), "before any of it was sent"
+
+
+def test_more_header_fields_than_allowed_are_refused(served: Served) -> None:
+    """Of 7 bytes each, which Python makes 200 of."""
+    fields = [f"{number:03}: b\r\n" for number in range(129)]
+    for count, status in ((120, 400), (128, 431)):
+        with client_of(served) as client:
+            head = f"{INFER}Content-Length: 1\r\nConnection: close\r\n" + "".join(fields[:count])
+            client.sendall(f"{head}\r\n{{".encode())
+            assert told(received(client))[0] == status
+
+
+@pytest.mark.parametrize("part", ["header", "requests"])
+def test_headers_and_requests_that_wait_are_counted(
+    part: str, digits_bundle: tuple[Path, Path]
+) -> None:
+    """60 KiB of a header that does not end; thousands of requests behind one without its body."""
+    sent = b"GET / HTTP/1.1\r\nx: " + b"y" * 60_000
+    if part == "requests":
+        sent = f"{INFER}Content-Length: 9\r\n\r\n12345678".encode() + b"9"
+        sent += b"GET /v2 HTTP/1.1\r\n\r\n" * 12_000
+    options = ["--max-memory", "16M", "--header-seconds", "600", "--max-json", "1M"]
+    with serving(digits_bundle[:1], digits_bundle[1:], *options) as server:
+        assert server.infer("digits", INPUTS)[0] == 200
+        before = resident(server, "VmHWM")
+        clients = [client_of(server) for _ in range(200)]
+        for client in clients:
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                client.sendall(sent)
+        assert server.infer("digits", INPUTS)[0] == 200
+        assert resident(server, "VmHWM") - before < 1.5 * 16 * MIB
+        for client in clients:
+            client.close()
+
+
+def test_requests_behind_one_another_are_bounded(served: Served) -> None:
+    first = f"{INFER}Content-Length: 2\r\n\r\n{{}}".encode()
+    with client_of(served) as client:
+        client.sendall(first + b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+        answer = received(client)
+    refused = answer[answer.rindex(b"HTTP/1.1 503") :]
+    assert told(refused) == (503, "AOTC-E766") and answer.count(b"HTTP/1.1 200") < 100
+
+
+@pytest.mark.parametrize("what", ["nothing", "half a body"])
+def test_silent_clients_make_room_for_others(what: str, digits_bundle: tuple[Path, Path]) -> None:
+    """They take every connection, and would have a minute to send the rest."""
+    options = ["--max-connections", "40", "--header-seconds", "60"]
+    sent = b"" if what == "nothing" else f"{INFER}Content-Length: 100\r\n\r\n{{".encode()
+    with serving(digits_bundle[:1], digits_bundle[1:], *options) as server:
+        clients = [client_of(server) for _ in range(40)]
+        for client in clients:
+            client.sendall(sent)
+        for _ in range(20):
+            assert server.infer("digits", INPUTS)[0] == 200
+        assert server.ask("GET", "/v2/health/ready")[0] == 200
+        for client in clients:
+            client.close()
+
+
+def test_storm_of_connects_does_not_stop_the_server(digits_bundle: tuple[Path, Path]) -> None:
+    """All of them are accepted in one turn of the event loop, or as many as there is room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving(digits_bundle[:1], digits_bundle[1:], "--max-connections", "100") as server:
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (1200, 1200))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(5000, hard)), hard))
+        clients = []
+        try:
+            server.process.send_signal(signal.SIGSTOP)
+            clients = [client_of(server) for _ in range(3000)]
+            server.process.send_signal(signal.SIGCONT)
+            assert server.infer("digits", INPUTS)[0] == 200
+        finally:
+            for client in clients:
+                client.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        until(lambda: connections(server) <= 2, "they are gone")
+        server.process.terminate()
+        assert server.process.stderr is not None
+        assert "out of system resource" not in server.process.stderr.read()
+
+
+@pytest.mark.parametrize("path", ["/v2/", "/v2/models/digits/infer/", "/v2/models/digits/"])
+def test_slash_at_the_end_is_no_redirection_to_another_host(served: Served, path: str) -> None:
+    method = "POST" if "infer" in path else "GET"
+    status, headers, data = served.ask(method, path, b"{}", {"Host": "other.example"})
+    assert (status, json.loads(data)["code"]) == (404, "AOTC-E762") and "location" not in headers
 
 
 @pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
@@ -222,18 +345,18 @@ def test_json_is_not_read_into_many_times_its_bytes(
     text: str, part: str, digits_bundle: tuple[Path, Path]
 ) -> None:
     tensor = '{"name": "image", "datatype": "FP32", "shape": [8, 64], %s}'
-    filled = text % (part * (16 * MIB // len(part)))
+    filled = text % (part * (4_000_000 // len(part)))
     body = (f'{{"inputs": [{tensor}]}}' % filled).encode()
     with serving(digits_bundle[:1], digits_bundle[1:]) as server:
         assert server.infer("digits", INPUTS)[0] == 200
         before = resident(server, "VmHWM")
         status, _, data = server.ask("POST", "/v2/models/digits/infer", body)
         assert (status, json.loads(data)["code"]) == (400, "AOTC-E761")
-        assert resident(server, "VmHWM") - before < 4 * len(body)
+        assert resident(server, "VmHWM") - before < 8 * len(body)
 
 
 def test_a_name_without_end_is_not_told_back(served: Served) -> None:
-    name = "é" * MIB
+    name = "é" * (MIB // 2)
     tensor = {"name": name, "datatype": "FP32", "shape": [1, 64], "data": [0] * 64}
     right = tensor | {"name": "image"}
     for asked in (
@@ -403,3 +526,23 @@ def resident(server: Served, what: str = "VmRSS") -> int:
     """Bytes that the process has in memory; `VmHWM`: that it had at most."""
     text = Path(f"/proc/{server.process.pid}/status").read_text("utf-8")
     return int(re.search(rf"{what}:\s+(\d+)", text)[1]) * 1024  # type: ignore[index]
+
+
+def test_body_that_nobody_reads_has_a_time_too(served: Served) -> None:
+    """The request was refused before it; each byte would begin the time between requests anew."""
+    with client_of(served) as client:
+        client.sendall(b"POST /v2/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        client.sendall(b"x")
+        client.settimeout(0.2)
+        answer = b""
+        for _ in range(int(5 * SECONDS)):
+            with contextlib.suppress(TimeoutError):
+                part = client.recv(65536)
+                answer += part
+                if not part:
+                    break
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                client.sendall(b"x")
+        else:
+            pytest.fail("the connection is still open")
+        assert answer.startswith(b"HTTP/1.1 404 ")

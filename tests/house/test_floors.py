@@ -177,7 +177,6 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
 
 BY_THEMSELVES = {
     "aotc_runtime/servers/rest.py",  # a dictionary
-    "aotc_runtime/servers/tensors.py",  # numbers
     "aotc/unpacking.py",
     "aotc/workers/child.py",  # which has one thread when it does
 }

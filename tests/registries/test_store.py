@@ -581,3 +581,30 @@ def test_who_waits_for_another_process_may_stop(store: Store) -> None:
 
 def test_a_store_that_is_passed_is_used_as_it_is(store: Store) -> None:
     assert store_at(store) is store
+
+
+def test_who_can_only_read_a_store_cannot_lock_it(store: Store) -> None:
+    store.files.make()
+    with store.files.kept():
+        assert (store.folder / "lock").stat().st_mode & 0o077 == 0
+    (store.folder / "lock").chmod(0o644)  # as it was made before
+    with store.files.kept():
+        assert (store.folder / "lock").stat().st_mode & 0o077 == 0
+
+
+def test_a_lock_that_is_held_for_ever_is_waited_for_no_longer_than_stated(
+    store: Store, connect: Connect, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it while its mode allowed that may hold it still."""
+    monkeypatch.setattr("aotc_runtime.store.files.LOCK_SECONDS", 0.1)
+    store.files.make()
+    held = os.open(store.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        place = pushed(connect)
+        began = time.monotonic()
+        found = fetched(str(place), read_policy(policy), store, None)
+        assert found.digests() and time.monotonic() - began < 5
+        assert store.prune(0, patience=0.1) is None
+    finally:
+        os.close(held)

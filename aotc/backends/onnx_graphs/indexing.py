@@ -14,7 +14,7 @@ from aotc.backends.onnx_graphs.elementwise import (
     of_order_key,
     order_key,
 )
-from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.graph import Attribute, Graph, Tensor
 from aotc.backends.onnx_graphs.layout import start_within
 from aotc.backends.onnx_graphs.program import UnsupportedError
 from aotc.backends.onnx_graphs.reductions import body_of
@@ -143,7 +143,7 @@ def _scatter(rule: Rule) -> list[Tensor]:
         )
         flat = graph.pad(flat, [0], [1], graph.like(0, flat))
         inputs = [flat, place, new]
-        how = {"axis": 0, "reduction": reduction}
+        how: dict[str, Attribute] = {"axis": 0, "reduction": reduction}
         made = graph.node("ScatterElements", inputs, flat.shape, flat.element, **how)
         made = graph.reshape(graph.part(made, 0, 0, prod(value.shape)), value.shape)
         made = of_order_key(graph, made) if ordered else made

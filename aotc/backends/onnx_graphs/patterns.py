@@ -274,7 +274,9 @@ def _scalar(value: Value) -> Any:
     if made_by.name == "stablehlo.constant":
         array = made_by.attributes["value"]
         return array.reshape(())[()] if array.size == 1 else None
-    operands = [_scalar(each) for each in made_by.operands] if _is_counted(made_by) else [None]
+    operands: list[Any] = [None]
+    if _is_counted(made_by):
+        operands = [_scalar(each) for each in made_by.operands]
     if any(each is None for each in operands):
         return None
     if made_by.name == "stablehlo.convert":

@@ -6,6 +6,7 @@ import click
 
 from aotc.cli.cache_options import cache_option, require_store
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -29,4 +30,4 @@ def clear(out: Output, place: str | None) -> None:
         "removed_entries": removed.entries,
         "removed_bytes": removed.bytes,
     }
-    out.result(document, lambda: print(f"removed {removed.entries} entries, {removed.bytes} bytes"))
+    out.result(document, lambda: say(f"removed {removed.entries} entries, {removed.bytes} bytes"))

@@ -6,6 +6,7 @@ import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -32,8 +33,8 @@ def info(out: Output, place: str | None, cache_size: str | None) -> None:
     def text() -> None:
         from aotc.report.text import size
 
-        print(f"folder   {store.folder}")
-        print(f"entries  {found.entries}")
-        print(f"size     {size(found.bytes)} of {size(store.limit)}")
+        say(f"folder   {store.folder}")
+        say(f"entries  {found.entries}")
+        say(f"size     {size(found.bytes)} of {size(store.limit)}")
 
     out.result(document, text)

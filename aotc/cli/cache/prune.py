@@ -6,6 +6,7 @@ import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -37,6 +38,6 @@ def prune(out: Output, place: str | None, cache_size: str | None) -> None:
         from aotc.report.text import size
 
         what = f"removed {removed.entries} entries, {size(removed.bytes)}"
-        print(f"{what}; {size(left.bytes)} are left")
+        say(f"{what}; {size(left.bytes)} are left")
 
     out.result(document, text)

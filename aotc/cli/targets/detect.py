@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -37,7 +38,7 @@ def detect(out: Output, name: str | None) -> None:
     host = resolve_target(NATIVE, Path.cwd(), NATIVE)
     if name is not None:
         file = file_text(host, name)
-        out.result({"toml": file}, lambda: print(file, end=""))
+        out.result({"toml": file}, lambda: say(*file.splitlines()))
         return
     models, _ = list_targets(Path.cwd())
     runs = [
@@ -48,6 +49,6 @@ def detect(out: Output, name: str | None) -> None:
 
     def text() -> None:
         print_target(host)
-        print(f"runs       {', '.join(runs) or 'none of the known targets'}")
+        say(f"runs       {', '.join(runs) or 'none of the known targets'}")
 
     out.result({"host": target_document(host), "runs": runs}, text)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc_runtime.rendering import say
 
 
 @click.command("list")
@@ -22,7 +23,6 @@ def list_(out: Output) -> int | None:
     from aotc.backends.registry import kind_of
     from aotc.backends.targets import list_targets
     from aotc.errors import BuildManifestError
-    from aotc.report.text import printable
 
     models, findings = list_targets(Path.cwd())
     found = [
@@ -39,8 +39,8 @@ def list_(out: Output) -> int | None:
     def text() -> None:
         for target in found:
             checked = f"{target['platform']}: {target['platform_checked']}"
-            print(f"{target['name']:<20} {checked:<20} {printable(target['description'])}")
-        print(f"{'native':<20} {'cpu: run':<20} the host that builds, described by XLA")
+            say(f"{target['name']:<20} {checked:<20} {target['description']}")
+        say(f"{'native':<20} {'cpu: run':<20} the host that builds, described by XLA")
 
     if findings:
         if not out.json:

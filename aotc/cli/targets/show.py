@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -29,6 +30,6 @@ def show(out: Output, name: str, toml: bool) -> None:
     target = resolve_target(name, Path.cwd(), "aotc targets show")
     if toml:
         file = file_text(kind_of(target.platform).self_contained(target), target.name)
-        out.result({"toml": file}, lambda: print(file, end=""))
+        out.result({"toml": file}, lambda: say(*file.splitlines()))
         return
     out.result({"target": target_document(target)}, lambda: print_target(target))

@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.trust.instant import instant
+from aotc_runtime.rendering import say
 
 
 @click.command("add-key")
@@ -60,7 +61,7 @@ def add_key(
     trusts = "trusts certificates of" if certifier else "trusts"
 
     def text() -> None:
-        print(f"{policy} {trusts} {added.key.id}")
+        say(f"{policy} {trusts} {added.key.id}")
         print_notes(added.notes)
 
     document = {"policy": str(policy), "key": added.key.id, "name": name or None, "table": table}

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Say whether a policy accepts anything, now and later.")
@@ -37,5 +38,5 @@ def check(out: Output, policy: Path, bundle: Path | None, within: int) -> int:
     if checked.findings:
         report_findings(out, checked.findings, checked.exit_code, **checked.document)
         return checked.exit_code
-    out.result({**checked.document, "findings": []}, lambda: print(*checked.lines, sep="\n"))
+    out.result({**checked.document, "findings": []}, lambda: say(*checked.lines))
     return 0

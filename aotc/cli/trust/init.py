@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, print_notes
+from aotc_runtime.rendering import say
 
 _UNHELD = (
     "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "
@@ -81,7 +82,7 @@ def init(
     notes = [_UNHELD] if threshold > 1 and not holders else []
 
     def text() -> None:
-        print(f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}")
+        say(f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}")
         print_notes(notes)
 
     document = {"policy": str(output), "name": name, "threshold": threshold, "keys": ids}

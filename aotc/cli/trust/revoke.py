@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.trust.instant import instant
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Refuse keys, bundles or blobs from now on.")
@@ -55,9 +56,9 @@ def revoke(
     def text() -> None:
         for kind, values in changed.added.items():
             for value in values:
-                print(f"revoked  {kind[:-1]} {value}")
+                say(f"revoked  {kind[:-1]} {value}")
         for value in changed.already:
-            print(f"already  {value}")
+            say(f"already  {value}")
         print_notes(notes)
 
     revoked = {"policy": str(policy), "revoked": changed.added, "already": changed.already}

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Show the rules of a policy, and its keys.")
@@ -26,4 +27,4 @@ def show(out: Output, policy: Path) -> None:
 
     state = state_of(read_policy(policy), datetime.now(UTC), str(policy))
     document = policy_document(str(policy), state)
-    out.result(document, lambda: print(*policy_lines(document), sep="\n"))
+    out.result(document, lambda: say(*policy_lines(document)))

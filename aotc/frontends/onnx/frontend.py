@@ -32,7 +32,7 @@ from aotc.frontends.onnx.graphs import (
     require_expandable,
     subgraphs,
 )
-from aotc.frontends.onnx.refusals import damaged, lacking, lacks, shown
+from aotc.frontends.onnx.refusals import UNREAD, damaged, lacking, lacks, shown
 from aotc.frontends.onnx.table import OPERATORS
 from aotc.frontends.onnx.tensors import dtype_of
 from aotc.frontends.onnx.values import fits
@@ -52,6 +52,9 @@ RANDOM = frozenset(
         "RandomUniformLike",
     }
 )
+MICROSOFT = "com.microsoft"
+"""The domain of the operators that onnxruntime has beside ONNX's."""
+
 DEPENDING = frozenset({"NonMaxSuppression"})
 """Operators whose results have a size that depends on values, whatever their inputs."""
 
@@ -237,19 +240,33 @@ def _reached(parsed: _Parsed) -> list[Node]:
 def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
     """Everything that the table lacks, an operator at a time with the nodes that call it."""
     inputs = frozenset(parsed.graph.inputs)
-    missing: dict[str, list[str]] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
     for node in _reached(parsed):
         if key_of(node) in parsed.functions:
             continue
         reason = _lack(node, inputs)
         if reason:
-            missing.setdefault(reason, []).append(node.label)
+            missing.setdefault((reason, _hint(node)), []).append(node.label)
     findings = []
-    for reason, labels in sorted(missing.items()):
+    for (reason, hint), labels in sorted(missing.items()):
         counted = Counter(labels)
         named = ", ".join(sorted(counted)[:5]) + (", …" if len(counted) > 5 else "")
-        findings.append(lacks(where, f"{reason}: {len(labels)} of {named}"))
+        findings.append(lacks(where, f"{reason}: {len(labels)} of {named}", hint=hint))
     return findings
+
+
+def _hint(node: Node) -> str:
+    """What to do about a node that cannot be computed."""
+    if node.domain != MICROSOFT:
+        return UNREAD
+    if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        return "export for opset 21 or newer, whose own QuantizeLinear has 16 and 4 bits"
+    if node.op.startswith("Q") or "Integer" in node.op or "Quantize" in node.op:
+        return (
+            "quantize the model in the QDQ format: "
+            "onnxruntime.quantization.quantize_static(..., quant_format=QuantFormat.QDQ)"
+        )
+    return "use the model as it was before onnxruntime optimized it, which joins operators"
 
 
 def _lack(node: Node, inputs: frozenset[str]) -> str | None:

@@ -9,6 +9,9 @@ LONGEST = 80
 """How much of a name of the file a message shows, in characters."""
 
 
+UNREAD = "docs/frontends.md says what is read; export the model without it"
+
+
 def shown(name: str) -> str:
     """A name of the file in quotes, on one line, of bounded length."""
     cut = name if len(name) <= LONGEST else name[:LONGEST] + "…"
@@ -29,7 +32,7 @@ def lacks(
     found: str,
     *,
     expected: str | None = None,
-    hint: str = "docs/frontends.md says what is read; export the model without it",
+    hint: str = UNREAD,
 ) -> Finding:
     """AOTC-E844, to be raised with others."""
     if expected is None:

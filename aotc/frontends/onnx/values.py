@@ -14,8 +14,10 @@ KNOWN = 4096
 """The most elements that an operand has which is computed with while tracing. What decides shapes
 is small; a file must not make a build compute, or allocate."""
 
-LARGEST = 1 << 40
-"""The most elements of an array."""
+LARGEST = 1 << 33
+"""The most elements of an array: 32 GiB of float32. XLA takes minutes and all memory to compile
+programs with larger ones, or divides by a size that has become 0 in 32 bits.
+"""
 
 
 def is_known(value: Value) -> bool:

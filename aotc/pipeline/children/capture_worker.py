@@ -34,6 +34,7 @@ from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, read_shards
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.errors import CaptureError, raise_if, refusal
+from aotc.frontends.kernels import require_known_calls
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import shards, write_tensors
 from aotc.parity import plain_jax
@@ -310,12 +311,20 @@ def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ..
     return tuple(sorted({kind_of(platform).lowered_for for platform in read}))
 
 
-def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
-    """Raises CaptureError (AOTC-E841) for a module that cannot be written down."""
+def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
+    """Raises CaptureError: AOTC-E841 for a module that cannot be written down, E844 for calls of a
+    model file that are not what their kernels take. is_file: whether it is a model file's.
+    """
     modules: dict[str, Module] = {}
     for platform, lowered in profile.lowered.items():
         try:
-            modules[platform] = portable(private.static_module(lowered))
+            module = private.static_module(lowered)
+            if is_file:
+                with module.context:
+                    require_known_calls(module, where, static=True)
+            modules[platform] = portable(module)
+        except AotcError:
+            raise
         except private.SizesError as error:
             raise refusal(
                 "AOTC-E846",
@@ -326,14 +335,14 @@ def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
             ) from error
         except Exception as error:
             raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
-    module = next(iter(modules.values()))
+    first = next(iter(modules.values()))
     return CapturedProfile(
         sizes=profile.sizes,
         input_shapes=profile.shapes().inputs,
         output_shapes=profile.shapes().outputs,
         arguments=profile.arguments,
-        module=module,
-        others={name: other for name, other in modules.items() if other != module},
+        module=first,
+        others={name: other for name, other in modules.items() if other != first},
         control_flow=profile.control_flow,
     )
 
@@ -342,6 +351,12 @@ def _freeze(
     traced: TracedEntryPoint, mesh: Mesh | None, root: Path, models: Models
 ) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
+    is_file = plan.name in models.opened
+    if is_file and traced.exported is not None:
+        # Callers' hosts fill in its sizes, and run it.
+        with traced.exported.module.context:
+            where = f"{plan.name} at sizes outside of its profiles"
+            require_known_calls(traced.exported.module, where, static=True)
     return CapturedEntryPoint(
         name=plan.name,
         function=spec.function,
@@ -367,7 +382,8 @@ def _freeze(
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
         profiles=tuple(
-            _frozen(profile, label(plan.name, profile.sizes), root) for profile in traced.profiles
+            _frozen(profile, label(plan.name, profile.sizes), root, is_file=is_file)
+            for profile in traced.profiles
         ),
         calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
         recorded=spec.fixtures.results is not None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import io
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -17,9 +18,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aotc.errors import refusal
 from aotc.pipeline.scratch import scratch_folder
 from aotc.processes import GRACE_SECONDS, Processes
 from aotc.workers import environment, parent
+from aotc.workers.apart import SECONDS_VARIABLE
 from aotc.workers.forked import Zygotes, kept
 from aotc_runtime.errors import AotcError
 
@@ -36,6 +39,7 @@ def run[A](
     failure_code: str,
     doing: str,
     processes: Processes,
+    seconds: float | None = None,
     on_finished: Callable[[str], None] = parent.nobody,
     on_output: Callable[[str], None] = parent.nobody,
 ) -> A:
@@ -56,11 +60,16 @@ def run[A](
             environment=variables,
             processes=processes,
             grace=GRACE_SECONDS,
+            seconds=seconds,
             on_finished=on_finished,
             on_said=on_output,
         )
     except parent.CrashedError as crash:
         expected = "the process to finish"
+        if seconds is not None and (crash.late or crash.status == -signal.SIGXCPU):
+            found = f"more than {seconds:g} s" + (f" while {crash.doing}" if crash.doing else "")
+            hint = f"set {SECONDS_VARIABLE} if it needs longer"
+            raise refusal(failure_code, doing, found, expected=expected, hint=hint) from crash
         raise crash.refusal(failure_code, doing, expected, LINES_SHOWN) from crash
 
 

@@ -23,7 +23,8 @@ from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
 from aotc.pipeline.watching.recorder import Recorder
 from aotc.pipeline.watching.recording import Recording
-from aotc.workers import environment
+from aotc.workers import apart, environment
+from aotc.workers.apart import Apart
 from aotc.workers.child import Progress, answer
 
 WORKERS = (CAPTURE_WORKER, REFERENCE_WORKER)
@@ -32,7 +33,8 @@ WORKERS = (CAPTURE_WORKER, REFERENCE_WORKER)
 class Job(Struct, frozen=True):
     """worker: the module whose `work` is run.  manifest: path of the build manifest.  folder: the
     scratch folder.  program: an encoded `ProgramJob`.  options: variables for jax that this worker
-    has beside those of the process.
+    has beside those of the process.  apart: what it may use, where it runs nothing that a user
+    wrote; None otherwise.  secrets: files that nothing of a model file may read.
     """
 
     worker: str
@@ -40,6 +42,8 @@ class Job(Struct, frozen=True):
     folder: str
     program: bytes
     options: dict[str, str] = {}
+    apart: Apart | None = None
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,9 @@ def _alone(options: Mapping[str, str]) -> Watched:
 def record(job: Job, progress: Progress) -> None:
     """Run the worker, and record what it reads. Raises what the worker raises."""
     manifest, scratch = Path(job.manifest), Scratch(Path(job.folder))
+    apart.keep_secret(*job.secrets)
+    if job.apart is not None:
+        scratch.write_measures(job.worker, apart.begin(job.apart))
     root = manifest.resolve().parent
     watched = _forked(_prepared[0], job.options) if _prepared else _alone(job.options)
     recorder, variables = watched.recorder, watched.variables

@@ -29,6 +29,7 @@ from aotc.shapes.trials import FIXTURE, EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc.workers.child import Progress
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import label
 from aotc_runtime.serving.readiness import Difference
 
@@ -196,6 +197,8 @@ def _record(
     call = function.call_at(sizes)
     try:
         results = function.outputs(sizes, inputs)
+    except AotcError:
+        raise
     except (Exception, SystemExit) as error:
         finding = explain.not_traced(error, call, label(name, sizes), manifest.root)
         hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Put into a bundle what Sigstore has signed about it.")
@@ -26,4 +27,4 @@ def attach(out: Output, bundle: Path, file: Path) -> None:
 
     root = attach_sigstore(bundle, file)
     document = {"bundle": str(bundle), "file": str(file), "root_digest": root}
-    out.result(document, lambda: print(f"attached {file}\nabout    {root}"))
+    out.result(document, lambda: say(f"attached {file}", f"about    {root}"))

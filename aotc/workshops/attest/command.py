@@ -9,6 +9,7 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Sign a bundle's files for other tools.")
@@ -54,5 +55,5 @@ def attest(
         "key_id": signer.key_id,
         "files": files,
     }
-    text = f"signed {files} files\nwith key {signer.key_id}\nwrote {place}"
-    out.result(document, lambda: print(text))
+    lines = f"signed {files} files", f"with key {signer.key_id}", f"wrote {place}"
+    out.result(document, lambda: say(*lines))

@@ -157,7 +157,10 @@ def _run(job: Job, folder: Path, on_started: Callable[[str], None] = parent.nobo
         if crash.misread:
             said = [*said, f"an answer that nobody understands: {crash.misread}"]
         found = quoted(describe_status(crash.status), said)
-        raise refusal("AOTC-E759", "the process that measures", found) from crash
+        where = "the process that measures"
+        if hint := crash.starved():
+            raise refusal("AOTC-E759", where, found, hint=hint) from crash
+        raise refusal("AOTC-E759", where, found) from crash
 
 
 def _document(

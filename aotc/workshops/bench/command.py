@@ -11,6 +11,7 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 THREADS_MAX = 1024
 SECONDS_RANGE = (0.001, 3600)
@@ -85,7 +86,6 @@ def bench(
     def text() -> None:
         from aotc.workshops.bench.text import bench_lines
 
-        for line in bench_lines(document):
-            click.echo(line)
+        say(*bench_lines(document))
 
     out.result(document, text)

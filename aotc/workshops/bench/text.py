@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotc.report.text import printable, size
+from aotc.report.text import size
+from aotc_runtime.rendering import printable
 
 WIDTH = 80
 LABEL_WIDTH = 26

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from aotc.cli.completion import target_names
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say, warn
 from aotc_runtime.schema.certified import JAXLIB, Release
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def certify(
 
     def note(line: str) -> None:
         if not out.json:
-            sys.stderr.write(f"{line}\n")
+            warn(line)
 
     with progress(quiet=out.json) as on_fixture:
         made = run_certification(
@@ -149,7 +149,7 @@ def certify(
             )
             note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
     if not out.json:
-        print(*certify_lines(made), sep="\n")
+        say(*certify_lines(made))
     if findings := tuple(certify_findings(made)):
         from aotc.errors import family_of
 

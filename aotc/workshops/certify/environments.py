@@ -132,7 +132,7 @@ def make_room(folder: Path, most: int, keep: Path) -> None:
 
 def _remove_unused(place: Path) -> bool:
     with suppress(OSError):
-        descriptor = os.open(f"{place}{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(f"{place}{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_folder(place)
@@ -146,7 +146,7 @@ def _remove_unused(place: Path) -> bool:
 def _locked(folder: Path, release: Release) -> Iterator[int]:
     # A file beside the folder, since that is replaced.
     name = folder / f"{_name(release)}{LOCK}"
-    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotc.errors import finding
-from aotc.report.text import count, printable
+from aotc.report.text import count
 from aotc.workshops.certify.certify import Certification
 from aotc.workshops.certify.isolated import Trial
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import BEYOND, PASSED
+from aotc_runtime.rendering import printable
 from aotc_runtime.schema.manifest import Parity, ParityRan
 
 SHOWN_MAX = 12

@@ -17,6 +17,7 @@ from aotc.workshops.channel.keys import (
     signing_options,
 )
 from aotc_runtime.channel.asking import require_tuf
+from aotc_runtime.rendering import say
 
 
 @click.group()
@@ -50,7 +51,7 @@ def init(out: Output, folder: Path, given: Roles) -> None:
     )
     repository.create(folder, roles, given.signers(), datetime.now(UTC), given.days)
     root = folder / "1.root.json"
-    out.result({"folder": str(folder), "root": str(root)}, lambda: print(f"wrote {root}"))
+    out.result({"folder": str(folder), "root": str(root)}, lambda: say(f"wrote {root}"))
 
 
 @channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
@@ -92,10 +93,10 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     document = {"folder": str(folder), "root": str(root), "changed": sorted(change)}
 
     def text() -> None:
-        print(f"wrote {root}")
+        say(f"wrote {root}")
         for name, role in sorted(signed.roles.items()):
             keys = ", ".join(id[:16] for id in sorted(role.keyids))
-            print(f"{name:<10} {role.threshold} of {keys}")
+            say(f"{name:<10} {role.threshold} of {keys}")
 
     out.result({**document, "roles": roles}, text)
 
@@ -174,7 +175,7 @@ def publish(
         text = f"signed {what}; {made.missing} more to sign before it is published"
     elif made.online:
         text = f"signed {what}; published once `aotc channel publish --online-key` has signed it"
-    out.result(document, lambda: print(text))
+    out.result(document, lambda: say(text))
     print_notes(
         f"{path} is not named any more: publish it with the keys of now" for path in made.gone
     )
@@ -202,10 +203,8 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
 
     told = telling.of_policy(trust) if trust else telling.of_folder(folder or Path())
 
-    from aotc.report.text import printable
-
     def text() -> None:
-        print(*map(printable, told.lines), sep="\n")  # names that somebody else may have written
+        say(*told.lines)
         print_notes(told.notes)
 
     out.result({**told.document, "notes": [*told.notes]}, text)

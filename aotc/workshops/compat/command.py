@@ -9,6 +9,7 @@ import click
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Say which target runs on which host, and how well.")
@@ -60,7 +61,7 @@ def compat(
     document = compat_document(found.shown, read, rows)
     document["weights_hashed"] = not found.unread
     if not out.json:
-        print(*compat_lines(document), sep="\n")
+        say(*compat_lines(document))
     if findings := tuple(compat_findings(rows)):
         report_findings(out, findings, 7, **document)
         return 7

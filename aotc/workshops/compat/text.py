@@ -9,10 +9,11 @@ from typing import Any
 
 from aotc.compat.matrix import Cell, Evidence, Level, Row
 from aotc.errors import finding
-from aotc.report.text import count, printable
+from aotc.report.text import count
 from aotc.review.opened import Opened
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
+from aotc_runtime.rendering import printable
 from aotc_runtime.verification.choice_report import certified_report
 
 WIDTH = 80

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Say what changed between two bundles; gate on it.")
@@ -52,7 +53,6 @@ def diff(
     from datetime import UTC, datetime
 
     from aotc.errors import BudgetExceededError
-    from aotc.report.text import printable
     from aotc.review.reading import review
     from aotc.workshops.diff.diff import diff as compare
     from aotc.workshops.diff.rules import parse_rules, violations
@@ -69,7 +69,7 @@ def diff(
     document = diff_document(found)
     document["weights_hashed"] = not (old.unread or new.unread)
     if not out.json:
-        print(*map(printable, diff_lines(found)), sep="\n")
+        say(*diff_lines(found))
     if findings:
         report_findings(out, findings, BudgetExceededError.exit_code, **document)
         return BudgetExceededError.exit_code

@@ -10,6 +10,7 @@ from aotc.cli.common import Output, command, print_notes
 from aotc.cli.completion import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.cli.verified import refuse_both, verified_options
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
@@ -51,7 +52,6 @@ def explain(
     from datetime import UTC, datetime
 
     from aotc.report.profile_sizes import parse_profile
-    from aotc.report.text import printable
     from aotc.review.reading import review
     from aotc.workshops.explain.explain import Stage, explain_lines, explain_report
     from aotc.workshops.explain.explain import explain as explain_entry_point
@@ -67,7 +67,7 @@ def explain(
     def print_text() -> None:
         for text in explain_lines(explained):
             for line in text.split("\n"):
-                print(printable(line))
+                say(line)
 
     out.result(explain_report(read, explained), print_text)
     if not out.json:

@@ -10,6 +10,7 @@ from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
 from aotc.cli.progress import passing_progress
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Copy a bundle with some of its targets alone.")
@@ -52,4 +53,4 @@ def extract(
     with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
         made = extract_targets(look_into(bundle, told), targets, place, form, told)
     report = copy_report(made)
-    out.result(report, lambda: print(*copy_lines(report), sep="\n"))
+    out.result(report, lambda: say(*copy_lines(report)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from aotc.cli.common import Output, command, print_notes, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.progress import progress
+from aotc_runtime.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.workshops.init.drafting import Checked, Drafted
@@ -94,7 +94,7 @@ def init(
 
     def show(text: str) -> None:
         if out.verbose:
-            sys.stderr.writelines(f"init | {line}\n" for line in text.splitlines())
+            warn(*(f"init | {line}" for line in text.splitlines()))
 
     with progress(quiet=out.json) as on_stage:
         drafted = draft_manifest(
@@ -117,7 +117,7 @@ def init(
     report_findings(out, refused.findings, refused.exit_code, **_written(drafted))
     if not out.json:
         written = " and ".join(map(str, (drafted.path, *drafted.modules)))
-        sys.stderr.write(f"note: wrote {written}; correct this or the program, and build\n")
+        warn(f"note: wrote {written}; correct this or the program, and build")
     return refused.exit_code
 
 
@@ -140,8 +140,7 @@ def _document(drafted: Drafted, checked: Checked) -> dict[str, object]:
 
 def _print(drafted: Drafted, checked: Checked) -> None:
     profiles = sum(len(entry.profiles) for entry in checked.program.entry_points.values())
-    sys.stdout.write(drafted.text)
-    sys.stdout.write("\n")
     traced = f"{drafted.draft.entry_point} traces at {profiles} profile{'s' * (profiles != 1)}"
-    sys.stdout.write(f"# {drafted.path}: {traced}; next: aotc build {drafted.path} --key KEY\n")
+    next_step = f"next: aotc build {drafted.path} --key KEY"
+    say(*drafted.text.splitlines(), "", f"# {drafted.path}: {traced}; {next_step}")
     print_notes(checked.notes)

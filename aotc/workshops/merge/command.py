@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from aotc.cli.common import Output, command, print_notes
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import passing_progress
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Join bundles of one program, built for different targets.")
@@ -66,11 +66,10 @@ def merge(
     with passing_progress("copy", bundles, 2, quiet=out.json) as told:
         merged = merge_bundles(bundles, place, form, policy, signer, now, told)
     report = merge_report(merged)
-    out.result(report, lambda: print(*merge_lines(report), sep="\n"))
+    out.result(report, lambda: say(*merge_lines(report)))
     if not out.json:
         print_notes(report["notes"])
     if merged.attestation is None and not out.json:
-        sys.stderr.write(
-            "note: the bundle is unsigned and will not load; sign it: "
-            f"aotc sign {place} --key KEY\n"
+        print_notes(
+            [f"the bundle is unsigned and will not load; sign it: aotc sign {place} --key KEY"]
         )

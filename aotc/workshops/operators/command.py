@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
 
@@ -34,8 +35,8 @@ def operators(out: Output, framework: str) -> None:
 
     def print_text() -> None:
         for family, names in found.families.items():
-            print(f"{family}: {len(names)}")
-            print(textwrap.fill(" ".join(names), 100, initial_indent="  ", subsequent_indent="  "))
-        print(f"{count} operators of {framework}")
+            say(f"{family}: {len(names)}")
+            say(*textwrap.wrap(" ".join(names), 100, initial_indent="  ", subsequent_indent="  "))
+        say(f"{count} operators of {framework}")
 
     out.result({"framework": framework, "count": count, "operators": found.families}, print_text)

@@ -9,6 +9,7 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Write one self-contained HTML page for a reviewer.")
@@ -85,4 +86,4 @@ def report(
         "signers": list(read.signers),
     }
     asked_whom = "" if trust else ", signatures not checked"
-    out.result(document, lambda: print(f"wrote {output}, {size(size_bytes)}{asked_whom}"))
+    out.result(document, lambda: say(f"wrote {output}, {size(size_bytes)}{asked_whom}"))

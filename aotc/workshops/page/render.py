@@ -13,8 +13,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from aotc.report.text import printable
 from aotc.workshops.page.parts import UNITS, Bars, Facts, Folded, Group, Page, Table, Text
+from aotc_runtime.rendering import printable
 
 TEXT_MAX = 2000
 """Characters of one text; what is cut off is counted."""

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.progress import progress
+from aotc_runtime.rendering import say
 
 
 @click.command("record-expected", short_help="Record what a model's own framework computes.")
@@ -44,4 +45,4 @@ def record_expected(
         "framework": recorded.framework,
         "arrays": sorted(recorded.arrays),
     }
-    out.result(document, lambda: print(f"{output}  {recorded.framework}"))
+    out.result(document, lambda: say(f"{output}  {recorded.framework}"))

@@ -11,6 +11,7 @@ import click
 from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
 from aotc.cli.reference_options import BUNDLE_FILE, ca_option
+from aotc_runtime.rendering import say
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.policy import TrustPolicy
@@ -81,7 +82,7 @@ def push(
         f"{len(found.sent)} of {found.blobs} blobs",
         f"signed  {found.attestations} attestations",
     )
-    out.result(document, lambda: print(*lines, sep="\n"))
+    out.result(document, lambda: say(*lines))
 
 
 @click.command(short_help="Fetch a bundle from an OCI registry.")
@@ -162,7 +163,7 @@ def pull(
             found = pulling.pull(there, path, form, targets, store, told, accept)
     report = {**copy_report(found), "reference": str(place.at(found.root_digest))}
     lines = (*copy_lines(report), f"from    {report['reference']}")
-    out.result(report, lambda: print(*lines, sep="\n"))
+    out.result(report, lambda: say(*lines))
 
 
 def _policy(trust: Path | None) -> TrustPolicy | None:

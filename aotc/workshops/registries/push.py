@@ -160,10 +160,10 @@ def _attach(
     registries of before have no other, and none but this keeps the order. Each has a tag of its
     own, for tools that know neither.
     """
-    listed = []
+    listed, has_api = [], True
     for digest in attestations:
         data = unchanged(source, digest)
-        repository.put_manifest(attestation_name(root, digest), data, oci.MANIFEST_TYPE)
+        has_api &= repository.put_manifest(attestation_name(root, digest), data, oci.MANIFEST_TYPE)
         reference = Descriptor(
             mediaType=oci.MANIFEST_TYPE,
             digest=digest,
@@ -172,21 +172,35 @@ def _attach(
         )
         listed.append(msgspec.to_builtins(reference))
     if listed:
-        _stand_in(repository, root, listed)
+        _stand_in(repository, root, listed, has_api=has_api)
 
 
-def _stand_in(repository: Repository, root: str, ours: Sequence[dict[str, object]]) -> None:
+def _stand_in(
+    repository: Repository, root: str, ours: Sequence[dict[str, object]], *, has_api: bool
+) -> None:
     """https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema:
     read, added to, written, and read again, since others may do the same.
     """
     tag = root.replace(":", "-")
     digests = [each["digest"] for each in ours]
-    for _ in range(STAND_IN_TRIES):
+    for number in range(STAND_IN_TRIES):
         stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
         there: list[dict[str, object]] = []
-        if stored is not None:
+        if stored is not None and stored.digest == root:
+            # Some registries answer a tag of this form with the manifest of the digest.
+            if number and has_api:
+                return
+            if number:
+                raise refusal(
+                    "AOTC-E775",
+                    f"{repository.where}:{tag}",
+                    "the bundle's own index, whatever is pushed under that tag",
+                    expected="the referrers API, or the tag that stands in for it",
+                    hint="push to a registry that has either",
+                )
+        elif stored is not None:
             try:
-                there = canonical.decoder(_Listed).decode(stored.data).manifests
+                there = canonical.decoder(_Listed).decode(stored.data).manifests or []
             except (ValueError, RecursionError) as error:
                 where = f"{repository.where}:{tag}"
                 raise refusal("AOTC-E775", where, "no index of referrers") from error
@@ -206,4 +220,4 @@ def _stand_in(repository: Repository, root: str, ours: Sequence[dict[str, object
 class _Listed(msgspec.Struct):
     """An index, whatever its entries hold."""
 
-    manifests: list[dict[str, object]]
+    manifests: list[dict[str, object]] | None

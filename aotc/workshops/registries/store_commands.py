@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli.common import Output, command
+from aotc_runtime.rendering import say
 
 if TYPE_CHECKING:
     from aotc_runtime.store import Store, StoredBundle
@@ -53,8 +54,8 @@ def ls(out: Output, folder: Path | None) -> None:
     def text() -> None:
         for each in found:
             missing = f", without {', '.join(each.absent)}" if each.absent else ""
-            print(f"{each.root.digest}  {size(each.size_bytes)}  used {_time(each)}{missing}")
-        print(f"{there.folder}: {len(found)} bundles, {size(there.size_bytes())}")
+            say(f"{each.root.digest}  {size(each.size_bytes)}  used {_time(each)}{missing}")
+        say(f"{there.folder}: {len(found)} bundles, {size(there.size_bytes())}")
 
     out.result(document, text)
 
@@ -90,7 +91,7 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
         "bytes": there.size_bytes(),
     }
     what = f"removed {len(gone)} bundles, {size(removed)}; {size(there.size_bytes())} are left"
-    out.result(document, lambda: print(what))
+    out.result(document, lambda: say(what))
     return 0
 
 
@@ -113,7 +114,7 @@ def verify(out: Output, folder: Path | None) -> None:
             damaged.append(digest)
     document = {"folder": str(there.folder), "blobs": number, "removed": damaged}
     lines = [*(f"removed {digest}" for digest in damaged), f"{number} blobs hashed"]
-    out.result(document, lambda: print(*lines, sep="\n"))
+    out.result(document, lambda: say(*lines))
 
 
 def _open(folder: Path | None) -> Store:

@@ -11,6 +11,7 @@ from aotc.cli.common import Output, command, print_notes
 from aotc.cli.progress import progress
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.cli.verified import refuse_both, verified_options
+from aotc_runtime.rendering import say
 
 if TYPE_CHECKING:
     from aotc.workshops.reproduce.reproduce import Reproduced
@@ -96,11 +97,11 @@ def _document(bundle: Path, done: Reproduced) -> dict[str, Any]:
 def _print(bundle: Path, done: Reproduced) -> None:
     from aotc.report.text import count
 
-    print(f"reproduced  {done.name} {done.version}  {bundle}")
+    say(f"reproduced  {done.name} {done.version}  {bundle}")
     files, packages = len(done.recipe.files), len(done.recipe.packages)
     where = "an environment made for it" if done.installed else "this environment"
-    print(f"root        {done.root_digest}")
-    print(f"from        {done.manifest} and {count(files, 'other file')}, all as recorded")
-    print(f"with        {count(packages, 'package')} in the recorded versions, in {where}")
-    print(f"targets     {', '.join(done.targets)}")
+    say(f"root        {done.root_digest}")
+    say(f"from        {done.manifest} and {count(files, 'other file')}, all as recorded")
+    say(f"with        {count(packages, 'package')} in the recorded versions, in {where}")
+    say(f"targets     {', '.join(done.targets)}")
     print_notes(done.notes)

@@ -10,6 +10,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.workshops.suggest.traffic_options import traffic_options
+from aotc_runtime.rendering import say
 
 
 @click.command(short_help="Say how a bundle's profiles serve observed traffic.")
@@ -44,10 +45,10 @@ def check(
     aotc profiles check digits.aotb --traffic shapes.jsonl --min-coverage 0.999 --max-padding 0.15
     """
     from aotc.errors import BudgetExceededError
-    from aotc.report.text import printable
     from aotc.workshops.suggest.coverage import check_bundle
     from aotc.workshops.suggest.text import check_document, check_lines
     from aotc.workshops.suggest.traffic.check import gate
+    from aotc_runtime.rendering import printable
 
     checked, traffic = check_bundle(bundle, log, entry, target)
     findings = tuple(f for one in checked for f in gate(one, min_coverage, max_padding))
@@ -58,9 +59,9 @@ def check(
     }
     lines = [printable(line) for one in checked for line in check_lines(one, traffic)]
     if not findings:
-        out.result(document, lambda: print(*lines, sep="\n"))
+        out.result(document, lambda: say(*lines))
         return 0
     if not out.json:
-        print(*lines, sep="\n")
+        say(*lines)
     report_findings(out, findings, BudgetExceededError.exit_code, **document)
     return BudgetExceededError.exit_code

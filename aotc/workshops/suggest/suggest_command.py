@@ -9,6 +9,7 @@ import click
 from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.completion import target_names
 from aotc.workshops.suggest.traffic_options import traffic_options
+from aotc_runtime.rendering import say
 
 
 @click.command()
@@ -100,8 +101,8 @@ def suggest(
     def text() -> None:
         print_suggestion(found)
         if plot:
-            print(f"drew {plot}")
+            say(f"drew {plot}")
         if write:
-            print(f"wrote {document['written']} in {manifest}")
+            say(f"wrote {document['written']} in {manifest}")
 
     out.result(document, text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.report.text import printable, size
+from aotc.report.text import size
 from aotc.workshops.suggest.histogram import histogram
 from aotc.workshops.suggest.suggest import Suggestion
 from aotc.workshops.suggest.traffic.check import Checked, Offender
@@ -16,6 +16,7 @@ from aotc.workshops.suggest.traffic.cost import Polynomial
 from aotc.workshops.suggest.traffic.log import Traffic, describe_bad
 from aotc.workshops.suggest.traffic.serve import Served
 from aotc.workshops.suggest.traffic.space import Space
+from aotc_runtime.rendering import say
 from aotc_runtime.schema.labels import sizes_text
 
 
@@ -81,7 +82,7 @@ def print_suggestion(suggestion: Suggestion) -> None:
     """The text of `aotc profiles suggest`."""
     document = suggestion_document(suggestion)
     for line in _suggestion_lines(suggestion, document):
-        print(printable(line))
+        say(line)
 
 
 def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:

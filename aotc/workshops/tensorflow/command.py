@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command
 from aotc.cli.progress import progress
+from aotc_runtime.rendering import say
 
 
 @click.command("import-tensorflow", short_help="Make a model file of a SavedModel's signature.")
@@ -63,7 +64,7 @@ def import_tensorflow(
         on_stage("exporting", 0, 0)
         imported = import_signature(saved_model, python, signature, sizes, inputs)
     document = write(imported, output, expected)
-    out.result(document, lambda: print(f"{output}  {document['digest']}"))
+    out.result(document, lambda: say(f"{output}  {document['digest']}"))
 
 
 def _sizes(text: str) -> dict[str, int]:

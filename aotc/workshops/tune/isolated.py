@@ -62,6 +62,8 @@ def run(
             current = crash.doing
             if current not in job.targets[1:]:
                 where, found = "the process that measures candidates", crash.found(LINES_SHOWN)
+                if hint := crash.starved():
+                    raise refusal("AOTC-E912", where, found, hint=hint) from crash
                 raise refusal("AOTC-E912", where, found) from crash
             crashed[current] = describe_status(crash.status)
         job = msgspec.structs.replace(

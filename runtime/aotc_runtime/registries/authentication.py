@@ -27,8 +27,8 @@ _PARAMETER = re.compile(r'(\w+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
 
 
 class _Token(Struct, frozen=True):
-    token: str = ""
-    access_token: str = ""
+    token: str | None = None
+    access_token: str | None = None
 
 
 class Login:

@@ -235,6 +235,7 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, pace: Pace
             sink.restart()
             raise Again(f"{answer.text()} for the rest of a blob")
         repository.require(answer, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else []))
+        repository.require_plain(answer, f"blob {digest}")
         if answer.status == HTTPStatus.OK and start:
             sink.restart()
             start = 0

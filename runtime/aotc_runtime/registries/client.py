@@ -40,7 +40,7 @@ ACCEPTED = f"{oci.INDEX_TYPE}, {oci.MANIFEST_TYPE}"
 REDIRECTS_MAX = 5
 LOGINS_MAX = 2
 PATIENCE_SECONDS = 300.0
-"""The longest that a registry may ask to wait; who asks for more is told that it is not there."""
+"""How long requests wait in all for one that does not succeed, unless the caller says otherwise."""
 
 LATER = frozenset(
     {
@@ -54,6 +54,19 @@ LATER = frozenset(
     }
 )
 """Statuses after which the same request may do better."""
+
+_NO_API = frozenset(
+    {
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.MOVED_PERMANENTLY,
+        HTTPStatus.FOUND,
+        HTTPStatus.SEE_OTHER,
+        HTTPStatus.TEMPORARY_REDIRECT,
+        HTTPStatus.PERMANENT_REDIRECT,
+    }
+)
+"""Statuses of a registry that has no list of what is asked for."""
 
 PULL, PUSH = "pull", "push"
 
@@ -70,12 +83,14 @@ class Again(Exception):
 
 class Tries(Struct, frozen=True):
     """How often to try, and how long to wait in between, seconds: twice as long each time, up to
-    the longest, of which chance takes up to a half.
+    the longest, of which chance takes up to a half. patience: seconds to wait in all without
+    progress, whatever a registry asks for; one that asks for more has no time.
     """
 
     most: int = 6
     first: float = 0.5
     longest: float = 20.0
+    patience: float = PATIENCE_SECONDS
 
     def pause(self, failures: int) -> float:
         """After so many failures in a row."""
@@ -170,12 +185,12 @@ class Repository:
 
     def document(self, path: str, most: int) -> tuple[bytes, str] | None:
         """What is neither manifest nor blob, and the link to what follows; None if it is not
-        there.
+        there. A registry without the API sends a page for people, or redirects to one.
         """
 
         def work() -> tuple[bytes, str] | None:
             with self.ask("GET", path, PULL, accept=oci.INDEX_TYPE) as answer:
-                if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+                if answer.status in _NO_API or answer.headers.get_content_type() == "text/html":
                     return None
                 self.require(answer, HTTPStatus.OK)
                 return self.read(answer, most, path), answer.headers.get("Link", "")
@@ -186,23 +201,31 @@ class Repository:
         """What some work gives that may be repeated, while it may do better later. progressed: says
         whether the last try got on, which is worth as many more.
 
-        Raises RegistryError (AOTC-E772) in the end, and what the work raises otherwise.
+        Raises RegistryError: AOTC-E772 in the end, E775 for every other exception of a request,
+        which is its cause; and AotcError and InterruptedError as the work raises them.
         """
-        failures = 0
+        failures, waited = 0, 0.0
         while True:
             try:
                 return work()
-            except InterruptedError:
+            except (AotcError, InterruptedError):
                 raise
             except (Again, *BROKEN) as error:
-                failures = 1 if progressed and progressed() else failures + 1
+                if progressed and progressed():
+                    failures, waited = 0, 0.0
+                failures += 1
                 if failures >= self.tries.most or isinstance(error, ssl.SSLCertVerificationError):
                     raise self._gone(error, failures) from error
                 pause = self.tries.pause(failures)
                 if isinstance(error, Again) and error.seconds is not None:
-                    if error.seconds > PATIENCE_SECONDS:
-                        raise self._gone(error, failures) from error
                     pause = max(pause, error.seconds)
+                waited += pause
+                if waited > self.tries.patience:
+                    raise self._gone(error, failures) from error
+            except Exception as error:
+                # Libraries fail in many ways on answers that no registry gives.
+                said = f"an answer that cannot be used: {type(error).__name__}: {_line(error)}"
+                raise refusal("AOTC-E775", self.where, said) from error
             self.transport.wait(pause)
 
     def require(self, answer: Answer, *wanted: int) -> None:
@@ -221,7 +244,8 @@ class Repository:
         raise refusal("AOTC-E775", self.where, said)
 
     def read(self, answer: Answer, most: int, what: str) -> bytes:
-        """All of an answer. Raises RegistryError (AOTC-E775) if it is larger."""
+        """All of an answer. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
+        self.require_plain(answer, what)
         data = bytearray()
         while piece := answer.read(min(2**20, most + 1 - len(data))):
             data += piece
@@ -229,6 +253,20 @@ class Repository:
                 expected = f"at most {most} bytes"
                 raise refusal("AOTC-E775", f"{self.where} {what}", "more", expected=expected)
         return bytes(data)
+
+    def require_plain(self, answer: Answer, what: str) -> None:
+        """Raise RegistryError (AOTC-E775) for a body that was encoded on its way: its bytes are not
+        those that a digest was taken of.
+        """
+        coding = answer.headers.get("Content-Encoding", "").strip().lower()
+        if coding not in ("", "identity"):
+            raise refusal(
+                "AOTC-E775",
+                f"{self.where} {what}",
+                f"Content-Encoding: {coding[:40]}, which was not asked for",
+                expected="the bytes as they were pushed",
+                hint="have the registry, or the proxy before it, leave answers uncompressed",
+            )
 
     @contextmanager
     def ask(
@@ -332,8 +370,11 @@ class Repository:
     def _gone(self, error: Exception, failures: int) -> AotcError:
         tries = f", {failures} times" if failures > 1 else ""
         kind = "" if isinstance(error, Again) else f"{type(error).__name__}: "
-        text = (str(error).strip().splitlines() or [""])[0]
-        return refusal("AOTC-E772", self.where, f"{kind}{text}{tries}")
+        return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}")
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _retry_after(text: str) -> float | None:
@@ -342,7 +383,7 @@ def _retry_after(text: str) -> float | None:
         return float(text)
     try:
         wanted = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if wanted.tzinfo is None:
         return None

@@ -56,16 +56,18 @@ NOBODY = Credentials()
 
 
 class _Entry(Struct):
-    auth: str = ""
-    username: str = ""
-    password: str = ""
-    identitytoken: str = ""
+    auth: str | None = None
+    username: str | None = None
+    password: str | None = None
+    identitytoken: str | None = None
 
 
 class _Config(Struct):
-    auths: dict[str, _Entry] = {}
-    credsStore: str = ""
-    credHelpers: dict[str, str] = {}
+    """Programs that write Go's values write null for what is empty."""
+
+    auths: dict[str, _Entry | None] | None = None
+    credsStore: str | None = None
+    credHelpers: dict[str, str] | None = None
 
 
 class _Given(Struct):
@@ -97,13 +99,14 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
         # The error's own text quotes none of the values.
         raise _unusable(str(path), f"no configuration of docker: {error}") from error
     names = _names_of(host)
-    helper = next((config.credHelpers[n] for n in names if n in config.credHelpers), "")
-    if helper or config.credsStore:
-        found = _ask(helper or config.credsStore, names[-1], environment)
+    helpers = config.credHelpers or {}
+    helper = next((helpers[name] for name in names if name in helpers), "")
+    if asked := helper or config.credsStore:
+        found = _ask(asked, names[-1], environment)
         if found != NOBODY or helper:
             return found
-    for place, entry in config.auths.items():
-        if _host_of(place) in names:
+    for place, entry in (config.auths or {}).items():
+        if entry is not None and _host_of(place) in names:
             return _stored(entry, f"{path} auths {place}")
     return NOBODY
 
@@ -132,14 +135,14 @@ def _host_of(place: str) -> str:
 
 
 def _stored(entry: _Entry, where: str) -> Credentials:
-    user, password = entry.username, entry.password
+    user, password = entry.username or "", entry.password or ""
     if entry.auth:
         try:
             pair = base64.b64decode(entry.auth, validate=True).decode()
         except ValueError as error:
             raise _unusable(where, "an auth that is no base64 of text") from error
         user, _, password = pair.partition(":")
-    return Credentials(user, password.rstrip("\0"), entry.identitytoken)
+    return Credentials(user, password.rstrip("\0"), entry.identitytoken or "")
 
 
 def _ask(helper: str, server: str, environment: Mapping[str, str]) -> Credentials:

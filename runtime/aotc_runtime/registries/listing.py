@@ -245,11 +245,13 @@ def _manifest(data: bytes, root: str) -> AttestationManifest | None:
 class _Referrer(Struct, frozen=True):
     mediaType: str
     digest: str
-    artifactType: str = ""
+    artifactType: str | None = None
 
 
 class _Referrers(Struct, frozen=True):
-    manifests: tuple[_Referrer, ...]
+    """manifests: null from registries that write an empty list so."""
+
+    manifests: tuple[_Referrer, ...] | None
 
 
 class _Tags(Struct, frozen=True):
@@ -290,12 +292,12 @@ def referrers(repository: Repository, root: str) -> list[str]:
 
 def _listed(data: bytes, repository: Repository) -> Iterator[str]:
     try:
-        listed = canonical.decoder(_Referrers).decode(data).manifests
+        listed = canonical.decoder(_Referrers).decode(data).manifests or ()
     except (ValueError, RecursionError) as error:
         found = "no index of referrers"
         raise refusal("AOTC-E775", repository.where, found) from error
     for each in listed:
-        of_kind = each.artifactType in ("", oci.ATTESTATION_TYPE)
+        of_kind = each.artifactType in (None, "", oci.ATTESTATION_TYPE)
         if of_kind and each.mediaType == oci.MANIFEST_TYPE and is_digest(each.digest):
             yield each.digest
 

@@ -2,6 +2,9 @@
 large a header may be, and how long a client may leave its answer lying. Small requests that are
 known to be quick are answered as soon as they are read, without a task of their own. Another
 protocol is never changed to: who asks for it is answered in this one, as RFC 9110 (7.8) has it.
+
+Where the limit of connections is reached, the one is closed that has been waiting longest for a
+whole request: clients that announce or are silent keep no others out.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import asyncio
 import fcntl
 import struct
 import termios
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +22,19 @@ import msgspec
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from aotc_runtime.errors import refusal
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.servers.memory import COSTS, Claim, Memory
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.statuses import error_document
 
-HEADER_BYTES_MAX = 2**16
+HEADER_BYTES_MAX, HEADER_FIELDS_MAX = 2**16, 128
+
+REQUESTS_MAX = 64
+"""Requests of a connection that may wait behind the one that is answered."""
+
+HEADER_BYTES_FREE = 2**12
+"""Bytes of a header that are counted with its connection."""
 
 AT_ONCE_BYTES_MAX = 2**15
 """The most that a body has which is answered as soon as it is read, and the answer to it."""
@@ -42,6 +53,10 @@ HINTS = {
     "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
     "AOTC-E766": "close connections, or start the server with a higher --max-connections",
 }
+
+
+class _RefusedError(Exception):
+    """Stops the parser: the connection was refused, and nothing behind that is read."""
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
@@ -67,9 +82,15 @@ def is_unread(transport: asyncio.Transport) -> bool:
 
 
 def bounded(
-    limits: Limits, metrics: Metrics, at_once: AtOnce | None = None
+    limits: Limits, metrics: Metrics, memory: Memory, at_once: AtOnce | None = None
 ) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, within these limits. at_once: is asked before the application is."""
+    """Return uvicorn's protocol, within these limits.
+
+    at_once: is asked before the application is.
+    """
+    admitted: set[Bounded] = set()
+    # Those without a whole request that is not answered yet, the longest first.
+    waiting: dict[Bounded, None] = {}
 
     class Bounded(HttpToolsProtocol):
         """One connection."""
@@ -78,8 +99,12 @@ def bounded(
             super().__init__(*args, **kwargs)
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
-            self._header_bytes = self._silent_bytes = 0
-            self._is_full = self._has_begun = self._is_ending = False
+            self._header_bytes = self._silent_bytes = self._header_fields = 0
+            self._is_full = self._has_begun = self._is_ending = self._is_whole = False
+            self._header_claim, self._queue_claim = Claim(memory), Claim(memory)
+            # What the requests hold that wait behind another one.
+            self._queued: deque[int] = deque()
+            self._dropped = 0
             # Whether a request has been answered here, or is being.
             self.was_asked = False
             # The body, as far as it is there, of a request that nobody has been asked about yet.
@@ -89,19 +114,66 @@ def bounded(
             self._plain = b""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            self._is_full = len(self.connections) >= limits.connections
             super().connection_made(transport)
-            if self._is_full:
-                expected = f"at most {limits.connections} connections"
-                self._refuse(FULL, "AOTC-E766", "connection", "one more", expected)
-            else:
+            if self._is_admitted():
+                waiting[self] = None
                 self._start_header()
+            else:
+                self._refuse_full()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._leave()
+            self._header_claim.close()
+            self._queue_claim.close()
             for timer in (self._deadline, self._writing):
                 if timer is not None:
                     timer.cancel()
             super().connection_lost(exc)
+
+        def _is_admitted(self) -> bool:
+            if len(admitted) >= limits.connections and not self._make_room():
+                return False
+            try:
+                memory.connect()
+            except AotcError:
+                return False
+            admitted.add(self)
+            return True
+
+        def _make_room(self) -> bool:
+            longest = next(iter(waiting), None)
+            if longest is not None:
+                longest.evict()
+            return longest is not None
+
+        def _leave(self) -> None:
+            waiting.pop(self, None)
+            if self in admitted:
+                admitted.discard(self)
+                memory.disconnect()
+
+        def evict(self) -> None:
+            """Close the connection, so that another one can be taken."""
+            self._leave()
+            if not self.was_asked:
+                self._refuse_full()
+                return
+            self._is_full = True
+            metrics.turned_away("AOTC-E766")
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+            else:
+                self.transport.abort()
+
+        def _refuse_full(self) -> None:
+            expected = f"at most {limits.connections} connections"
+            self._refuse(FULL, "AOTC-E766", "connection", "one more", expected)
+
+        def _wait(self) -> None:
+            """Note that nothing is being answered, unless something is."""
+            is_over = self.cycle is None or self.cycle.response_complete
+            if self in admitted and not self.pipeline and (is_over or not self._is_whole):
+                waiting[self] = None
 
         def data_received(self, data: bytes) -> None:
             if self._is_full:
@@ -118,14 +190,26 @@ def bounded(
             # The parser gathers what belongs together, however long that is, before it tells.
             if self._silent_bytes > HEADER_BYTES_MAX:
                 self._count(self._silent_bytes)
+            pending = self._header_bytes + self._silent_bytes
+            if pending > HEADER_BYTES_FREE and not self._is_full:
+                self._hold(self._header_claim, COSTS.header * pending)
             if self._is_ending:
                 self.shutdown()
+
+        def _hold(self, claim: Claim, size: int) -> None:
+            try:
+                if size > claim.total:
+                    claim.resize(size)
+            except AotcError:
+                self._refuse(FULL, "AOTC-E766", "server", "a large header", "room for it")
 
         def _parse(self, data: bytes) -> None:
             while data:
                 try:
                     self.parser.feed_data(data)
                 except httptools.HttpParserError:
+                    if self._is_full:
+                        return
                     self._refuse(BAD, "AOTC-E761", "request", "another", "one of HTTP/1.1")
                 except httptools.HttpParserUpgrade as asked:
                     # The parser stops behind the header, whatever follows.
@@ -137,8 +221,14 @@ def bounded(
                 return
 
         def on_message_begin(self) -> None:
-            self._header_bytes = 0
-            self._has_begun = True
+            self._header_bytes = self._header_fields = 0
+            self._header_claim.close()
+            self._has_begun, self._is_whole = True, False
+            if len(self.pipeline) >= REQUESTS_MAX:
+                expected = f"at most {REQUESTS_MAX} requests behind one another"
+                self._refuse(FULL, "AOTC-E766", "connection", "more", expected)
+            if self._is_full:
+                raise _RefusedError
             super().on_message_begin()
 
         def on_url(self, url: bytes) -> None:
@@ -150,6 +240,12 @@ def bounded(
             self._header_bytes += len(name) + len(value) + 4
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._count(0)
+            self._header_fields += 1
+            if self._header_fields > HEADER_FIELDS_MAX:
+                expected = f"at most {HEADER_FIELDS_MAX} header fields"
+                self._refuse(LARGE, "AOTC-E763", "header", "more", expected)
+            if self._is_full:
+                raise _RefusedError
             name = name.lower()
             if name == b"expect":
                 super().on_header(name, value)
@@ -168,6 +264,12 @@ def bounded(
                 self._deadline = None
             if self._is_full:
                 return
+            if self.cycle is not None and not self.cycle.response_complete:
+                cost = COSTS.pipelined + COSTS.header * self._header_bytes
+                self._queued.append(cost)
+                self._hold(self._queue_claim, self._queue_claim.total + cost)
+                if self._is_full:
+                    return
             if self._may_be_at_once():
                 self._held = []
             else:
@@ -176,6 +278,11 @@ def bounded(
         def on_message_complete(self) -> None:
             if self._is_full or self._plain:
                 return
+            self._is_whole = True
+            waiting.pop(self, None)
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
             if self._held is None:
                 super().on_message_complete()
             else:
@@ -185,10 +292,14 @@ def bounded(
             self._silent_bytes = 0
             if self._is_full:
                 return
-            if self._held is None:
-                super().on_body(body)
-            else:
+            if self._held is not None:
                 self._held.append(body)
+                return
+            if self.cycle.response_complete:
+                self._dropped += len(body)
+                if self._dropped > limits.body:
+                    self.transport.close()
+            super().on_body(body)
 
         def _may_be_at_once(self) -> bool:
             """Whether the request needs nothing that only the application's task gives: its turn
@@ -254,6 +365,15 @@ def bounded(
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            if self._queued:
+                self._queue_claim.give_back(min(self._queued.popleft(), self._queue_claim.total))
+            self._wait()
+            if self in waiting and not self._is_whole and self._deadline is None:
+                # It was answered before its body was there. Clients read an answer only when they
+                # have sent everything, so the rest is taken, for a while, and dropped.
+                self._dropped = 0
+                later = self.loop.call_later(limits.header_seconds, self.transport.close)
+                self._deadline = later
             if self._is_ending:
                 self.shutdown()
 
@@ -288,6 +408,8 @@ def bounded(
 
         def _refuse(self, status: bytes, code: str, where: str, found: str, expected: str) -> None:
             """Answer without asking the application, and close."""
+            if self._is_full:
+                return
             self._is_full = True
             metrics.turned_away(code)
             error = refusal(code, where, found, expected=expected, hint=HINTS.get(code, ""))

@@ -49,6 +49,7 @@ class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
     workers: Count | None = None
     max_delay: Annotated[float, Meta(ge=0)] | None = None
     max_body: Size = LIMITS.body
+    max_json: Size = LIMITS.json
     max_tensor: Size = LIMITS.tensor
     max_memory: Size = LIMITS.memory
     max_requests: Count = LIMITS.requests
@@ -86,7 +87,7 @@ def arguments_of(given: Mapping[str, Any]) -> Arguments:
             hint = did_you_mean(name, known, "docs/serving.md lists the arguments")
             raise refusal("AOTC-E785", name, "it", expected="one of " + ", ".join(known), hint=hint)
     values = dict(given)
-    for name in ("max_body", "max_tensor", "max_memory"):
+    for name in ("max_body", "max_json", "max_tensor", "max_memory"):
         if isinstance(values.get(name), str):
             try:
                 values[name] = size_of(values[name])
@@ -121,6 +122,7 @@ def pinned(asked: Arguments) -> Pinned:
         reference = str(Path(asked.bundle).absolute())
     limits = Limits(
         body=asked.max_body,
+        json=asked.max_json,
         tensor=asked.max_tensor,
         memory=asked.max_memory,
         requests=asked.max_requests,

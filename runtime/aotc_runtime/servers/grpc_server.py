@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import numpy as np
+from google.protobuf.message import DecodeError
 
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.schema.facts import VERSION
 from aotc_runtime.servers import grpc_messages as messages
-from aotc_runtime.servers.inference import (
-    Outcome,
-    Prepared,
-    complete,
-    outputs_of,
-    placed,
-    refuse_large,
-    refuse_what_is_not_offered,
-)
+from aotc_runtime.servers.grpc_calls import Call, Calls
+from aotc_runtime.servers.grpc_inference import answer_of, prepare
+from aotc_runtime.servers.grpc_wire import InferRequest, WireError, model_of, read_request
+from aotc_runtime.servers.inference import Outcome, Prepared
+from aotc_runtime.servers.memory import COSTS, Claim
 from aotc_runtime.servers.models import Model
-from aotc_runtime.servers.options import Options
-from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.options import Limits, Options
+from aotc_runtime.servers.service import Asked, Service
 from aotc_runtime.servers.statuses import (
     fault,
     grpc_status,
@@ -35,7 +30,7 @@ from aotc_runtime.servers.statuses import (
     refuse_parameters,
     sentence,
 )
-from aotc_runtime.servers.tensors import Array, Port, from_bytes, from_values, misfit, to_bytes
+from aotc_runtime.servers.tensors import Take, misfit, take_nothing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -44,29 +39,28 @@ EXTENSIONS = ["model_repository"]
 CODE = "aotc-code"
 """Trailing metadata of an error: our code."""
 
-Handler = Callable[[Any, Any], Awaitable[Any]]
+type Answer = Callable[[Any], Awaitable[Any]]
+"""From a message of protobuf's to another."""
 
-METADATA_BYTES_MAX = 2**16
+type Handler = Callable[[bytes, Any], Awaitable[tuple[bytes, Claim]]]
+"""From the bytes of a message, and grpc's context, to those of the answer and what they hold."""
+
+METADATA_BYTES_MAX = 2**14
+
 ENVELOPE = 2**16
 """Bytes of a message beside its tensors."""
 
+SMALL_MESSAGE_MAX = 2**13
+"""Bytes of a request that carries no tensors."""
+
+STREAMS_MAX = 128
+"""Calls on one connection; clients wait with more."""
+
+NOT_COMPRESSED = 1
+"""The set of algorithms that has none: compressed messages are refused before they are inflated."""
+
 TEXT_MAX = 2000
 """Characters of an error: clients take no more metadata than 8 KiB."""
-
-_CONTENTS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-}
-"""The field of typed contents, by datatype; others come raw."""
 
 
 class GrpcServer:
@@ -78,18 +72,8 @@ class GrpcServer:
     @classmethod
     async def started(cls, service: Service, options: Options) -> GrpcServer:
         """Raises ServerError (AOTC-E782)."""
-        limits = options.limits
-        server = grpc.aio.server(
-            maximum_concurrent_rpcs=limits.requests,
-            options=[
-                ("grpc.max_receive_message_length", limits.body + ENVELOPE),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_metadata_size", METADATA_BYTES_MAX),
-                ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
-                ("grpc.so_reuseport", 0),
-            ],
-        )
-        server.add_generic_rpc_handlers((_handlers(_Calls(service, options.control)),))
+        server = grpc.aio.server(options=_arguments(service.limits))
+        server.add_generic_rpc_handlers((_Calls(service, options.control).handlers(),))
         host = options.host
         address = f"{f'[{host}]' if ':' in host else host}:{options.grpc_port}"
         try:
@@ -104,50 +88,31 @@ class GrpcServer:
         await self._server.stop(seconds)
 
 
-def _handlers(calls: _Calls) -> Any:
-    """How gRPC finds what answers a call."""
-    answered: dict[str, Handler] = {
-        "ServerLive": calls.live,
-        "ServerReady": calls.ready,
-        "ModelReady": calls.model_ready,
-        "ServerMetadata": calls.server,
-        "ModelMetadata": calls.metadata,
-        "ModelInfer": calls.infer,
-        "RepositoryIndex": calls.index,
-        "RepositoryModelLoad": calls.load,
-        "RepositoryModelUnload": calls.unload,
-    }
-    return grpc.method_handlers_generic_handler(
-        messages.SERVICE,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                _guarded(handler),
-                request_deserializer=messages.message(f"{name}Request").FromString,
-                response_serializer=messages.message(f"{name}Response").SerializeToString,
-            )
-            for name, handler in answered.items()
-        },
-    )
+def _arguments(limits: Limits) -> list[tuple[str, int]]:
+    """What grpc itself bounds; each connection of it is known to take memory."""
+    connections = limits.memory // 8 // COSTS.grpc_connection
+    return [
+        ("grpc.max_receive_message_length", limits.body + ENVELOPE),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+        ("grpc.compression_enabled_algorithms_bitset", NOT_COMPRESSED),
+        ("grpc.max_concurrent_streams", STREAMS_MAX),
+        ("grpc.max_allowed_incoming_connections", min(limits.connections, max(connections, 16))),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(limits.header_seconds)),
+        ("grpc.max_connection_idle_ms", _milliseconds(limits.idle_seconds)),
+        ("grpc.max_connection_age_ms", _milliseconds(limits.age_seconds)),
+        (
+            "grpc.max_connection_age_grace_ms",
+            _milliseconds(limits.body_seconds + limits.call_seconds + limits.write_seconds),
+        ),
+        ("grpc.keepalive_time_ms", _milliseconds(limits.idle_seconds)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(limits.header_seconds)),
+        ("grpc.so_reuseport", 0),
+    ]
 
 
-def _guarded(handler: Handler) -> Handler:
-    """The handler, with statuses for everything that it raises."""
-
-    async def guarded(request: Any, context: Any) -> Any:
-        try:
-            return await handler(request, context)
-        except AotcError as error:
-            let_go(error)
-            refused = error
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
-            refused = fault()
-        context.set_trailing_metadata(((CODE, refused.code),))
-        status = getattr(grpc.StatusCode, grpc_status(refused))
-        text = " | ".join(map(sentence, refused.findings))
-        return await context.abort(status, text[:TEXT_MAX])
-
-    return guarded
+def _milliseconds(seconds: float) -> int:
+    return min(max(int(seconds * 1000), 1), 2**31 - 1)
 
 
 class _Calls:
@@ -155,22 +120,119 @@ class _Calls:
 
     def __init__(self, service: Service, control: bool) -> None:
         self._service, self._control = service, control
+        self._calls = Calls(service.memory, service.limits)
 
-    async def live(self, _: Any, __: Any) -> Any:
+    def handlers(self) -> Any:
+        """How gRPC finds what answers a call. Streams on this side are plain calls on the wire, and
+        let each message be waited for, and each answer, for a limited time.
+        """
+        answered: dict[str, Answer] = {
+            "ServerLive": self.live,
+            "ServerReady": self.ready,
+            "ModelReady": self.model_ready,
+            "ServerMetadata": self.server,
+            "ModelMetadata": self.metadata,
+            "RepositoryIndex": self.index,
+            "RepositoryModelLoad": self.load,
+            "RepositoryModelUnload": self.unload,
+        }
+        every = {name: self._parsed(name, answer) for name, answer in answered.items()}
+        every["ModelInfer"] = self.infer
+        return grpc.method_handlers_generic_handler(
+            messages.SERVICE,
+            {
+                name: grpc.stream_stream_rpc_method_handler(self._guarded(handler))
+                for name, handler in every.items()
+            },
+        )
+
+    def _guarded(self, handler: Handler) -> Callable[[Any, Any], Awaitable[None]]:
+        """The handler, with statuses for everything that it raises."""
+
+        async def guarded(_: Any, context: Any) -> None:
+            refused = await self._answer(handler, context)
+            if refused is None:
+                return
+            context.set_trailing_metadata(((CODE, refused.code),))
+            status = getattr(grpc.StatusCode, grpc_status(refused))
+            text = " | ".join(map(sentence, refused.findings))
+            # It raises, and the error may live long: nothing of the request is in this frame.
+            await context.abort(status, text[:TEXT_MAX])
+
+        return guarded
+
+    async def _answer(self, handler: Handler, context: Any) -> AotcError | None:
+        """Answer a call, or say why not."""
+        call: Call | None = None
+        try:
+            call = self._calls.begin(context.peer())
+            message = await self._message(context, call)
+            answer, claim = await handler(message, context)
+            del message
+            self._calls.is_answered(call)
+            await context.write(answer)
+            claim.close()
+        except AotcError as error:
+            let_go(error)
+            return error
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
+            return fault()
+        finally:
+            if call is not None:
+                self._calls.end(call)
+        return None
+
+    async def _message(self, context: Any, call: Call) -> bytes:
+        """The message of a call. Raises ServerError: AOTC-E761, E764, E766."""
+        try:
+            message = await context.read()
+        except asyncio.CancelledError:
+            if call.refused is None:
+                raise
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            self._service.metrics.turned_away(call.refused.code)
+            raise call.refused from None
+        if not isinstance(message, bytes):
+            raise misfit("request", "none", "a message")
+        self._calls.has_arrived(call, len(message))
+        return message
+
+    def _parsed(self, name: str, answer: Answer) -> Handler:
+        """A handler of a small message, which protobuf may parse."""
+        kind = messages.message(f"{name}Request")
+
+        async def parsed(message: bytes, _: Any) -> tuple[bytes, Claim]:
+            if len(message) > SMALL_MESSAGE_MAX:
+                expected = f"a message of at most {SMALL_MESSAGE_MAX} bytes"
+                hint = "send what the protocol has for this method, and nothing else"
+                found = f"{len(message)} bytes"
+                raise refusal("AOTC-E763", "request", found, expected=expected, hint=hint)
+            try:
+                request = kind.FromString(message)
+            except DecodeError as error:
+                raise misfit("request", str(error), f"a message {name}Request") from None
+            return (await answer(request)).SerializeToString(), Claim(self._service.memory)
+
+        return parsed
+
+    async def live(self, _: Any) -> Any:
         return messages.message("ServerLiveResponse")(live=True)
 
-    async def ready(self, _: Any, __: Any) -> Any:
+    async def ready(self, _: Any) -> Any:
         return messages.message("ServerReadyResponse")(ready=self._service.is_ready)
 
-    async def model_ready(self, request: Any, _: Any) -> Any:
-        self._service.repository.find(request.name, request.version)
-        return messages.message("ModelReadyResponse")(ready=True)
+    async def model_ready(self, request: Any) -> Any:
+        is_ready = self._service.repository.is_model_ready(request.name, request.version)
+        return messages.message("ModelReadyResponse")(ready=is_ready)
 
-    async def server(self, _: Any, __: Any) -> Any:
+    async def server(self, _: Any) -> Any:
         kind = messages.message("ServerMetadataResponse")
         return kind(name="aotc", version=VERSION, extensions=EXTENSIONS)
 
-    async def metadata(self, request: Any, _: Any) -> Any:
+    async def metadata(self, request: Any) -> Any:
         repository = self._service.repository
         model = repository.find(request.name, request.version)
         found = messages.MetadataResponse(
@@ -181,28 +243,37 @@ class _Calls:
                 listed.add(name=port.name, datatype=port.datatype, shape=port.shape)
         return found
 
-    async def infer(self, request: Any, context: Any) -> Any:
+    async def infer(self, message: bytes, context: Any) -> tuple[bytes, Claim]:
         traces = self._service.traces
         if traces is None:
-            return await self._infer(request, ())
+            return await self._infer(message, ())
         with traces.request("grpc", context.invocation_metadata() or ()) as span:
-            return await self._infer(request, (span,))
+            return await self._infer(message, (span,))
 
-    async def _infer(self, request: Any, spans: Sequence[Span]) -> Any:
-        service, limits = self._service, self._service.limits
-        size = request.ByteSize()
-        service.memory.take(size)
+    async def _infer(self, message: bytes, spans: Sequence[Span]) -> tuple[bytes, Claim]:
+        service, limits, data = self._service, self._service.limits, memoryview(message)
+        try:
+            claim = Claim(service.memory, len(data), is_whole=True)
+            name, version = await _model_of(data)
+        except AotcError as error:
+            service.metrics.turned_away(error.code)
+            raise
+
+        def read(model: Model) -> Prepared:
+            request = _read(data, claim.take)
+            if (request.model_name, request.model_version) != (name, version):
+                raise misfit("request", "several names of models", "one")
+            return prepare(model, request, limits.tensor, claim.take)
+
+        def write(outcome: Outcome) -> tuple[bytes, Claim]:
+            held = Claim(service.memory, is_whole=True)
+            return answer_of(outcome, held.take), held
+
         return await service.infer(
-            "grpc",
-            request.model_name,
-            request.model_version,
-            size,
-            lambda model: _prepare(model, request, limits.tensor),
-            _response,
-            spans,
+            Asked("grpc", name, version, len(data), claim, spans), read, write
         )
 
-    async def index(self, request: Any, _: Any) -> Any:
+    async def index(self, request: Any) -> Any:
         found = messages.IndexResponse()
         for row in self._service.repository.index():
             if row.state == "READY" or not request.ready:
@@ -211,12 +282,12 @@ class _Calls:
                 )
         return found
 
-    async def load(self, request: Any, _: Any) -> Any:
+    async def load(self, request: Any) -> Any:
         self._require_control(request)
         await asyncio.to_thread(self._service.repository.load_model, request.model_name)
         return messages.message("RepositoryModelLoadResponse")()
 
-    async def unload(self, request: Any, _: Any) -> Any:
+    async def unload(self, request: Any) -> Any:
         self._require_control(request)
         await asyncio.to_thread(self._service.repository.unload_model, request.model_name)
         return messages.message("RepositoryModelUnloadResponse")()
@@ -227,73 +298,21 @@ class _Calls:
         refuse_parameters(request.parameters)
 
 
-def _prepare(model: Model, request: Any, tensor_bytes_max: int) -> Prepared:
-    """Arguments from raw contents, or from typed ones.
-
-    Raises ServerError (AOTC-E761, E763, E767), ShapeError (AOTC-E606).
-    """
-    refuse_what_is_not_offered(_plain(request.parameters), "request")
-    raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
-        expected = f"{len(request.inputs)}, one for each input"
-        raise misfit("raw_input_contents", str(len(raw)), expected)
-    arrays: list[Array | None] = [None] * len(model.inputs)
-    for number, tensor in enumerate(request.inputs):
-        refuse_what_is_not_offered(_plain(tensor.parameters), f"input {tensor.name[:100]}")
-        place, port = placed(model, arrays, tensor.name, tensor.datatype)
-        shape = list(tensor.shape)
-        if any(axis < 0 for axis in shape):
-            raise misfit(f"input {port.name}", str(shape), "a shape without negative axes")
-        refuse_large(port, shape, tensor_bytes_max)
-        if raw:
-            if tensor.HasField("contents"):
-                raise misfit(f"input {port.name}", "both", "raw or typed contents")
-            arrays[place] = from_bytes(port, shape, raw[number])
-        else:
-            arrays[place] = _typed(port, shape, tensor.contents)
-    for output in request.outputs:
-        refuse_what_is_not_offered(_plain(output.parameters), f"output {output.name[:100]}")
-    wanted = [(output.name, True) for output in request.outputs]
-    return Prepared(request.id, complete(model, arrays), outputs_of(model, wanted, True))
+async def _model_of(data: memoryview) -> tuple[str, str]:
+    """The model that a message names, and its version. Raises ServerError (AOTC-E761)."""
+    try:
+        found = model_of(data)
+    except WireError as error:
+        raise misfit("request", str(error), "a message ModelInferRequest") from None
+    if found is None:
+        request = await asyncio.to_thread(_read, data, take_nothing)
+        found = request.model_name, request.model_version
+    return found
 
 
-def _typed(port: Port, shape: list[int], contents: Any) -> Array:
-    """Raises ServerError (AOTC-E761)."""
-    name = _CONTENTS.get(port.datatype)
-    others = [field.name for field, _ in contents.ListFields() if field.name != name]
-    if name is None or others:
-        expected = f"{name or 'raw contents'} for {port.datatype}"
-        raise misfit(f"input {port.name}", ", ".join(others) or "none of those", expected)
-    values = getattr(contents, name)
-    if port.dtype.kind == "f":
-        # Infinities are numbers here, as they are in raw contents.
-        array: Array = np.fromiter(values, port.dtype, len(values))
-        return from_bytes(port, shape, to_bytes(array))
-    return from_values(port, shape, list(values))
-
-
-def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON would have them."""
-    plain = {}
-    for name, value in parameters.items():
-        chosen = value.WhichOneof("parameter_choice")
-        plain[name] = getattr(value, chosen) if chosen else None
-    return plain
-
-
-def _response(outcome: Outcome) -> Any:
-    model = outcome.model
-    response = messages.InferResponse(
-        model_name=model.name, model_version=model.version, id=outcome.prepared.id
-    )
-    for name, value in outcome.parameters.items():
-        parameter = response.parameters[name]
-        if isinstance(value, int):
-            parameter.int64_param = value
-        else:
-            parameter.string_param = str(value)
-    for place, _ in outcome.prepared.outputs:
-        port, array = model.outputs[place], outcome.arrays[place]
-        response.outputs.add(name=port.name, datatype=port.datatype, shape=array.shape)
-        response.raw_output_contents.append(bytes(to_bytes(array)))
-    return response
+def _read(data: memoryview, take: Take) -> InferRequest:
+    """Raises ServerError: AOTC-E761, E766."""
+    try:
+        return read_request(data, take)
+    except WireError as error:
+        raise misfit("request", str(error), "a message ModelInferRequest") from None

@@ -71,6 +71,21 @@ def placed(
     return place, port
 
 
+def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
+    """Raises ShapeError (AOTC-E612) for a shape that the model does not take."""
+    is_fit = len(shape) == len(port.shape) and all(
+        wanted in (-1, size) for wanted, size in zip(port.shape, shape, strict=True)
+    )
+    if not is_fit and len(shape) <= RANK_MAX:
+        raise refusal(
+            "AOTC-E612",
+            f"input {port.name}",
+            f"{port.datatype}{list(shape)}",
+            expected=f"{port.datatype}{list(port.shape)}",
+            hint="send the shape that GET /v2/models/NAME lists; -1 stands for any size",
+        )
+
+
 def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
     """Raises ServerError: AOTC-E763 for a tensor of more bytes than that, E761 for one of more axes
     than any array has, which would take long to multiply.

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from aotc_runtime.errors import refusal
 from aotc_runtime.loader import load
-from aotc_runtime.registries.client import Repository
+from aotc_runtime.registries.client import Repository, Tries
 from aotc_runtime.registries.listing import resolve
 from aotc_runtime.registries.references import is_reference, parse
 from aotc_runtime.registries.transport import Transport
@@ -19,6 +19,9 @@ from aotc_runtime.store.loading import default_folder
 from aotc_runtime.verified import verify
 
 Trust = Path | TrustPolicy
+
+TRIES = Tries(patience=20.0)
+"""A server waits no longer for one registry: its other bundles are loaded behind it."""
 
 
 class Settings(Struct, frozen=True):
@@ -40,7 +43,7 @@ def is_tag(reference: str) -> bool:
 
 def named_by(reference: str, settings: Settings) -> str:
     """The root digest that a tag names now. Raises RegistryError."""
-    with Repository(parse(reference), Transport(settings.ca)) as repository:
+    with Repository(parse(reference), Transport(settings.ca), tries=TRIES) as repository:
         return resolve(repository).digest
 
 
@@ -50,8 +53,8 @@ def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
     """
     target, threads = settings.target, settings.threads
     store: Store | Path | None = settings.store
-    if settings.ca is not None and is_reference(reference):
-        store = Store(default_folder() if store is None else store, ca=settings.ca)
+    if is_reference(reference):
+        store = Store(default_folder() if store is None else store, ca=settings.ca, tries=TRIES)
     if not settings.digest:
         return load(reference, trust=trust, store=store, target=target, threads=threads)
     verified = verify(reference, trust=trust, store=store, target=target)

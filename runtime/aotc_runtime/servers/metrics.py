@@ -75,6 +75,15 @@ class Metrics:
         )
         gauge.set_function(connections)
 
+    def watch_revoked(self, revoked: Callable[[], float]) -> None:
+        """How many bundles were revoked since they were loaded."""
+        gauge = Gauge(
+            "aotc_server_revoked_bundles",
+            "Bundles that serve, or did, and that their policy has revoked since",
+            registry=self._registry,
+        )
+        gauge.set_function(revoked)
+
     def request(self, model: str, protocol: str, code: str, seconds: float) -> None:
         """Count a request."""
         key = model, protocol, code

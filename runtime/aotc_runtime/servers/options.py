@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,13 +14,17 @@ MIB = 2**20
 class Limits(Struct, frozen=True):
     """What a client may ask for. Sizes in bytes, times in seconds.
 
-    body: of one request.  tensor: one input.  memory: all requests and answers that are under way,
-    together.  requests: that are under way; more are turned away at once.  connections: likewise.
+    body: of one request.  json: its JSON, without the binary data behind it.  tensor: one input.
+    memory: all requests and answers that are under way, together.  requests: that are under way;
+    more are turned away at once.  connections: likewise; the one is closed that has been waiting
+    longest for a whole request.
     header_seconds: until a request's header is there.  body_seconds: its body.  call_seconds: the
     answer.  write_seconds: until a client has taken what was sent.  idle_seconds: between requests.
+    age_seconds: a connection of gRPC.
     """
 
     body: int = 64 * MIB
+    json: int = 4 * MIB
     tensor: int = 64 * MIB
     memory: int = 1024 * MIB
     requests: int = 1024
@@ -29,6 +34,15 @@ class Limits(Struct, frozen=True):
     call_seconds: float = 60
     write_seconds: float = 60
     idle_seconds: float = 75
+    age_seconds: float = 3600
+
+
+class OnRevoked(StrEnum):
+    """What a server does with a bundle that its policy has revoked, beside not being ready."""
+
+    STOP = "stop"
+    DRAIN = "drain"
+    SERVE = "serve"
 
 
 class Options(Struct, frozen=True):
@@ -53,6 +67,7 @@ class Options(Struct, frozen=True):
     control: bool = False
     max_delay: float | None = None
     traces: bool = False
+    on_revoked: OnRevoked = OnRevoked.DRAIN
     drain_delay: float = 0
     drain_seconds: float = 30
     limits: Limits = Limits()
@@ -108,6 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traces", action="store_true", help="a span for each request, to OpenTelemetry"
     )
+    parser.add_argument(
+        "--on-revoked",
+        choices=[each.value for each in OnRevoked],
+        default=defaults.on_revoked.value,
+        help="serve a bundle that its policy revokes no more, so after --drain-delay, or on; "
+        f"the server is not ready; default: {defaults.on_revoked.value}",
+    )
     _number(
         parser,
         "--drain-delay",
@@ -127,6 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = "bytes, or with K, M or G behind it"
     for name, value, what in (
         ("body", limits.body, f"size of a request: {size}"),
+        ("json", limits.json, "size of its JSON"),
         ("tensor", limits.tensor, "size of one input"),
         ("memory", limits.memory, "size of all requests under way"),
     ):
@@ -145,6 +168,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("call", limits.call_seconds, "until the answer is there"),
         ("write", limits.write_seconds, "until a client has taken its answer"),
         ("idle", limits.idle_seconds, "that a connection may be idle"),
+        ("age", limits.age_seconds, "that a connection of gRPC may last"),
     ):
         _number(parser, f"--{name}-seconds", "S", float, seconds, what)
 
@@ -200,10 +224,12 @@ def options_of(given: argparse.Namespace) -> Options:
         control=given.control,
         max_delay=given.max_delay,
         traces=given.traces,
+        on_revoked=OnRevoked(given.on_revoked),
         drain_delay=given.drain_delay,
         drain_seconds=given.drain_seconds,
         limits=Limits(
             body=given.max_body,
+            json=given.max_json,
             tensor=given.max_tensor,
             memory=given.max_memory,
             requests=given.max_requests,
@@ -213,6 +239,7 @@ def options_of(given: argparse.Namespace) -> Options:
             call_seconds=given.call_seconds,
             write_seconds=given.write_seconds,
             idle_seconds=given.idle_seconds,
+            age_seconds=given.age_seconds,
         ),
         as_json=given.json,
     )

@@ -38,7 +38,8 @@ class Place:
 
     reference: as the user has it, a path or `oci://…`.  trust: the policy, or its file.
     was: what the files looked like when they were last loaded.  refused: why the last load failed.
-    is_unloaded: by somebody, who may load it again.
+    is_unloaded: by somebody, who may load it again.  revoked: why the policy does not accept what
+    serves, or did serve, any longer.
     """
 
     def __init__(self, reference: str, trust: Trust) -> None:
@@ -48,6 +49,7 @@ class Place:
         self.releases: dict[LoadedBundle, Release] = {}
         self.was: tuple[object, ...] = ()
         self.refused: tuple[Finding, ...] = ()
+        self.revoked: tuple[Finding, ...] = ()
         self.is_unloaded = False
         self.names: set[str] = set()
 

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
 
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.servers.bodies import read_body
 from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.options import Limits
@@ -115,10 +116,8 @@ class Relay:
             return refused(error)
         except ClientDisconnect:
             return Response(status_code=400)
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            import traceback
-
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             return refused(fault())
 
     def _enter(self) -> None:
@@ -128,9 +127,10 @@ class Relay:
         self._requests += 1
 
     async def _relayed(self, request: Request, path: str) -> Response:
-        body = await read_body(request, self._limits, self._memory, 0)
+        body = await read_body(request, self._limits, self._memory)
         try:
             headers = tuple(request.scope["headers"])
+            body.claim.take(len(body.data))
             carried = Carried(request.method, path, headers, bytes(body.data))
             if path == "/v2/health/ready":
                 return await self._ready(carried)
@@ -141,7 +141,7 @@ class Relay:
                 name = path.removeprefix("/v2/models/").partition("/")[0]
                 raise too_slow(name, self._limits.call_seconds) from None
         finally:
-            self._memory.give_back(body.size)
+            body.claim.close()
         response = Response(answer.body, answer.status)
         response.raw_headers = list(answer.headers)
         return response

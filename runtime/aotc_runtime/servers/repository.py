@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, refusal
 from aotc_runtime.registries.references import is_reference
+from aotc_runtime.rendering import first_line, warn_of
 from aotc_runtime.servers.inference import NAME_MAX
 from aotc_runtime.servers.loading import Settings, Trust, is_tag, loaded, named_by
 from aotc_runtime.servers.models import Model
@@ -20,8 +23,10 @@ from aotc_runtime.servers.places import (
     newest_first,
     references_in,
 )
+from aotc_runtime.servers.revocation import is_refused_by_policy, revocations
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.slot import BundleSlot, Calling
+from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.words import did_you_mean
 
 Tell = Callable[[str, dict[str, object]], None]
@@ -40,11 +45,17 @@ class IndexEntry(Struct, frozen=True):
 class Repository:
     """Every bundle of a server. Loading is done by one thread at a time; looking up by any.
 
-    Nothing is loaded that the policy of its place refuses; what served before then serves on.
+    Nothing is loaded that the policy of its place refuses. What served before then serves on,
+    unless the policy refuses that, too: then `on_revoked` is called, in the thread that loads.
     """
 
     def __init__(
-        self, references: Sequence[str], policies: Sequence[Trust], settings: Settings, tell: Tell
+        self,
+        references: Sequence[str],
+        policies: Sequence[Trust],
+        settings: Settings,
+        tell: Tell,
+        on_revoked: Callable[[], None] = lambda: None,
     ) -> None:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
@@ -57,7 +68,7 @@ class Repository:
             )
         every = list(policies) * (len(references) if len(policies) == 1 else 1)
         self._given = list(zip(references, every, strict=True))
-        self._settings, self._tell = settings, tell
+        self._settings, self._tell, self._on_revoked = settings, tell, on_revoked
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._named: dict[str, list[Place]] = {}
@@ -69,37 +80,25 @@ class Repository:
         """Load what is new or was changed, and give the reasons against the rest; strict: raise
         the first AotcError instead.
         """
-        findings: list[Finding] = []
         with self._lock:
-            try:
-                self._look_around()
-            except AotcError as error:
-                if strict:
-                    raise
-                self._tell("refused", _reasons(error))
-                findings += error.findings
-            for place in list(self._places.values()):
-                if place.is_unloaded:
-                    continue
-                try:
-                    self._load(place)
-                except AotcError as error:
-                    if strict:  # raised, it is told once
-                        raise
-                    self._tell_refused(place, error)
-                    findings += error.findings
+            findings = self._look_around(strict=strict)
+            known = [place for place in self._places.values() if not place.is_unloaded]
+            findings += self._load_each(known, strict=strict, is_start=strict)
             self._is_ready = self._is_ready or strict
         return tuple(findings)
 
     def load_model(self, name: str) -> None:
-        """Load the bundle of a model, or load it again if it was changed. Raises an AotcError."""
+        """Load the bundle of a model, or load it again if it was changed, after what has appeared,
+        which may be it. Raises the first AotcError when all of them were tried.
+        """
         with self._lock:
-            self._look_around()
-            new = [p for p in self._places.values() if not p.was and not p.is_unloaded]
-            for place in new:
-                self._load_or_tell(place)
-            for place in self._places_of(name):
-                self._load_or_tell(place)
+            self._look_around(strict=False)
+            every = self._places.values()
+            appeared = [place for place in every if not place.was and not place.is_unloaded]
+            try:
+                self._load_each(appeared, strict=True)
+            finally:
+                self._load_each(self._places_of(name), strict=True)
 
     def unload_model(self, name: str) -> None:
         """Serve the bundle of a model no more, in none of its versions, and close it when its last
@@ -109,19 +108,64 @@ class Repository:
             for place in self._places_of(name):
                 slot = place.slot
                 place.slot, place.standing, place.was = None, Standing.UNAVAILABLE, ()
-                place.refused, place.is_unloaded = (), True
+                place.refused, place.revoked, place.is_unloaded = (), (), True
                 self._index()
                 if slot is not None:
                     slot.close()
                     place.releases.clear()
                     self._tell("unloaded", {"bundle": place.reference})
 
-    def _look_around(self) -> None:
-        """Places for bundles that have appeared."""
+    def withdraw_revoked(self) -> None:
+        """Serve what its policy has revoked no more, and close it when its last call has ended."""
+        with self._lock:
+            for place in list(self._places.values()):
+                slot = place.slot
+                if not place.revoked or slot is None:
+                    continue
+                place.slot, place.standing, place.was = None, Standing.UNAVAILABLE, ()
+                self._index()
+                slot.close()
+                place.releases.clear()
+                self._tell("withdrawn", {"bundle": place.reference})
+
+    def _look_around(self, *, strict: bool) -> list[Finding]:
+        """Add places for bundles that have appeared, and return the reasons against folders that
+        cannot be read; strict: raise the first AotcError instead.
+        """
+        findings: list[Finding] = []
         for given, trust in self._given:
-            for reference in references_in(given):
+            try:
+                with _as_refusal(given):
+                    references = references_in(given)
+            except AotcError as error:
+                if strict:
+                    raise
+                self._tell("refused", {"bundle": given, **_reasons(error)})
+                findings += error.findings
+                continue
+            for reference in references:
                 if reference not in self._places:
                     self._places[reference] = Place(reference, trust)
+        return findings
+
+    def _load_each(
+        self, places: Sequence[Place], *, strict: bool, is_start: bool = False
+    ) -> list[Finding]:
+        """Load places, each whatever becomes of the others, and return the reasons against those
+        that failed; strict: raise the first AotcError instead.  is_start: the caller ends with that
+        error, so no event reports it.
+        """
+        findings: list[Finding] = []
+        failed: AotcError | None = None
+        for place in places:
+            try:
+                self._load(place, tells=failed is not None or not is_start)
+            except AotcError as error:
+                failed = failed or error
+                findings += error.findings
+        if strict and failed is not None:
+            raise failed
+        return findings
 
     def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
         """Raises RegistryError, if the registry does not say what a tag names now. looks: of its
@@ -134,45 +178,65 @@ class Repository:
             named_by(place.reference, self._settings) == served.bundle.root_digest
         )
 
-    def _load_or_tell(self, place: Place) -> None:
-        try:
-            self._load(place)
-        except AotcError as error:
-            self._tell_refused(place, error)
-            raise
-
     def _tell_refused(self, place: Place, error: AotcError) -> None:
         served = place.release
         serving = served.bundle.version if served is not None else "nothing"
         facts = {"bundle": place.reference, "serving": serving, **_reasons(error)}
         self._tell("refused", facts)
 
-    def _load(self, place: Place) -> None:
+    def _load(self, place: Place, *, tells: bool) -> None:
         """Load what is new or was changed beside what serves; it takes its place when it is ready.
-        Raises an AotcError.
+        tells: report a refusal as an event. Raises an AotcError.
         """
-        looks = looks_of(place)
         if place.slot is None:
             place.standing = Standing.LOADING
         if is_reference(place.reference):
             # A registry may take its time, and is asked again where it does not answer.
             self._tell("looking", {"bundle": place.reference})
+        looks: tuple[object, ...] = ()
         try:
-            if self._is_unchanged(place, looks):
-                place.refused = ()
-                return
-            bundle = loaded(place.reference, place.trust, self._settings)
-            try:
-                release = self._release(place, bundle)
-            except AotcError:
-                bundle.close()
-                raise
+            with _as_refusal(place.reference):
+                looks = looks_of(place)
+                if self._is_unchanged(place, looks):
+                    place.refused = place.revoked = ()
+                    return
+                bundle = loaded(place.reference, place.trust, self._settings)
+                try:
+                    release = self._release(place, bundle)
+                except BaseException:
+                    bundle.close()
+                    raise
         except AotcError as error:
             place.refused = error.findings
-            if place.release is None:
+            served = place.release
+            if served is None:
                 place.standing = Standing.UNAVAILABLE
+            if tells:
+                self._tell_refused(place, error)
+            if served is not None:
+                self._judge(place, served, looks, error)
             raise
         self._take(place, release, looks)
+
+    def _judge(
+        self, place: Place, served: Release, looks: tuple[object, ...], error: AotcError
+    ) -> None:
+        """Note whether the policy refuses what serves. error: why nothing was loaded."""
+        bundle = served.bundle
+        is_same_file = not is_tag(place.reference) and place.was[1:] == looks[1:]
+        try:
+            trust = place.trust
+            policy = read_policy(trust) if isinstance(trust, Path) else trust
+            place.revoked = revocations(bundle, policy)
+        except AotcError:
+            return
+        if not place.revoked and is_same_file and is_refused_by_policy(error):
+            place.revoked = error.findings
+        if place.revoked:
+            told = {"version": bundle.version, "digest": bundle.root_digest}
+            codes = [found.code for found in place.revoked]
+            self._tell("revoked", {"bundle": place.reference, **told, "codes": codes})
+            self._on_revoked()
 
     def _release(self, place: Place, bundle: LoadedBundle) -> Release:
         """Raises ServerError (AOTC-E780) for names that another bundle has."""
@@ -197,6 +261,7 @@ class Repository:
         bundle = release.bundle
         place.releases[bundle] = release
         place.refused, place.was, place.standing = (), looks, Standing.READY
+        place.revoked = ()
         place.is_unloaded = False
         place.names = {bundle.name, *release.models}
         self._tell(
@@ -291,9 +356,25 @@ class Repository:
     @property
     def is_ready(self) -> bool:
         """Whether everything that was asked for at the start has been loaded: every fixture of it
-        has matched. What is refused later, beside what serves, changes nothing.
+        has matched. What is refused later, beside what serves, changes nothing; a policy that
+        refuses what serves, or served, does.
         """
-        return self._is_ready
+        return self._is_ready and not self.revoked
+
+    @property
+    def revoked(self) -> int:
+        """How many bundles serve, or did, that their policy has revoked since."""
+        return sum(bool(place.revoked) for place in list(self._places.values()))
+
+    def is_model_ready(self, name: str, version: str = "") -> bool:
+        """Whether a model serves that no policy has revoked. Raises ServerError: AOTC-E762, E766,
+        E786.
+        """
+        bundle = self.find(name, version).bundle
+        return not any(
+            place.revoked and place.release is not None and place.release.bundle is bundle
+            for place in list(self._places.values())
+        )
 
     @property
     def is_loading(self) -> bool:
@@ -317,6 +398,10 @@ class Repository:
             place.standing is Standing.LOADING for place in list(self._places.values())
         ):
             return refusal("AOTC-E766", name[:NAME_MAX], "one that is still loading its bundles")
+        for place in list(self._places.values()):
+            if place.revoked and place.slot is None and name in place.names:
+                codes = ", ".join(found.code for found in place.revoked)
+                return refusal("AOTC-E786", f"model {name[:NAME_MAX]}", f"one revoked: {codes}")
         known = sorted(self._named)
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
@@ -344,6 +429,20 @@ def _reasons(error: AotcError) -> dict[str, object]:
         for each in error.findings
     )
     return {"reason": reason, "codes": [each.code for each in error.findings]}
+
+
+@contextmanager
+def _as_refusal(where: str) -> Iterator[None]:
+    """Turn every exception of loading a bundle into an AotcError (AOTC-E781 for what is none), so
+    that a fault of one place is reported as its own and stops no other.
+    """
+    try:
+        yield
+    except AotcError:
+        raise
+    except Exception as error:
+        warn_of(error)
+        raise refusal("AOTC-E781", where, f"{type(error).__name__}: {first_line(error)}") from error
 
 
 class Serving:

@@ -15,12 +15,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aotc_runtime.errors import AotcError
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.schema.facts import VERSION
-from aotc_runtime.servers.bodies import read_body
-from aotc_runtime.servers.inference import Prepared
+from aotc_runtime.servers.bodies import json_too_large, read_body
+from aotc_runtime.servers.inference import Outcome, Prepared
 from aotc_runtime.servers.json_inference import prepared
+from aotc_runtime.servers.memory import Claim
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.rest_messages import (
+    Parts,
     answer_of,
     asked_for,
     described,
@@ -30,7 +33,7 @@ from aotc_runtime.servers.rest_messages import (
     refused,
     split,
 )
-from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.service import Asked, Read, Service
 from aotc_runtime.servers.statuses import (
     BY_SERVER,
     fault,
@@ -92,20 +95,31 @@ class Rest:
             return None
         try:
             length = header_length(headers)
-            service.memory.take(size)
+            claim = Claim(service.memory, size, is_whole=True)
         except AotcError:
             return None
-
-        def read(model: Model) -> Prepared:
-            header, data = split(memoryview(body), length)
-            return prepared(model, header, data, service.limits.tensor)
-
         try:
-            answer = service.answer_now("rest", *found, size, read, answer_of)
-            answer.count(service.memory)
+            asked = Asked("rest", *found, size, claim)
+            return service.answer_now(
+                asked, self._reader(memoryview(body), length, claim), self._write
+            )
         except AotcError as error:
             return refused(error)
-        return answer
+
+    def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
+        """Make a function that reads a request. length: of the JSON before binary data."""
+        limits = self._service.limits
+
+        def read(model: Model) -> Prepared:
+            header, data = split(body, length)
+            if len(header) > limits.json:
+                raise json_too_large(len(header), limits)
+            return prepared(model, header, data, limits.tensor, claim.take)
+
+        return read
+
+    def _write(self, outcome: Outcome) -> Parts:
+        return answer_of(outcome, self._service.memory)
 
     def _routes(self) -> Starlette:
         model, post = "/v2/models/{name}", ["POST"]
@@ -124,13 +138,16 @@ class Rest:
             ("/v2/repository/models/{name}/unload", self.unload, post),
             ("/metrics", self.metrics, ["GET"]),
         ]
-        return Starlette(
+        found = Starlette(
             routes=[
                 Route(path, self._guarded(endpoint), methods=methods)
                 for path, endpoint, methods in routes
             ],
             exception_handlers={HTTPException: no_route},
         )
+        # A redirection would name the host that the client did.
+        found.router.redirect_slashes = False
+        return found
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint, with answers for everything that it raises."""
@@ -145,10 +162,8 @@ class Rest:
                 response = refused(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
-            except Exception:  # noqa: BLE001 - never through ASGI, which would drop the connection
-                import traceback
-
-                traceback.print_exc()
+            except Exception as error:  # noqa: BLE001 - never through ASGI, which would drop the connection
+                warn_of(error)
                 response = refused(fault())
             if self._service.is_draining:
                 response.raw_headers.append((b"connection", b"close"))
@@ -167,22 +182,16 @@ class Rest:
     async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
         service, limits = self._service, self._service.limits
         length = header_length(request.scope["headers"])
+        most = min(limits.body, limits.json) if length is None else limits.body
         try:
-            body = await read_body(request, limits, service.memory, length or 0)
+            body = await read_body(request, limits, service.memory, length or 0, most)
         except AotcError as error:
             service.metrics.turned_away(error.code)
             raise
         path = request.path_params
-
-        def read(model: Model) -> Prepared:
-            header, data = split(body.data, length)
-            return prepared(model, header, data, limits.tensor)
-
-        answer = await service.infer(
-            "rest", path["name"], path.get("version", ""), body.size, read, answer_of, spans
-        )
-        answer.count(service.memory)
-        return answer
+        size = len(body.data)
+        asked = Asked("rest", path["name"], path.get("version", ""), size, body.claim, spans)
+        return await service.infer(asked, self._reader(body.data, length, body.claim), self._write)
 
     async def live(self, _: Request) -> Response:
         """The process answers."""
@@ -195,8 +204,11 @@ class Rest:
 
     async def model_ready(self, request: Request) -> Response:
         """The model serves."""
-        model = self._find(request)
-        return document({"name": model.name, "ready": True})
+        path = request.path_params
+        name, version = path["name"], path.get("version", "")
+        is_ready = self._service.repository.is_model_ready(name, version)
+        found = {"name": self._find(request).name, "ready": is_ready}
+        return document(found, 200 if is_ready else 503)
 
     async def server(self, _: Request) -> Response:
         """What this server is."""
@@ -254,11 +266,11 @@ class Rest:
 
     async def _small_document(self, request: Request) -> dict[str, Any]:
         limits = msgspec.structs.replace(self._service.limits, body=CONTROL_BODY_MAX)
-        body = await read_body(request, limits, self._service.memory, 0)
+        body = await read_body(request, limits, self._service.memory)
         try:
             text = bytes(body.data)
             return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
         except (msgspec.MsgspecError, RecursionError) as error:
             raise misfit("request", str(error), "a JSON object") from None
         finally:
-            self._service.memory.give_back(body.size)
+            body.claim.close()

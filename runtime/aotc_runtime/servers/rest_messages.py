@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.inference import Outcome
 from aotc_runtime.servers.json_inference import json_answer
-from aotc_runtime.servers.memory import Memory
+from aotc_runtime.servers.memory import Claim, Memory
 from aotc_runtime.servers.statuses import error_document, http_status, let_go
 from aotc_runtime.servers.tensors import Port, misfit
 
@@ -30,9 +30,12 @@ that is sent is a write of its own, which wakes the client, and a turn of the ev
 
 
 class Parts(Response):
-    """An answer of several parts, the large ones not copied: the JSON header, then tensors."""
+    """An answer of several parts, the large ones not copied: the JSON header, then tensors.
 
-    def __init__(self, header: bytes, parts: list[memoryview]) -> None:
+    claim: of the memory that they hold until the client has taken a large answer.
+    """
+
+    def __init__(self, header: bytes, parts: list[memoryview], claim: Claim) -> None:
         length = len(header) + sum(map(len, parts))
         self.status_code, self.background = 200, None
         self.raw_headers = [
@@ -42,22 +45,15 @@ class Parts(Response):
         if parts:
             self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
         self._chunks = [header] if not parts else [*_gathered([header, *parts])]
-        self._memory: Memory | None = None
-        self._length = length
-        self.body = b""
-        if length <= SMALL:
-            self.body = self._chunks[0]
-
-    def count(self, memory: Memory) -> None:
-        """Count a large answer until the client has taken it. Raises ServerError (AOTC-E766)."""
-        if self._length > SMALL:
-            memory.take(self._length)
-            self._memory = memory
+        self._claim = claim
+        self._is_small = length <= SMALL
+        self.body = self._chunks[0] if self._is_small else b""
+        claim.resize(0 if self._is_small else length)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        if self._memory is None:
+        if self._is_small:
             await send({"type": "http.response.body", "body": self._chunks[0]})
             return
         try:
@@ -66,7 +62,7 @@ class Parts(Response):
             # Which waits until the client has taken nearly everything before it.
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._memory.give_back(self._length)
+            self._claim.close()
 
 
 def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
@@ -98,7 +94,7 @@ def refused(error: AotcError) -> Response:
     response = document(error_document(error), status)
     if status == 503:
         response.headers["retry-after"] = "1"
-    if error.code in ("AOTC-E763", "AOTC-E764"):
+    if error.code == "AOTC-E764":
         # Its body is still on the way; nobody reads it.
         response.headers["connection"] = "close"
     return response
@@ -149,9 +145,10 @@ def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]
     return data[:length], data[length:]
 
 
-def answer_of(outcome: Outcome) -> Parts:
-    """The answer to an inference request."""
-    return Parts(*json_answer(outcome))
+def answer_of(outcome: Outcome, memory: Memory) -> Parts:
+    """The answer to an inference request. Raises ServerError: AOTC-E766, E769."""
+    claim = Claim(memory, is_whole=True)
+    return Parts(*json_answer(outcome, claim.take), claim)
 
 
 def described(port: Port) -> dict[str, Any]:

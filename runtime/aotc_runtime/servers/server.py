@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 import uvicorn
 
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
 from aotc_runtime.errors import refusal
+from aotc_runtime.rendering import json_line, logged
 from aotc_runtime.servers.connections import bounded
 from aotc_runtime.servers.listening import BACKLOG, Listening, raise_file_limit
 from aotc_runtime.servers.loading import Settings
 from aotc_runtime.servers.memory import keep_freed
 from aotc_runtime.servers.metrics import Metrics
-from aotc_runtime.servers.options import Options
+from aotc_runtime.servers.options import OnRevoked, Options
 from aotc_runtime.servers.repository import Repository, Tell
 from aotc_runtime.servers.rest import Rest
 from aotc_runtime.servers.service import Service
@@ -41,6 +46,11 @@ FIRST_SECONDS = 1.0
 
 STEP_SECONDS = 0.02
 
+ACCEPTED_AT_ONCE = 128
+"""Connections that asyncio accepts in one turn of its loop; uvloop has a limit of its own. With as
+many as the queue holds, the process would run out of files before it could refuse any.
+"""
+
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT. Raises an AotcError if it cannot start."""
@@ -50,9 +60,7 @@ def run(options: Options) -> None:
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's, which takes less time for each request, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
+    if uvloop is None:
         return None
     made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return made
@@ -68,6 +76,11 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # asyncio takes the length of the queue for the number to accept at once.
+        self._listening.socket.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._listening.take_no_more()
@@ -98,24 +111,29 @@ async def _serve(options: Options) -> None:
     metrics = Metrics()
     tell = _counting(_teller(options.as_json), metrics)
     settings = Settings(options.target, options.threads, options.store, ca=options.ca)
-    repository = Repository(options.bundles, options.policies, settings, tell)
+    revocation = _Revocation(options)
+    repository = Repository(
+        options.bundles, options.policies, settings, tell, revocation.ask_from_thread
+    )
+    revocation.repository = repository
+    metrics.watch_revoked(lambda: repository.revoked)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
-    keep_freed(service.workers + 1)
+    keep_freed(service.workers + 1, options.limits.memory)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)
     config = uvicorn.Config(
         rest.application(),
-        http=bounded(options.limits, metrics, rest.at_once),
+        http=bounded(service.limits, metrics, service.memory, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=BACKLOG,
+        backlog=BACKLOG if uvloop is not None else ACCEPTED_AT_ONCE,
         timeout_keep_alive=int(options.limits.idle_seconds) or 1,
         timeout_graceful_shutdown=int(options.drain_seconds) or 1,
     )
@@ -163,6 +181,7 @@ async def _serve(options: Options) -> None:
         await http
         service.close()
         reloads.close()
+        revocation.close()
     tell("ended", {})
     if not loading.done() or repository.is_loading:
         # A thread that waits for a registry, or is in the engine's own code, cannot be interrupted;
@@ -231,6 +250,35 @@ class _Reloads:
             self._task.cancel()
 
 
+class _Revocation:
+    """Withdraws what its policy has revoked, as `--on-revoked` has it."""
+
+    repository: Repository
+
+    def __init__(self, options: Options) -> None:
+        self._mode, self._delay = options.on_revoked, options.drain_delay
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask_from_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._ask)
+
+    def _ask(self) -> None:
+        if self._mode is not OnRevoked.SERVE:
+            task = asyncio.create_task(self._withdraw())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _withdraw(self) -> None:
+        if self._mode is OnRevoked.DRAIN:
+            await asyncio.sleep(self._delay)
+        await asyncio.to_thread(self.repository.withdraw_revoked)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
 def _counting(tell: Tell, metrics: Metrics) -> Tell:
     """Return a `Tell` that also counts what is refused."""
 
@@ -248,21 +296,11 @@ def _teller(as_json: bool) -> Tell:
     def tell(event: str, facts: dict[str, object]) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if as_json:
-            line = msgspec.json.encode({"event": event, "time": time, **facts}).decode()
+            line = json_line({"event": event, "time": time, **facts})
         else:
-            named = (f"{name}={_text(value)}" for name, value in facts.items())
+            named = (f"{name}={logged(value)}" for name, value in facts.items())
             line = " ".join([time, event, *named])
         with contextlib.suppress(OSError, ValueError):
             print(line, flush=True)
 
     return tell
-
-
-def _text(value: object) -> str:
-    """Return a value as one word; in quotes where it has spaces or characters that are not shown,
-    which names of files may have.
-    """
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in escaped)
-    return text if shown == text and text and " " not in text else f'"{shown}"'

@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import warn_of
 from aotc_runtime.servers.inference import Outcome, Prepared, outcome
 from aotc_runtime.servers.joining import reason_alone
 from aotc_runtime.servers.lines import Lines, Waiting, caller, in_thread
-from aotc_runtime.servers.memory import Memory
+from aotc_runtime.servers.memory import COSTS, Claim, Memory
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model, models_of
 from aotc_runtime.servers.options import Limits
@@ -32,6 +34,29 @@ if TYPE_CHECKING:
     from aotc_runtime.servers.traces import Traces
 
 Read = Callable[[Model], Prepared]
+
+
+class Asked(Struct, frozen=True):
+    """An inference request.
+
+    size: its bytes.  claim: of the memory that it holds; closed when nothing uses that any more,
+    which may be after the answer.  spans: the request's, if it is traced.
+    """
+
+    protocol: str
+    name: str
+    version: str
+    size: int
+    claim: Claim
+    spans: Sequence[Span] = ()
+
+
+def within(limits: Limits, memory: Memory) -> Limits:
+    """Return limits of which no request needs more than there can ever be."""
+    most = memory.most_of_large
+    return msgspec.structs.replace(
+        limits, body=min(limits.body, most), json=min(limits.json, most // (COSTS.json + 2))
+    )
 
 
 class Service:
@@ -55,9 +80,10 @@ class Service:
         takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
         waits.
         """
-        self.repository, self.limits, self.metrics = repository, limits, metrics
+        self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
+        self.limits = within(limits, self.memory)
         self.is_draining = False
         self._requests = 0
         self.workers = workers or len(os.sched_getaffinity(0))
@@ -92,45 +118,37 @@ class Service:
         """A request has ended."""
         self._requests -= 1
 
-    async def infer[T](
-        self,
-        protocol: str,
-        name: str,
-        version: str,
-        size: int,
-        read: Read,
-        write: Callable[[Outcome], T],
-        spans: Sequence[Span] = (),
-    ) -> T:
+    async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
         """Answer an inference request.
 
-        size: bytes that it holds, already taken from the memory of requests, and given back when
-        nothing uses them any more, which may be after this has raised.
         read: makes arguments of what the protocol carried.  write: makes what it carries of the
-        outcome; both run in a thread.  spans: the request's, if it is traced.
+        outcome; both run in a thread.
 
         Raises an AotcError, and nothing else.
         """
-        if self.is_quick(name, version, size):
-            return self.answer_now(protocol, name, version, size, read, write, spans)
+        if self.is_quick(asked.name, asked.version, asked.size):
+            return self.answer_now(asked, read, write)
         started = perf_counter()
         try:
-            self._enter(size)
-            work = self._waiting if self._joins(name, version) else self._alone
-            answering = work(name, version, read, write, size, spans)
+            self._enter(asked)
+            work = self._waiting if self._joins(asked.name, asked.version) else self._alone
+            answering = work(asked, read, write)
             try:
                 async with asyncio.timeout(self.limits.call_seconds):
                     answer, known = await asyncio.shield(answering)
             except TimeoutError:
-                raise too_slow(name, self.limits.call_seconds) from None
+                raise too_slow(asked.name, self.limits.call_seconds) from None
             finally:
                 # Nobody waits any longer: what has not begun never does, what has begun ends.
                 answering.cancel()
         except AotcError as error:
-            self.metrics.request(self._known(name), protocol, error.code, perf_counter() - started)
+            self._count(asked, self._known(asked.name), error.code, started)
             raise
-        self.metrics.request(known, protocol, "", perf_counter() - started)
+        self._count(asked, known, "", started)
         return answer
+
+    def _count(self, asked: Asked, model: str, code: str, started: float) -> None:
+        self.metrics.request(model, asked.protocol, code, perf_counter() - started)
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
         """Whether such a request takes less than handing it to somebody else would."""
@@ -158,83 +176,54 @@ class Service:
                     reasons.setdefault(reason, []).append(model.name)
         return reasons
 
-    def answer_now[T](
-        self,
-        protocol: str,
-        name: str,
-        version: str,
-        size: int,
-        read: Read,
-        write: Callable[[Outcome], T],
-        spans: Sequence[Span] = (),
-    ) -> T:
+    def answer_now[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
         """Answer a request in the event loop itself, where it is quick; `infer` takes the rest."""
         started = perf_counter()
         try:
-            self._enter(size)
+            self._enter(asked)
             try:
-                answer, known = self._answer(name, version, read, write, size, spans)
+                answer, known = self._answer(asked, read, write)
             finally:
-                self._ended(size)
+                self._ended(asked)
         except AotcError as error:
-            self.metrics.request(self._known(name), protocol, error.code, perf_counter() - started)
+            self._count(asked, self._known(asked.name), error.code, started)
             raise
-        self.metrics.request(known, protocol, "", perf_counter() - started)
+        self._count(asked, known, "", started)
         return answer
 
-    def _enter(self, size: int) -> None:
-        """A request of that size begins, or gives back what it holds. Raises ServerError
-        (AOTC-E766).
-        """
+    def _enter(self, asked: Asked) -> None:
+        """A request begins, or gives back what it holds. Raises ServerError (AOTC-E766)."""
         try:
             self.enter()
         except AotcError:
-            self.memory.give_back(size)
+            asked.claim.close()
             raise
 
     def _alone[T](
-        self,
-        name: str,
-        version: str,
-        read: Read,
-        write: Callable[[Outcome], T],
-        size: int,
-        spans: Sequence[Span],
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
         """All of it in one thread."""
         loop = asyncio.get_running_loop()
-        future = self._pool.submit(self._answer, name, version, read, write, size, spans)
+        future = self._pool.submit(self._answer, asked, read, write)
         # When nobody waits any longer the thread may still run, and use what the request holds.
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size))
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, asked))
         return asyncio.wrap_future(future)
 
     def _waiting[T](
-        self,
-        name: str,
-        version: str,
-        read: Read,
-        write: Callable[[Outcome], T],
-        size: int,
-        spans: Sequence[Span],
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
         """Joined with others: read in a thread, answered in a line."""
-        task = asyncio.ensure_future(self._join(name, version, read, write, size, spans))
-        task.add_done_callback(lambda _: self._ended(size))
+        task = asyncio.ensure_future(self._join(asked, read, write))
+        task.add_done_callback(lambda _: self._ended(asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _join[T](
-        self,
-        name: str,
-        version: str,
-        read: Read,
-        write: Callable[[Outcome], T],
-        size: int,
-        spans: Sequence[Span],
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> tuple[T, str]:
         assert self._lines is not None
-        kind = name, version, size
+        kind = asked.name, asked.version, asked.size
 
         def read_timed(model: Model) -> Prepared:
             started = perf_counter()
@@ -242,7 +231,7 @@ class Service:
             self._quick_to_read.took(kind, perf_counter() - started)
             return prepared
 
-        with self.repository.serving(name, version) as model:
+        with self.repository.serving(asked.name, asked.version) as model:
             try:
                 if self._quick_to_read.holds(kind, min(self._quick_seconds, ALONE_SECONDS)):
                     prepared = read_timed(model)
@@ -255,46 +244,38 @@ class Service:
                 def took(seconds: float) -> None:
                     self._quick.took_in_a_line(kind, seconds)
 
-                waiting = Waiting(prepared.arrays, finish, took, spans)
+                waiting = Waiting(prepared.arrays, finish, took, asked.spans)
                 answered: T = await self._lines.answer(model, waiting)
             except AotcError:
                 raise
-            except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-                traceback.print_exc(file=sys.stderr)
+            except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+                warn_of(error)
                 raise fault() from None
             return answered, model.name
 
-    def _answer[T](
-        self,
-        name: str,
-        version: str,
-        read: Read,
-        write: Callable[[Outcome], T],
-        size: int,
-        spans: Sequence[Span],
-    ) -> tuple[T, str]:
+    def _answer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> tuple[T, str]:
         """In a thread, or at once where that is known to be quick: the answer, the model's name."""
         started = perf_counter()
         try:
-            with self.repository.serving(name, version) as model:
+            with self.repository.serving(asked.name, asked.version) as model:
                 prepared = read(model)
-                answer = self._call(model, prepared.arrays, spans)
+                answer = self._call(model, prepared.arrays, asked.spans)
                 if self._lines is None:
                     answered = write(outcome(model, prepared, answer)), model.name
                 else:
                     answered = write(outcome(model, prepared, answer, requests=1)), model.name
                     self.metrics.joined(model.name, 1)
-            self._quick.took((name, version, size), perf_counter() - started)
+            self._quick.took((asked.name, asked.version, asked.size), perf_counter() - started)
             return answered
         except AotcError:
             raise
-        except Exception:  # noqa: BLE001 - told in the log, and to the client without its text
-            traceback.print_exc(file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
             raise fault() from None
 
-    def _ended(self, size: int) -> None:
+    def _ended(self, asked: Asked) -> None:
         self.leave()
-        self.memory.give_back(size)
+        asked.claim.close()
 
     def _known(self, name: str) -> str:
         """The model's name for counters, which must not grow with what clients make up."""

@@ -5,7 +5,7 @@ Both ways are exact: a number that a datatype cannot hold is refused, and so is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -28,9 +28,18 @@ _FLOATS = {
 RANK_MAX = 32
 """Lists are nested no deeper than numpy's axes of old."""
 
+PIECE_BYTES = 2**16
+"""Text of JSON that is read at once, holding Python's lock: a millisecond or two."""
 
-EMPTY_LISTS_MAX = 2**12
-"""In the JSON of a tensor without elements."""
+PIECE_VALUES = 2**13
+"""Numbers that are written as JSON at once."""
+
+type Take = Callable[[int], None]
+"""Asks the account for so many bytes, or raises ServerError (AOTC-E766)."""
+
+
+def take_nothing(size: int) -> None:
+    """Ask no account."""
 
 
 def datatype_of(dtype: DType) -> str:
@@ -55,10 +64,12 @@ BYTES_WITHIN = {DType.BOOL: (0, 1), DType.INT4: (-8, 7), DType.UINT4: (0, 15)}
 """`within` of these types."""
 
 
-def from_bytes(port: Port, shape: Sequence[int], data: memoryview | bytes) -> Array:
+def from_bytes(
+    port: Port, shape: Sequence[int], data: memoryview | bytes, take: Take = take_nothing
+) -> Array:
     """The tensor whose little-endian elements these bytes are, as a view where it is aligned.
 
-    Raises ServerError (AOTC-E761).
+    Raises ServerError: AOTC-E761, E766.
     """
     count, dtype = prod(shape), port.dtype
     if len(data) != count * dtype.itemsize:
@@ -71,6 +82,7 @@ def from_bytes(port: Port, shape: Sequence[int], data: memoryview | bytes) -> Ar
         return _shaped(np.empty(0, dtype), shape, port)
     array: Array = np.frombuffer(data, dtype)
     if not array.flags.aligned:
+        take(array.nbytes)
         array = array.copy()
     allowed = port.within
     if allowed is not None:
@@ -81,37 +93,81 @@ def from_bytes(port: Port, shape: Sequence[int], data: memoryview | bytes) -> Ar
     return _shaped(array, shape, port)
 
 
-def from_json(port: Port, shape: Sequence[int], raw: bytes | Raw) -> Array:
-    """The tensor of a JSON list, flat or nested as its shape. Raises ServerError (AOTC-E761)."""
+def from_json(
+    port: Port, shape: Sequence[int], raw: bytes | Raw, take: Take = take_nothing
+) -> Array:
+    """The tensor of a JSON list, flat or nested as its shape. Raises ServerError: AOTC-E761, E766.
+
+    raw: JSON that was found valid. Its brackets and commas are compared with the shape before any
+    value is read, and values are read in pieces: no list of Python's is as long as the text.
+    """
     element: Any = _ELEMENTS.get(port.dtype.kind)
     if port.dtype.name in ("int4", "uint4"):
         element = int
     if element is None:
         raise misfit(f"input {port.name}", "JSON", f"{port.datatype} as binary data")
-    depth = _depth(memoryview(raw)[: 4 * RANK_MAX])
-    if depth not in (1, len(shape)) or depth > RANK_MAX:
-        expected = f"a list that is flat or nested {len(shape)} deep"
-        raise misfit(f"input {port.name}", f"one nested {depth} deep", expected)
-    # Values of Python take many times their text: none are made that the shape has no place for.
-    if memoryview(raw).tobytes().count(b",") > (prod(shape) or EMPTY_LISTS_MAX):
-        raise misfit(f"input {port.name}", "more", f"{prod(shape)} values for its shape")
-    for _ in range(depth):
-        element = list[element]
+    text, count = memoryview(raw).tobytes(), prod(shape)
+    if _is_nested(port, shape, text):
+        text = text.translate(None, b"[]")
+    text = text.strip(b"[] \t\r\n")
+    take(count * port.dtype.itemsize)
+    array: Array = np.empty(count, port.dtype)
+    read = msgspec.json.Decoder(list[element])
+    end = 0
     try:
-        values = msgspec.json.decode(raw, type=element)
-        return from_values(port, shape, values)
+        for piece in _pieces(text) if count else (text.translate(None, b", \t\r\n"),):
+            values = read.decode(b"[%b]" % piece)
+            start, end = end, end + len(values)
+            if end > count:
+                break
+            array[start:end] = from_values(port, [len(values)], values)
     except (msgspec.MsgspecError, RecursionError) as error:
         kind = f"a list of {port.datatype} values"
         raise misfit(f"input {port.name}", str(error), kind) from None
+    if end != count:
+        raise misfit(f"input {port.name}", f"{end} values", f"{count} for its shape")
+    return _shaped(array, shape, port)
+
+
+def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
+    """Whether lists are nested as the shape is. Raises ServerError (AOTC-E761) if they are neither
+    flat nor so, or have another number of values.
+    """
+    where, count = f"input {port.name}", prod(shape)
+    lists, commas = text.count(b"["), text.count(b",")
+    if lists == 1 and text[:1] == b"[":
+        if commas != max(count - 1, 0):
+            expected = f"{count} values for {port.datatype}{list(shape)}"
+            raise misfit(where, f"{commas + 1} values", expected)
+        return False
+    expected = f"a list of {count} values, flat or nested as {list(shape)}"
+    rows = [prod(shape[:axis]) for axis in range(len(shape))]
+    between = [number * max(size - 1, 0) for number, size in zip(rows, shape, strict=True)]
+    if (lists, commas) != (sum(rows), sum(between)):
+        raise misfit(where, f"{lists} lists with {commas} commas", expected)
+    nest = b""
+    for axis, size in enumerate(reversed(shape)):
+        nest = b"[%b]" % b",".join([nest] * size) if axis else b"[%b]" % (b"," * (size - 1))
+    if text.translate(None, _NO_NEST) != nest:
+        raise misfit(where, "lists that are nested in another way", expected)
+    return True
+
+
+_NO_NEST = bytes(set(range(256)) - set(b"[],"))
+"""Bytes of JSON that say nothing about how its lists are nested."""
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    """The text, cut at commas."""
+    start = 0
+    while start < len(text):
+        end = text.find(b",", start + PIECE_BYTES)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 1
 
 
 _ELEMENTS = {"b": bool, "i": int, "u": int, "f": float, "V": float}
-
-
-def _depth(start: memoryview) -> int:
-    """How many lists a JSON text opens with."""
-    text = bytes(start).translate(None, b" \t\r\n")
-    return len(text) - len(text.lstrip(b"["))
 
 
 def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Array:
@@ -151,8 +207,8 @@ def to_bytes(array: Array) -> memoryview:
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
-def to_values(port: Port, array: Array) -> list[Any]:
-    """The elements as Python numbers, in one flat list. Raises ServerError (AOTC-E769)."""
+def to_json(port: Port, array: Array) -> bytes:
+    """The elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         raise misfit(f"output {port.name}", port.datatype, "a datatype that JSON has", binary=True)
@@ -166,8 +222,11 @@ def to_values(port: Port, array: Array) -> list[Any]:
             expected="numbers that JSON can hold",
             hint='ask for binary data: "parameters": {"binary_data_output": true}',
         )
-    values: list[Any] = flat.tolist()
-    return values
+    pieces = [
+        msgspec.json.encode(flat[start : start + PIECE_VALUES].tolist())[1:-1]
+        for start in range(0, flat.size, PIECE_VALUES)
+    ]
+    return b"[%b]" % b",".join(pieces)
 
 
 def misfit(where: str, found: str, expected: str, *, binary: bool = False) -> AotcError:

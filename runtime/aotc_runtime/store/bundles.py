@@ -21,6 +21,7 @@ from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import AttestationManifest, Entries, Entry, ImageManifest, RootIndex
+from aotc_runtime.registries.client import PATIENT, Tries
 from aotc_runtime.store.files import BLOBS, BUNDLES, PARTIAL, BlobFiles
 from aotc_runtime.system.passing import pass_file
 from aotc_runtime.system.store import MapOf, MappedBundle, map_file, read_file
@@ -53,13 +54,19 @@ class StoredBundle(Struct, frozen=True):
 class Store:
     """A folder; it is made when something is put into it. limit: bytes of blobs, beyond which the
     bundles that were used longest ago go; None for as much as there is room for.  ca: PEM
-    certificates that count for TLS, in place of the system's.
+    certificates that count for TLS, in place of the system's.  tries: how patient to be with
+    registries.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], limit: int | None = None, ca: Path | None = None
+        self,
+        folder: str | os.PathLike[str],
+        limit: int | None = None,
+        ca: Path | None = None,
+        tries: Tries = PATIENT,
     ) -> None:
-        self.files, self.limit, self.ca = BlobFiles(Path(folder)), limit, ca
+        self.files, self.limit = BlobFiles(Path(folder)), limit
+        self.ca, self.tries = ca, tries
 
     @property
     def folder(self) -> Path:

@@ -19,6 +19,11 @@ from aotc_runtime.formats import oci
 
 BLOBS, PARTIAL, BUNDLES, LOCK = oci.BLOB_FOLDER, "partial", "bundles", "lock"
 TICK_SECONDS = 0.05
+LOCK_SECONDS = 10.0
+"""How long a lock is waited for that other users may be able to hold. Without it, what is fetched
+may be removed meanwhile, which is noticed, and fetched again.
+"""
+
 READ_BYTES = 2**20
 NO_LINK = os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -186,38 +191,34 @@ class BlobFiles:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """While this lasts, nobody removes what nothing refers to yet."""
-        with self._lock(fcntl.LOCK_SH, time.sleep):
+        """While this lasts, nobody removes what nothing refers to yet; unless the lock is held by
+        another process for longer than `LOCK_SECONDS`.
+        """
+        with self._lock(fcntl.LOCK_SH, LOCK_SECONDS):
             yield
 
     @contextmanager
     def alone(self, patience: float) -> Iterator[bool]:
         """Whether nobody adds anything while this lasts. patience: how long to wait, seconds."""
-        end = time.monotonic() + patience
-
-        def wait(seconds: float) -> None:
-            if time.monotonic() > end:
-                raise BlockingIOError
-            time.sleep(seconds)
-
-        try:
-            with self._lock(fcntl.LOCK_EX, wait):
-                yield True
-        except BlockingIOError:
-            yield False
+        with self._lock(fcntl.LOCK_EX, patience) as is_held:
+            yield is_held
 
     @contextmanager
-    def _lock(self, kind: int, wait: Callable[[float], None]) -> Iterator[None]:
+    def _lock(self, kind: int, patience: float) -> Iterator[bool]:
+        """Whether the lock is held while this lasts, or is not needed."""
         try:
-            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
         except OSError:
             # Nobody adds to a folder that cannot be written.
-            yield
+            yield True
             return
         try:
-            while not _try(descriptor, kind):
-                wait(TICK_SECONDS)
-            yield
+            with suppress(OSError):  # another user's: those who can open a file can lock it
+                os.fchmod(descriptor, 0o600)
+            end = time.monotonic() + patience
+            while not (is_held := _try(descriptor, kind)) and time.monotonic() < end:
+                time.sleep(TICK_SECONDS)
+            yield is_held
         finally:
             os.close(descriptor)
 

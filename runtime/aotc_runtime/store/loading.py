@@ -124,7 +124,7 @@ def _fetch(
     if target is None and ask is not None:
         accept = for_host(policy, now, name, ask)
     try:
-        with Repository(place, Transport(store.ca)) as repository:
+        with Repository(place, Transport(store.ca), tries=store.tries) as repository:
             wanted = () if target is None else (target,)
             found = pull(repository, store, wanted, accept=accept)
             return found.root.digest, found.layers().keys() | {found.root.digest}

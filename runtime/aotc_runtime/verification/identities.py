@@ -11,13 +11,20 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Meta, Struct
 
-from aotc_runtime import limits
+from aotc_runtime import canonical, limits
 from aotc_runtime.digest import sha256_bytes
 from aotc_runtime.errors import Finding, TrustError, finding, refusal
 from aotc_runtime.formats import in_toto
@@ -117,16 +124,97 @@ def who_signed(
         expected = f"verification material of at most {MATERIAL_CHARACTERS_MAX} characters"
         raise refusal("AOTC-E111", where, str(len(material)), expected=expected)
     data = in_toto.decode_base64(material, where=f"{where} sigstore")
+    if (marks := canonical.marks_in(data)) > limits.MATERIAL_MARKS_MAX:
+        expected = f"verification material with at most {limits.MATERIAL_MARKS_MAX} JSON marks"
+        raise refusal("AOTC-E111", where, str(marks), expected=expected)
     reasons = []
     for index, identity in enumerate(policy.identities):
         trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
-        root = _trusted_root(identity, _place("trust policy", index, identity))
-        reason = _refused(data, signed, signature, identity, root)
+        reason = _implausible(data, signed, signature, identity)
+        if reason is None:
+            root = _trusted_root(identity, _place("trust policy", index, identity))
+            reason = _refused(data, signed, signature, identity, root)
         if reason is None:
             return [(id_of(identity), signature)]
         reasons.append(f"{identity.name or identity.identity}: {reason}")
     strangers.add(f"one with Sigstore's material ({', '.join(reasons)})")
     return []
+
+
+class _Raw(Struct):
+    rawBytes: str
+
+
+class _Material(Struct):
+    """What Sigstore's clients have written since version 0.3, as far as it is looked at here."""
+
+    certificate: _Raw
+    tlogEntries: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1)]
+
+
+class _Chain(Struct):
+    certificates: list[_Raw]
+
+
+class _Authority(Struct):
+    certChain: _Chain
+
+
+class _Root(Struct):
+    certificateAuthorities: list[_Authority]
+
+
+def _implausible(
+    material: bytes, signed: SignedPayload, signature: bytes, identity: Identity
+) -> str | None:
+    """Why the material cannot show that this identity made the signature; None if it may.
+
+    Whoever can change a bundle can add junk, and Sigstore's library takes a second and 60 MB to be
+    imported. So it is asked about certificates alone that an authority of the trusted root has
+    given to this identity, and that made the signature. What passes is verified by it, whole.
+    """
+    try:
+        found = canonical.decoder(_Material).decode(material)
+        certificate = x509.load_der_x509_certificate(base64.b64decode(found.certificate.rawBytes))
+        data = certificate.public_bytes(Encoding.DER)
+        if identity.identity.encode() not in data or identity.issuer.encode() not in data:
+            return "a certificate of somebody else"
+        key = certificate.public_key()
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
+            key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return "a certificate of another signature"
+    except (ValueError, RecursionError, UnsupportedAlgorithm):
+        return "no material of a bundle of version 0.3, with one entry of a log"
+    authorities = _authorities(identity.trusted_root)
+    if authorities and not any(_issued(certificate, each) for each in authorities):
+        return "a certificate of another authority"
+    return None
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+@lru_cache(maxsize=8)
+def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
+    """The certificates of the authorities of a trusted root; none if they cannot be read here, and
+    Sigstore's library has to say so.
+    """
+    try:
+        root = canonical.decoder(_Root).decode(trusted_root.encode())
+        return tuple(
+            x509.load_der_x509_certificate(base64.b64decode(each.rawBytes))
+            for authority in root.certificateAuthorities
+            for each in authority.certChain.certificates
+        )
+    except (ValueError, RecursionError, UnsupportedAlgorithm):
+        return ()
 
 
 def _refused(
@@ -154,11 +242,17 @@ def _refused(
 
 
 def _trusted_root(identity: Identity, where: str) -> Any:
-    sigstore = _sigstore()
+    _sigstore()
     try:
-        return sigstore.TrustedRoot(sigstore.Written.from_json(identity.trusted_root))
+        return _read_root(identity.trusted_root)
     except BaseException as error:
         raise TrustError(_no_root(where, error)) from error
+
+
+@lru_cache(maxsize=8)
+def _read_root(trusted_root: str) -> Any:
+    sigstore = _sigstore()
+    return sigstore.TrustedRoot(sigstore.Written.from_json(trusted_root))
 
 
 def _sigstore() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 
 from aotc_runtime import limits
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import decode_toml, decoder
 from aotc_runtime.errors import Finding, TrustError, finding, raise_if, refusal
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import read_file
@@ -40,7 +39,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
     messages. Raises TrustError as `read_policy`.
     """
     try:
-        data = tomllib.loads(text)
+        data = decode_toml(text)
         _check_integers(data)
     except (ValueError, RecursionError) as error:
         raise TrustError(_said().invalid(where, error)) from error

@@ -327,6 +327,18 @@ HUGE = np.array([1 << 30, 1 << 30], np.int64)
             {"a": np.array(0), "b": np.array(1 << 62), "c": np.array(1)},
         ),
         (
+            helper.make_node("Range", ["a", "b", "c"], ["y"]),
+            {"a": np.array(0), "b": np.array((1 << 33) + 1), "c": np.array(1)},
+        ),
+        (
+            helper.make_node("Expand", ["e", "s"], ["y"]),
+            {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]},
+        ),
+        (
+            helper.make_node("Conv", ["e", "k"], ["y"], pads=[2**20] * 4),
+            {"e": np.ones((1, 1, 4, 4), np.float32), "k": np.ones((1, 1, 1, 1), np.float32)},
+        ),
+        (
             helper.make_node("OneHot", ["i", "d", "v"], ["y"]),
             {"i": np.zeros(9, np.int64), "d": np.array(1 << 50), "v": W[0, :2]},
         ),
@@ -494,6 +506,23 @@ def test_everything_that_lacks_is_told_at_once_with_the_names_of_nodes() -> None
     assert set(codes(error)) == {"AOTC-E844"}
     for name in ("first", "second", "third", "fourth"):
         assert name in str(error)
+
+
+@pytest.mark.parametrize(
+    ("op", "hint"),
+    [
+        ("QLinearAdd", "QuantFormat.QDQ"),
+        ("MatMulIntegerToFloat", "QuantFormat.QDQ"),
+        ("DynamicQuantizeMatMul", "QuantFormat.QDQ"),
+        ("QuantizeLinear", "opset 21"),
+        ("BiasGelu", "before onnxruntime optimized it"),
+    ],
+)
+def test_operators_of_onnxruntime_are_refused_with_what_to_do(op: str, hint: str) -> None:
+    nodes = [helper.make_node(op, ["x"], ["y"], "first", domain="com.microsoft")]
+    opsets = {"": 20, "com.microsoft": 1}
+    error = refused(model(graph(nodes, [value("x")], [value("y", None)]), opsets=opsets))
+    assert codes(error) == ["AOTC-E844"] and hint in (error.findings[0].hint or "")
 
 
 def test_operands_of_two_types_are_refused() -> None:

@@ -64,6 +64,7 @@ AREAS = (
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
         (
+            "tests/unit/runtime/formats/test_bounded_toml.py",
             "tests/unit/runtime/formats/test_edges.py",
             "tests/unit/runtime/serving/test_dtypes_and_compare.py",
             "tests/unit/runtime/system/test_layout_folder.py",
@@ -196,6 +197,12 @@ AREAS = (
         TOOLCHAIN,
         ("frontends/tensorflow.py",),
         ("tests/unit/frontends/test_tensorflow_files.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("frontends/kernels.py",),
+        ("tests/unit/frontends/test_kernels.py",),
+        decisions=True,
     ),
     Area(
         TOOLCHAIN,

@@ -110,8 +110,8 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "no clock shows exactly that",
     ("transport.py", "context is None -> False"): "whoever asks with TLS has a context",
     ("transport.py", "raise"): "without a connection, waiting for the answer fails, too",
-    ("client.py", "error.seconds > PATIENCE_SECONDS -> (error.seconds >= PATIENCE_SECONDS)"): (
-        "five minutes would pass"
+    ("client.py", "waited > self.tries.patience -> (waited >= self.tries.patience)"): (
+        "chance is part of each pause"
     ),
     (
         "bundle.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -142,3 +143,36 @@ def test_a_fixture_file_of_another_kind_is_refused(data: bytes, capture: Capture
 def test_what_cannot_be_drawn_is_refused(manifest: str, capture: Capture) -> None:
     outcome = capture(IDENTITY, manifest, header="enable_x64 = true\n")
     assert [finding.code for finding in outcome.findings] == ["AOTC-E831"]
+
+
+def bomb(size: int) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=np.zeros(size, np.uint8))
+    return buffer.getvalue()
+
+
+def untrue() -> bytes:
+    """An array whose header says that it is larger than memory."""
+    buffer, header = io.BytesIO(), io.BytesIO()
+    stated = {"descr": "|u1", "fortran_order": False, "shape": (2**60,)}
+    np.lib.format.write_array_header_1_0(header, stated)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("data", [bomb(2**28), untrue()], ids=["a bomb", "an untrue header"])
+def test_a_fixture_file_that_becomes_much_larger_is_refused_before_it_does(
+    data: bytes, capture: Capture
+) -> None:
+    assert len(data) < 2**20
+    outcome = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files={"x.npz": data})
+    assert [each.code for each in outcome.findings] == ["AOTC-E831"]
+
+
+def test_a_compressed_fixture_file_of_few_bytes_is_taken(capture: Capture) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=np.zeros((3, 4), np.float32))
+    files = {"x.npz": buffer.getvalue()}
+    outcome = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=files)
+    assert not inputs(outcome, 0)["x"].any()

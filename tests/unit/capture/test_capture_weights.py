@@ -201,6 +201,12 @@ def test_64_bit_tensors_are_kept_where_enabled(capture: Capture) -> None:
     assert outcome.f.outputs[1].dtype.value == "float64"
 
 
+def twice(size: int) -> bytes:
+    """A damaged file whose header has so many bytes: 128 is how a pickle begins, 0x4B50 a zip."""
+    entry = b'"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    return size.to_bytes(8, "little") + (b"{%b,%b}" % (entry, entry)).ljust(size)
+
+
 @pytest.mark.parametrize(
     ("start", "found"),
     [
@@ -213,6 +219,8 @@ def test_64_bit_tensors_are_kept_where_enabled(capture: Capture) -> None:
             "not a safetensors file but the pointer that git-lfs leaves in place of a file",
         ),
         (write_tensors({"a": ONES}, where="test")[:-1], "damaged: 11 bytes, not 12 bytes of data"),
+        (twice(128), "damaged: a key stands twice in an object, not a JSON header of tensors"),
+        (twice(0x4B50), "damaged: a key stands twice in an object, not a JSON header of tensors"),
     ],
 )
 def test_a_file_that_is_no_safetensors_is_refused(

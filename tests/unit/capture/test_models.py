@@ -223,6 +223,38 @@ def test_what_the_framework_gave_is_kept_for_each_profile(
         assert list(read_tensors(data, where="expected")) == ["y"]
 
 
+ROWS = 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
+
+
+@pytest.mark.parametrize(("name", "rows"), [("y", 3), ("y[n=2]", 2), ("y[n=8]", 8)])
+def test_profiles_without_recorded_results_are_compared_by_rows(
+    capture: Capture, files: dict[str, bytes], name: str, rows: int
+) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    known = (x[np.arange(rows) % 3] @ W).astype(np.float64)
+    given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(**{name: known})}
+    outcome = capture("", MANIFEST + ROWS, files=given)
+    compared = []
+    for key in outcome.f.by_key:
+        place = outcome.scratch.expected(key)
+        if place.exists():
+            found = read_arrays(place)["y"]
+            size = dict(key.sizes)["n"]
+            np.testing.assert_allclose(found, x[np.arange(size) % 3] @ W)
+            compared.append(size)
+    # Two rows say nothing of eight, of which the third is another one.
+    assert compared == ([2] if rows == 2 else [2, 8])
+    assert outcome.f.unexpected == (("f[n=8]",) if rows == 2 else ())
+
+
+def test_results_of_other_sizes_than_any_profile_can_be_compared_with_are_refused(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    x = np.ones((3, 4), np.float32)
+    given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(y=x[:2] @ W)}
+    assert capture("", MANIFEST + ROWS, files=given).refusal.code == "AOTC-E831"
+
+
 TORCH = Path(__file__).parents[1] / "frontends" / "pytorch" / "files"
 
 

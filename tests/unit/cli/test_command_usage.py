@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from aotc.cli.group import cli
+from aotc.cli.group import _hindered, cli
 from aotc_runtime.system import passing
 
 Run = Callable[..., Any]
@@ -202,3 +203,30 @@ def test_the_help_cuts_no_command_short_however_narrow_the_terminal(
     for name, each in cli.commands.items():
         assert f"{name} {each.get_short_help_str(1000)}" in text
     assert text.count("...") == 1, "of the usage"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        (MemoryError(), True),
+        (ImportError("libjax_common.so: failed to map segment from shared object"), True),
+        (RuntimeError("can't start new thread"), True),
+        (ImportError("No module named 'jax'"), False),
+    ],
+)
+@pytest.mark.parametrize("limit", [400 * 2**20, resource.RLIM_INFINITY])
+def test_want_of_memory_under_a_limit_of_address_space_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, is_told: bool, limit: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    refused = _hindered(error)
+    if not is_told or limit == resource.RLIM_INFINITY:
+        assert refused is None
+    else:
+        (finding,) = refused.findings if refused else ()
+        assert finding.code == "AOTC-E032" and "ulimit -v" in finding.hint
+
+
+def test_serve_is_told_to_be_a_command_of_the_runtime(refused: Run) -> None:
+    said = refused(["serve", "digits.aotb"], 2, "AOTC-E001").stderr
+    assert "`aotc-runtime serve BUNDLE --trust POLICY`" in said

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from aotc.report.inspect import bundle_report
-from aotc.report.text import print_bundle, printable, size, tuned_text
+from aotc.report.text import print_bundle, size, tuned_text
 from aotc.review.reading import review
+from aotc_runtime.rendering import printable
 from aotc_runtime.system.store import open_bundle
 
 NOW = datetime.now(UTC)

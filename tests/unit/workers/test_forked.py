@@ -157,6 +157,15 @@ def test_each_job_finds_what_was_prepared_and_nothing_of_other_jobs(
         assert told == {"started": ["a step"], "said": ["a word"]}
 
 
+def test_files_that_were_edited_are_imported_again_for_the_next_job(ask: Asking) -> None:
+    assert ask("one")[0] == "prepared"
+    ask.module.write_text(MODULE.replace('"prepared"', '"prepared anew"'))
+    for job in ("two", "three"):
+        said: list[str] = []
+        assert ask(job, on_said=said.append)[:2] == ["prepared anew", job]
+        assert said == ["a word"]
+
+
 def test_jobs_run_beside_each_other(ask: Asking) -> None:
     found: list[list[str]] = []
     threads = [threading.Thread(target=lambda: found.append(ask("job"))) for _ in range(5)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -240,3 +241,23 @@ def test_a_report_of_pythons_fault_handler_is_shown_without_our_frames() -> None
     crashed = parent.CrashedError(-6, "", said, late=False, misread="")
     assert crashed.last_lines(2) == ["4", "5", "6", "7", "8", f"{parent.FATAL}: Aborted", ""]
     assert crashed.last_lines(9)[5:] == [f"{parent.FATAL}: Aborted", "", '  File "p.py", line 2']
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "limit", "is_told"),
+    [
+        (-6, [], 600 * 2**20, True),
+        (1, ["MemoryError"], 600 * 2**20, True),
+        (1, ["ImportError: libjax_common.so: failed to map segment"], 600 * 2**20, True),
+        (1, ["ValueError: no data today"], 600 * 2**20, False),
+        (-6, [], resource.RLIM_INFINITY, False),
+    ],
+)
+def test_crash_under_a_limit_of_address_space_names_the_limit(
+    monkeypatch: pytest.MonkeyPatch, status: int, said: list[str], limit: int, is_told: bool
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    crashed = parent.CrashedError(status, "", said, late=False, misread="")
+    hint = crashed.refusal("AOTC-E835", "here", "the process to finish", 9).findings[0].hint
+    assert ("ulimit -v unlimited" in hint) == is_told
+    assert is_told == (crashed.starved() is not None)

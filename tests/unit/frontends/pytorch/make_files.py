@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
 from torch import nn
 from torch.export import Dim
 
@@ -233,6 +234,56 @@ class NoGrad(nn.Module):
         return self.layer(a) * b
 
 
+class Quantized(nn.Module):
+    """As exports of PT2E have it: weights by channels, inputs by numbers that a call chooses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight = torch.randn(5, 4)
+        self.register_buffer("scales", weight.abs().amax(1) / 127)
+        self.register_buffer("zeros", torch.zeros(5, dtype=torch.int64))
+        whole = torch.round(weight / self.scales[:, None]).to(torch.int8)
+        self.register_buffer("weight", whole)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = torch.ops.quantized_decomposed
+        limits = (-128, 127, torch.int8)
+        chosen = q.choose_qparams.tensor(x, -128, 127, 1e-7, torch.int8)
+        whole = q.quantize_per_tensor.tensor(x, *chosen, *limits)
+        near = q.dequantize_per_tensor.tensor(whole, *chosen, *limits)
+        weight = q.dequantize_per_channel.default(self.weight, self.scales, self.zeros, 0, *limits)
+        return nn.functional.linear(near, weight)
+
+
+class Daily(nn.Module):
+    """Reductions of every day: NaN, ties, elements that nothing is written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(6, 2, mode="mean", padding_idx=0)
+        self.register_buffer("table", torch.arange(100, 170))
+
+    def forward(self, image: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        rows = image[0, 0]
+        index = ids[:, : rows.shape[1]].expand(rows.shape[0], -1)
+        start = torch.ones(8, rows.shape[1])
+        made = {
+            kind: start.scatter_reduce(0, index, rows, kind, include_self=False)
+            for kind in ("sum", "prod", "mean", "amax", "amin")
+        }
+        pooled, places = nn.functional.adaptive_max_pool2d(image, (2, 3), return_indices=True)
+        return {
+            **made,
+            "pooled": pooled,
+            "places": places,
+            "median": rows.median(1).values,
+            "nanmedian": rows.nanmedian(0).values,
+            "quantile": torch.quantile(rows, 0.3, dim=1),
+            "bags": self.bag(ids),
+            "table": self.table[ids + 60],
+        }
+
+
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
@@ -265,6 +316,10 @@ def main(folder: Path) -> None:
     for name in ("solves", "solves.decomposed"):
         given = torch.randn(4, 3), torch.randn(4, 2)
         write(name, Solves(), *given, decomposed="." in name)
+    write("quantized", Quantized(), torch.randn(3, 4))
+    image = torch.randn(1, 2, 5, 4)
+    image[0, 0, 1, 2] = torch.nan
+    write("daily", Daily(), image, torch.tensor([[1, 0, 5, 2]]))
     write("doubled", Doubled(), torch.randn(3))
     axes = {0: Dim("n", min=2, max=20), 1: Dim("m", min=2, max=9)}
     sizes = torch.randn(3, 4), torch.randn(3, 4)

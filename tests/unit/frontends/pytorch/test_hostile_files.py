@@ -448,3 +448,14 @@ def test_a_weight_whose_name_steers_a_terminal_is_refused() -> None:
 )
 def test_an_expression_that_is_none_of_sizes_is_not_evaluated(text: str) -> None:
     assert symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None
+
+
+def test_a_tensor_subclass_is_refused_with_what_unwraps_it() -> None:
+    def subclass(document: Any) -> None:
+        node = graph(document)["nodes"][0]
+        node["target"] = "torch.ops.export.access_subclass_inner_tensor.default"
+
+    with pytest.raises(CaptureError) as caught:
+        read(changed(PROGRAM, subclass))
+    assert caught.value.code == "AOTC-E844"
+    assert "unwrap_tensor_subclass" in str(caught.value)

@@ -54,6 +54,8 @@ def call(model: Model, name: str, suffix: str = "") -> float:
         "writes",
         "sizes",
         "no_grad",
+        "quantized",
+        "daily",
     ],
 )
 def test_a_model_returns_what_torch_returned(name: str) -> None:
@@ -196,3 +198,9 @@ def test_the_operators_can_be_listed() -> None:
     names = [name for family in operators().values() for name in family]
     assert len(names) == len(set(names))
     assert {"aten.add.Tensor", "aten.lstm.input", "higher_order.cond"} <= set(names)
+
+
+def test_a_table_of_64_bits_becomes_one_of_32_and_is_told() -> None:
+    model = read("daily")
+    assert model.weights["table"].dtype == np.int32
+    assert "table" in model.narrowed

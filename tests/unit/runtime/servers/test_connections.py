@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from waiting import SECONDS, until
 
 from aotc_runtime.servers.connections import AT_ONCE_BYTES_MAX, bounded
+from aotc_runtime.servers.memory import Memory
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.options import Limits
 
@@ -34,7 +35,7 @@ def at_once(url: bytes, headers: Any, body: bytes) -> Response:
 @contextmanager
 def listening() -> Iterator[int]:
     """The port of a server whose answers say where they were made."""
-    protocol = bounded(Limits(), Metrics(), at_once)
+    protocol = bounded(Limits(), Metrics(), Memory(2**30), at_once)
     config = uvicorn.Config(application, port=0, http=protocol, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -120,7 +121,7 @@ async def told_to_close(sent: bytes) -> bytes:
     config = uvicorn.Config(application, lifespan="off", log_config=None)
 
     def protocol() -> asyncio.Protocol:
-        kind: Any = bounded(Limits(), Metrics())
+        kind: Any = bounded(Limits(), Metrics(), Memory(2**30))
         made.append(kind(config=config, server_state=ServerState(), app_state={}))
         return made[0]  # type: ignore[no-any-return]
 

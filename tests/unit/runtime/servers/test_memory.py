@@ -9,11 +9,69 @@ import sys
 
 import pytest
 
+from aotc_runtime.errors import AotcError
+from aotc_runtime.servers.memory import COSTS, Claim, Memory
+
+
+def refused(memory: Memory, size: int, *, is_whole: bool = False) -> bool:
+    with pytest.raises(AotcError) as caught:
+        Claim(memory, size, is_whole=is_whole)
+    assert caught.value.code == "AOTC-E766"
+    return True
+
+
+def test_small_requests_have_a_share_and_those_that_have_arrived_a_part_of_it() -> None:
+    memory = Memory(2**20)
+    small = memory.small
+    large = [Claim(memory, 2**16, is_whole=True) for _ in range(14)]
+    assert memory.used == memory.most_of_large == 2**20 * 7 // 8
+    assert refused(memory, small + 1, is_whole=True)
+    arriving = [Claim(memory, small) for _ in range(8)]
+    assert refused(memory, 1)
+    arrived = [Claim(memory, small, is_whole=True) for _ in range(8)]
+    assert memory.used == 2**20 and refused(memory, 1, is_whole=True)
+    for claim in (*large, *arriving, *arrived):
+        claim.close()
+    assert memory.used == 0
+
+
+def test_small_claim_that_grows_is_small_no_longer() -> None:
+    memory = Memory(2**20)
+    claim, rest = Claim(memory, memory.small), Claim(memory, memory.most_of_large - 2**13)
+    with pytest.raises(AotcError):
+        claim.take(2**13)
+    assert claim.total == memory.small
+    rest.close()
+    claim.take(2**13)
+
+
+def test_connections_count_and_leave_room_for_requests_that_have_arrived() -> None:
+    memory = Memory(2**20)
+    count = 0
+    with pytest.raises(AotcError):
+        while True:
+            memory.connect()
+            count += 1
+    assert count == 2**20 * 15 // 16 // COSTS.connection and memory.used == 0
+    Claim(memory, memory.small, is_whole=True).close()
+    memory.disconnect()
+    memory.connect()
+
+
+def test_claims_that_are_forgotten_are_given_back() -> None:
+    memory = Memory(2**20)
+    claim = Claim(memory, 1000)
+    claim.resize(500)
+    assert memory.used == 500
+    del claim
+    assert memory.used == 0
+
+
 TAKING = """
 import resource, sys
 from aotc_runtime.servers.memory import keep_freed
 if sys.argv[1] == "kept":
-    keep_freed(2)
+    keep_freed(2, 2**30)
 def faults(pieces, size):
     for _ in range(3):
         every = [b"x" * size for _ in range(pieces)]

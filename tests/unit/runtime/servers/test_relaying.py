@@ -16,7 +16,7 @@ from aotc_runtime.servers import relaying
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.relaying import Answered, Carried, LostError, Relay, UnavailableError
 
-LIMITS = Limits(body=100, memory=150, requests=2, call_seconds=30)
+LIMITS = Limits(body=100, memory=400, requests=2, call_seconds=30)
 
 
 @pytest.fixture(autouse=True)

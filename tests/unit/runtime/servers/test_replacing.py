@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from hostile.tampering import flipped
 from replacing import INPUTS, Versions, X, asking
-from served import serving
+from served import Served, serving
 from waiting import SECONDS, until
 
 import aotc_runtime
@@ -91,14 +92,85 @@ def test_each_event_is_one_line_of_text_with_its_time(
     assert rest == said
 
 
-def test_a_policy_that_refuses_what_serves_is_told(versions: Versions, tmp_path: Path) -> None:
+def minimum(text: str) -> str:
+    return text.replace("\n[[", '\nminimum_version = "2.0.0"\n\n[[', 1)
+
+
+def damaged_policy(text: str) -> str:
+    return text + "\nnonsense"
+
+
+def revoked_root(text: str, digest: str) -> str:
+    return f'{text}\n[revoked]\nroots = ["{digest}"]\n'
+
+
+def revoked_bundles(served: Served) -> float:
+    text = served.ask("GET", "/metrics")[2].decode()
+    found = re.search(r"^aotc_server_revoked_bundles (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize("mode", ["stop", "drain", "serve"])
+def test_policy_that_revokes_what_serves_makes_the_server_not_ready(
+    mode: str, versions: Versions, tmp_path: Path
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    delay = "1000" if mode == "stop" else "0.2"
+    options = ["--on-revoked", mode, "--drain-delay", delay]
+    with serving([place], [versions.trust], *options) as served:
+        text = versions.trust.read_text()
+        digest = served.said("serving")[0]["digest"]
+        versions.trust.write_text(revoked_root(text, digest))
+        served.process.send_signal(signal.SIGHUP)
+        revoked = served.wait_for("revoked")
+        assert (revoked["digest"], revoked["codes"]) == (digest, ["AOTC-E313"])
+        assert served.get("/v2/health/ready") == (503, {"ready": False})
+        assert revoked_bundles(served) == 1
+        if mode == "serve":
+            assert served.infer("digits", INPUTS)[0] == 200
+            assert served.get("/v2/models/digits/ready")[0] == 503
+        else:
+            served.wait_for("withdrawn")
+            status, document, _ = served.infer("digits", INPUTS)
+            assert (status, document["code"]) == (503, "AOTC-E786")
+            (row,) = served.post("/v2/repository/index")[1]
+            assert row["state"] == "UNAVAILABLE" and "AOTC-E313" in row["reason"]
+        versions.trust.write_text(text)
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("serving", 2)
+        until(lambda: served.get("/v2/health/ready")[0] == 200, "it is ready again")
+        assert served.infer("digits", INPUTS)[0] == 200 and revoked_bundles(served) == 0
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["same file", "another file"])
+def test_revocation_is_about_what_serves_and_not_about_its_file(
+    is_replaced: bool, versions: Versions, tmp_path: Path
+) -> None:
+    """A minimum version refuses 1.0.0, whatever lies in its place by now."""
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        if is_replaced:
+            versions.write("1.1.0", place)
+        versions.trust.write_text(minimum(versions.trust.read_text()))
+        served.process.send_signal(signal.SIGHUP)
+        assert served.wait_for("revoked")["codes"] == ["AOTC-E307"]
+        assert served.get("/v2/health/ready")[0] == 503
+
+
+def test_policy_that_cannot_be_read_revokes_nothing(versions: Versions, tmp_path: Path) -> None:
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
     with serving([place], [versions.trust]) as served:
         text = versions.trust.read_text()
-        versions.trust.write_text(text.replace("\n[[", '\nminimum_version = "2.0.0"\n\n[[', 1))
-        served.process.send_signal(signal.SIGHUP)
-        assert "AOTC-E3" in served.wait_for("refused")["reason"]
+        for wrong in (damaged_policy(text), ""):
+            versions.trust.write_text(wrong)
+            served.process.send_signal(signal.SIGHUP)
+            count = len(served.said("refused")) + 1
+            assert "AOTC-E3" in served.wait_for("refused", count)["reason"]
+        assert served.get("/v2/health/ready")[0] == 200 and served.said("revoked") == []
         assert served.infer("digits", INPUTS)[0] == 200
 
 

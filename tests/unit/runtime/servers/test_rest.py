@@ -107,6 +107,14 @@ def request(**change: Any) -> dict[str, Any]:
     return {"inputs": [tensor | change]}
 
 
+@pytest.mark.parametrize("name", ["id", "parameters", "outputs"])
+def test_null_is_as_good_as_nothing(name: str, served: Served) -> None:
+    status, document = served.post("/v2/models/digits/infer", request() | {name: None})
+    expected = served.post("/v2/models/digits/infer", request())
+    assert (status, document) == expected and status == 200
+    assert served.post("/v2/models/digits/infer", request(parameters=None)) == expected
+
+
 X = {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32"}]}
 
 REFUSED: dict[str, tuple[str, Any, int, str]] = {

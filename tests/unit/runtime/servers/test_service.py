@@ -15,11 +15,12 @@ from waiting import SECONDS
 
 from aotc_runtime.errors import AotcError
 from aotc_runtime.servers.inference import Outcome, Prepared
+from aotc_runtime.servers.memory import Claim
 from aotc_runtime.servers.metrics import Metrics
 from aotc_runtime.servers.models import Model
 from aotc_runtime.servers.options import Limits
 from aotc_runtime.servers.repository import Repository, Settings
-from aotc_runtime.servers.service import Service
+from aotc_runtime.servers.service import Asked, Service
 
 ROWS = np.ones((2, 4), np.float32)
 SIZE = 1000
@@ -70,8 +71,8 @@ async def serving(
 
 
 def asked(service: Service, slow: Slow, name: str) -> asyncio.Task[Any]:
-    service.memory.take(SIZE)
-    return asyncio.create_task(service.infer("rest", name, "", SIZE, slow.read, slow.write))
+    request = Asked("rest", name, "", SIZE, Claim(service.memory, SIZE))
+    return asyncio.create_task(service.infer(request, slow.read, slow.write))
 
 
 async def came_true(condition: Callable[[], bool]) -> None:

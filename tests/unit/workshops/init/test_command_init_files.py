@@ -76,3 +76,22 @@ def test_sizes_that_a_file_alone_has_are_the_profiles(aotc: Run, tmp_path: Path)
     assert done.exit_code == 0, done.stderr
     manifest = tomllib.loads((tmp_path / "scale.toml").read_text())
     assert manifest["dimensions"]["batch"] == {"range": [3, 8], "profiles": [3, 8]}
+
+
+def test_a_file_of_pytorch_keeps_its_range_and_its_first_axis_is_the_batch(
+    aotc: Run, tmp_path: Path
+) -> None:
+    files = Path(__file__).parents[2] / "frontends" / "pytorch" / "files"
+    path = tmp_path / "x.toml"
+    done = aotc("init", str(files / "sizes.pt2"), "-o", str(path))
+    assert done.exit_code == 0, done.stderr
+    written = tomllib.loads(path.read_text())
+    assert written["dimensions"] == {
+        "batch": {"range": [2, 20], "profiles": [2, 8, 20]},
+        "x_1": {"range": [2, 9], "profiles": [2, 8, 9]},
+    }
+    (entry,) = written["entry_points"].values()
+    assert {name: leaf["shape"] for name, leaf in entry["inputs"].items()} == {
+        "x": ["batch", "x_1"],
+        "y": ["batch", "x_1"],
+    }

@@ -38,6 +38,19 @@ def test_a_python_without_the_framework_is_refused_and_nothing_is_written(
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_manifest_may_name_the_file_that_is_written(tmp_path: Path) -> None:
+    text = (MANIFESTS / "resnet.toml").read_text(encoding="utf-8")
+    for name in ("resnet/resnet.pt2", "resnet/inputs.npz"):
+        text = text.replace(name, str(MANIFESTS / name))
+    new = tmp_path / "new.npz"
+    path = tmp_path / "resnet.toml"
+    path.write_text(text.replace("resnet/expected.npz", str(new)), encoding="utf-8")
+    for written, code in ((new, "AOTC-E843"), (None, "AOTC-E808")):
+        with pytest.raises(AotcError) as refused:
+            record(path, None, Path("/nowhere/python"), written)
+        assert refused.value.code == code
+
+
 @pytest.mark.parametrize("script", ["recording/recorder.py", "tensorflow/exporter.py"])
 def test_what_runs_where_a_framework_is_is_written_for_older_pythons(script: str) -> None:
     text = Path(workshops.__file__).parent.joinpath(script).read_text(encoding="utf-8")

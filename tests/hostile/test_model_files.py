@@ -1,0 +1,201 @@
+"""Model files that attack the build that reads them are refused with a code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from jax._src.interpreters import mlir
+from jaxlib.mlir import ir
+
+from aotc import private
+from aotc.errors import CaptureError
+from aotc.pipeline.build import build
+from aotc.pipeline.children.reference_worker import _judge
+from aotc.signing.keys import generate_key_pair
+from aotc.signing.signer import load_signer
+from aotc.workers.apart import MEMORY_VARIABLE, SECONDS_VARIABLE
+from aotc_runtime.errors import AotcError
+from tests.unit.frontends.test_kernels import OVERWRITES
+
+MANIFEST = """
+schema = 1
+name = "it"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+source = "{file}"
+{more}
+[entry_points.f.fixtures]
+seed = 0
+"""
+
+ENDLESS = """
+module {
+  func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+    %0 = stablehlo.while(%a = %x) : tensor<f32>
+      cond {
+        %true = stablehlo.constant dense<true> : tensor<i1>
+        stablehlo.return %true : tensor<i1>
+      } do {
+        %b = stablehlo.add %a, %a : tensor<f32>
+        stablehlo.return %b : tensor<f32>
+      }
+    return %0 : tensor<f32>
+  }
+}
+"""
+
+LARGE = """
+module {
+  func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+    %0 = stablehlo.iota dim = 0 : tensor<4000000000xf32>
+    %1 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<4000000000xf32>
+    %2 = stablehlo.multiply %0, %1 : tensor<4000000000xf32>
+    %3 = "stablehlo.sort"(%2) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+    }) : (tensor<4000000000xf32>) -> tensor<4000000000xf32>
+    %4 = stablehlo.slice %3 [5:6] : (tensor<4000000000xf32>) -> tensor<1xf32>
+    %5 = stablehlo.reshape %4 : (tensor<1xf32>) -> tensor<f32>
+    return %5 : tensor<f32>
+  }
+}
+"""
+
+GOOD = """
+module {
+  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.add %x, %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+"""
+
+
+def written(folder: Path, data: bytes | str, name: str = "it.mlir", more: str = "") -> Path:
+    (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    path = folder / "it.toml"
+    path.write_text(MANIFEST.format(file=name, more=more))
+    return path
+
+
+def refusal(manifest: Path) -> AotcError:
+    with pytest.raises(AotcError) as caught:
+        build(manifest, output=manifest.with_name("it.aotb"))
+    assert not manifest.with_name("it.aotb").exists()
+    return caught.value
+
+
+def test_a_kernel_that_writes_beyond_its_results_is_refused(tmp_path: Path) -> None:
+    assert refusal(written(tmp_path, OVERWRITES)).code == "AOTC-E844"
+
+
+def symbolic(lying: bool) -> Any:
+    """A function of any number of matrices; lying: whose kernel writes as many results as there are
+    matrices into one.
+    """
+    (n,) = export.symbolic_shape("n")
+    made = export.export(jax.jit(jnp.linalg.cholesky))(jax.ShapeDtypeStruct((n, 3, 3), "float32"))
+    if not lying:
+        return made
+    text = str(made.mlir_module())
+    # What is returned of each matrix is how it went, in as many numbers as the file says: one.
+    call = re.search(r"(%\d+):2 = stablehlo.custom_call @lapack_spotrf_ffi\((.*?)\)", text)
+    assert call is not None
+    size = call[2].split(", ")[2]
+    text = re.sub(
+        rf"{size} = stablehlo.reshape .*",
+        f"{size} = stablehlo.constant dense<1> : tensor<1xi32>",
+        text,
+    )
+    text = re.sub(rf"compare EQ, {call[1]}#1, (%\d+)", r"compare EQ, \1, \1", text)
+    with mlir.make_ir_context():
+        module = ir.Module.parse(text)
+        data = private.serialize_portable(module, mlir.hlo.get_current_version())
+    return dataclasses.replace(made, mlir_module_serialized=data)
+
+
+SYMBOLIC = """
+inputs.arg0 = { shape = ["n", 3, 3] }
+[dimensions.n]
+range = [1, 4]
+profiles = [4]
+"""
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_kernel_whose_sizes_vary_is_judged_at_the_sizes_that_are_built(
+    recorded: bool, tmp_path: Path
+) -> None:
+    """Of recorded results there is no reference that would judge it."""
+    manifest = written(tmp_path, bytes(symbolic(lying=True).serialize()), "it.jax", SYMBOLIC)
+    if recorded:
+        matrices = np.broadcast_to(np.eye(3, dtype=np.float32), (4, 3, 3))
+        np.savez(tmp_path / "inputs.npz", arg0=matrices)
+        np.savez(tmp_path / "results.npz", **{"result[n=4]": matrices})
+        files = 'file = "inputs.npz"\nresults = "results.npz"'
+        manifest.write_text(manifest.read_text("utf-8").replace("seed = 0", files))
+    found = refusal(manifest)
+    assert (found.code, "i32[1]" in found.findings[0].found) == ("AOTC-E844", True)
+
+
+def test_the_reference_judges_what_it_is_about_to_compile() -> None:
+    """At sizes of trials, which no profile has."""
+    for lying in (False, True):
+        lowered = jax.jit(symbolic(lying).call).lower(jax.ShapeDtypeStruct((5, 3, 3), jnp.float32))
+        if not lying:
+            _judge("f", lowered)
+            continue
+        with pytest.raises(CaptureError) as caught:
+            _judge("f", lowered)
+        assert caught.value.code == "AOTC-E844"
+
+
+def test_a_loop_without_end_ends_with_the_time_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECONDS_VARIABLE, "20")
+    began = time.monotonic()
+    found = refusal(written(tmp_path, ENDLESS))
+    assert (found.code, time.monotonic() - began < 120) == ("AOTC-E836", True)
+    assert SECONDS_VARIABLE in found.findings[0].hint
+
+
+def test_an_array_beyond_the_memory_that_it_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, "4 GiB")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert refusal(written(tmp_path, LARGE)).code in ("AOTC-E842", "AOTC-E836")
+    assert max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before, 0) < 4 * 2**20
+
+
+def test_a_good_file_is_built_beside_the_key_by_processes_that_cannot_read_it(
+    tmp_path: Path,
+) -> None:
+    pair = generate_key_pair(tmp_path / "release", None)
+    signer = load_signer(pair.private, None)
+    manifest = written(tmp_path, GOOD)
+    made = build(manifest, output=tmp_path / "it.aotb", signer=signer)
+    assert made.attestation is not None
+    names = {line.partition(":")[0] for line in made.kept_apart}
+    assert names == {"files", "limits", "network", "privileges"}
+
+
+def test_a_kernel_at_sizes_that_only_callers_choose_is_not_shipped(tmp_path: Path) -> None:
+    """Their hosts would fill the sizes in, and nothing there compares them."""
+    more = SYMBOLIC.replace("[dimensions.n]", 'out_of_profile = { n = "compile" }\n[dimensions.n]')
+    data = bytes(symbolic(lying=False).serialize())
+    found = refusal(written(tmp_path, data, "it.jax", more))
+    assert (found.code, "sizes" in found.findings[0].expected) == ("AOTC-E844", True)
