@@ -1952,6 +1952,7 @@ _MANY_SUMS: dict[str, Function] = {
     "axes": lambda x: (x.reshape(2, -1, 3).sum((0, 1)), x.reshape(2, 90, 50).sum((0, 2))),
     "running": lambda x: (jnp.cumsum(x), jnp.cumsum(x.reshape(-1, 3), 0)),
     "running_back": lambda x: lax.cumsum(x, reverse=True),
+    "running_narrow": lambda x: jnp.cumsum(x.astype(jnp.bfloat16).reshape(9, 1000), 1),
     "product": lambda x: (x @ x, x[:4500] @ x.reshape(4500, 2), x.reshape(2, 4500) @ x[:4500]),
     "matrices": lambda x: jnp.einsum("bij,bkj->bik", x.reshape(1, 2, 4500), x.reshape(1, 2, 4500)),
 }

@@ -814,6 +814,7 @@ class Child:
         while (line := self._line(process.stdout.fileno())) is not None:
             if not line:
                 word = "crashed"
+                process.wait(SECONDS_MAX)
                 break
             said = json.loads(line)
             if "done" in said:

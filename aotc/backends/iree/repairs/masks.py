@@ -37,7 +37,7 @@ def multiply(operation: Any) -> None:
 
 
 def product(operation: Any) -> None:
-    """The same, where numbers are multiplied with those in their place and then added."""
+    """Choose before a product that multiplies numbers with those in their place and adds them."""
     numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
     one = [*numbers.lhs_batching_dimensions, *numbers.lhs_contracting_dimensions]
     other = [*numbers.rhs_batching_dimensions, *numbers.rhs_contracting_dimensions]

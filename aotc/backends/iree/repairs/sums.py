@@ -378,7 +378,9 @@ def _is_zero(value: Any) -> bool:
         owner = owner.operands[0].owner
     if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":
         return False
-    return not np.asarray(ir.DenseFPElementsAttr(owner.attributes["value"]), np.float64).any()
+    numbers = ir.DenseElementsAttr(owner.attributes["value"])
+    # numpy cannot read those of bfloat16.
+    return bool(numbers.is_splat) and ir.FloatAttr(numbers.get_splat_value()).value == 0
 
 
 def _running_lines(name: str, shape: list[int], element: str, axis: int) -> tuple[str, str]:
