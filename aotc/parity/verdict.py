@@ -49,13 +49,13 @@ class Verdict(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True):
-    """One output in float64. ways: as XLA compiles the module by default, and otherwise.  shaken:
-    with inputs that differ by rounding, where the program itself computes in float64, so that
-    nothing more precise is there to show its own error.
+    """One output in float64. ways: as XLA compiles the module by default, and otherwise.
+    neighbours: results of plain JAX for inputs that differ by rounding, each with what it should
+    be. One result alone may be close to the truth by luck; these show how large its errors are.
     """
 
     ways: Sequence[Array]
-    shaken: Sequence[Array] = ()
+    neighbours: Sequence[tuple[Array, Array]] = ()
 
 
 def judge(
@@ -87,19 +87,19 @@ def judge(
     for way in truth.ways:
         right |= _close(found, way, rtol, atol)
     exact = truth.ways[0]
-    own = [plain, *truth.shaken]
+    own = [(plain, exact), *truth.neighbours]
     if _is_whole(found):
-        wrong = [int((~_close(each, exact, rtol, atol)).sum()) for each in own]
+        wrong = [int((~_close(*pair, rtol, atol)).sum()) for pair in own]
         if int((found != _as(exact, found.dtype)).sum()) <= MULTIPLE * max(wrong):
             right |= True
     else:
-        right |= _as_good(found, own, exact, rtol, atol)
+        right |= _as_good(found, exact, own, rtol, atol)
     is_right = bool(right.all())
     return replace(
         verdict,
         right=is_right,
         found=_error(found, exact),
-        plain=max(_error(each, exact) for each in own),
+        plain=max(_error(*pair) for pair in own),
         scale=_error(exact, np.zeros_like(exact)),
         wrong=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
     )
@@ -152,25 +152,31 @@ def _error(array: Array, truth: Array) -> float:
     return float(finite.max()) if finite.size else 0.0
 
 
-def _as_good(found: Array, own: Sequence[Array], exact: Array, rtol: float, atol: float) -> Array:
+def _as_good(
+    found: Array, exact: Array, own: Sequence[tuple[Array, Array]], rtol: float, atol: float
+) -> Array:
     """Whether elements are finite where plain JAX's are, and their errors at most `MULTIPLE` times
     as large as its largest ones, both as they are and in units of the tolerance.
 
-    own: plain JAX's result, and others that show its errors.
+    own: results of plain JAX, each with what it should be; the first for the same inputs.
     """
-    wide = _wide(exact)
-    finite = np.isfinite(_wide(found)) & np.isfinite(wide)
-    for each in own:
-        finite &= np.isfinite(_wide(each))
-    if not finite.any():
-        return np.asarray(finite)
+
+    def errors(result: Array, truth: Array) -> tuple[Array, Array]:
+        gap = np.atleast_1d(_gap(result, truth))
+        units = gap / (atol + rtol * np.abs(_wide(np.atleast_1d(truth))))
+        is_known = np.isfinite(gap) & np.isfinite(units)
+        return gap[is_known], units[is_known]
+
     with np.errstate(all="ignore"):
-        allowed = atol + rtol * np.abs(wide)
-        gaps = [_gap(each, exact)[finite] for each in own]
-        most = MULTIPLE * max(float(gap.max()) for gap in gaps)
-        units = MULTIPLE * max(float(np.max(gap / allowed[finite])) for gap in gaps)
+        known = [errors(*pair) for pair in own]
+        most, units = (
+            MULTIPLE * max((float(each.max()) for each in every if each.size), default=0.0)
+            for every in zip(*known, strict=True)
+        )
         error = _gap(found, exact)
-        return np.asarray(finite & (error <= most) & (error / allowed <= units))
+        is_small = (error <= most) & (error / (atol + rtol * np.abs(_wide(exact))) <= units)
+    finite = np.isfinite(_wide(found)) & np.isfinite(_wide(exact)) & np.isfinite(_wide(own[0][0]))
+    return np.asarray(finite & is_small)
 
 
 class Judgement(Struct, frozen=True):

@@ -656,7 +656,7 @@ def _is_as_good(
             if (other := alone.truth(moved)) is not None:
                 shaken.append(other)
     for place, (found, expected, exact) in enumerate(zip(ours, plain, truth, strict=True)):
-        known = Truth([exact], [each[place] for each in shaken])
+        known = Truth([exact], [(each[place], exact) for each in shaken])
         tolerance = TOLERANCES.get(expected.itemsize, (0.0, 0.0))
         if not judge("", found, expected, known, *tolerance).right:
             return False

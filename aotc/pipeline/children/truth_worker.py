@@ -34,6 +34,9 @@ from aotc_runtime.verification.verify import VerifiedBlob
 ARGUMENTS_MAX = 2**29 + 2**27
 """Bytes of weights and inputs that are converted to float64."""
 
+NEIGHBOURS = 4
+"""Inputs beside a call's own that show the errors of plain JAX."""
+
 INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
@@ -77,22 +80,27 @@ class _Case:
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
         """What the truth says, or the bare differences where it cannot be computed."""
         ways: list[list[Array]] = []
-        shaken: list[list[Array]] = []
+        neighbours: list[tuple[list[Array], list[Array]]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
             arguments = self._arguments()
             if sum(array.nbytes for array in arguments) <= ARGUMENTS_MAX:
-                artifact = widened(self._profile.module.artifact)
-                for each in options:
-                    ways.append(self._computed(device, artifact, arguments, each))
-                if any(array.dtype == np.float64 for array in arguments):
-                    for toward in (np.inf, -np.inf):
-                        other = [_shaken(array, toward) for array in arguments]
-                        shaken.append(self._computed(device, artifact, other, options[0]))
+                others = [_neighbour(arguments, seed) for seed in range(NEIGHBOURS)]
+                is_double = any(array.dtype == np.float64 for array in arguments)
+                for way in options:
+                    every = [arguments] if ways else [arguments, *others]
+                    exact, *nearby = self._computed(device, every, way, wide=True)
+                    ways.append(exact)
+                    if is_double:
+                        neighbours += [(each, exact) for each in nearby]
+                    elif nearby:
+                        plain = self._computed(device, others, {}, wide=False)
+                        neighbours += zip(plain, nearby, strict=True)
         verdicts = []
         for place, tensor in enumerate(self._outputs):
-            truth = Truth([w[place] for w in ways], [s[place] for s in shaken]) if ways else None
-            found, plain = self._found[place], self._plain[place]
-            verdicts.append(judge(tensor.path, found, plain, truth, self._rtol, self._atol))
+            pairs = [(one[place], exact[place]) for one, exact in neighbours]
+            truth = Truth([way[place] for way in ways], pairs) if ways else None
+            found, plain_one = self._found[place], self._plain[place]
+            verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
         return worst_of(verdicts)
 
     def opinion(self) -> Opinion:
@@ -121,26 +129,47 @@ class _Case:
     def _computed(
         self,
         device: Processor,
-        artifact: bytes,
-        arguments: Sequence[Array],
+        calls: Sequence[Sequence[Array]],
         options: Mapping[str, str],
-    ) -> list[Array]:
-        """The results in float64. Raises AotcError, and what XLA raises."""
-        given = [_wide(array) for array in arguments]
-        inputs = [Aval(array.shape, array.dtype) for array in given]
-        outputs = [Aval(array.shape, _wide(array).dtype) for array in self._plain]
+        *,
+        wide: bool,
+    ) -> list[list[Array]]:
+        """The results of calls with these arguments. wide: in float64. Raises AotcError, and what
+        XLA raises.
+        """
+        artifact = self._profile.module.artifact
+        if wide:
+            artifact = widened(artifact)
+            calls = [[_wide(array) for array in arguments] for arguments in calls]
+        results = [_wide(array) if wide else array for array in self._plain]
+        inputs = [Aval(array.shape, array.dtype) for array in calls[0]]
+        outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
         # It only reads the bytes; nothing here was signed.
         module = cast(VerifiedBlob, Blob(artifact, oci.MODULE_TYPE))
-        executable = device.compile_symbolic(module, inputs, outputs, options, "float64")
-        put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
-        results = device.execute(executable, put)
-        return [device.to_numpy(r, aval) for r, aval in zip(results, outputs, strict=True)]
+        executable = device.compile_symbolic(module, inputs, outputs, options, "the truth")
+        found = []
+        for arguments in calls:
+            put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]
+            made = device.execute(executable, put)
+            found.append([device.to_numpy(r, aval) for r, aval in zip(made, outputs, strict=True)])
+        return found
 
 
-def _shaken(array: Array, toward: float) -> Array:
-    """The next numbers in one direction; of whole numbers the same."""
-    return np.nextafter(array, toward) if array.dtype == np.float64 else array
+def _neighbour(arguments: Sequence[Array], seed: int) -> list[Array]:
+    """Arguments whose finite numbers are the next ones of their type, up or down by chance."""
+    chance = np.random.default_rng(seed)
+    moved = []
+    for array in arguments:
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            toward = np.where(chance.random(array.shape) < 0.5, -np.inf, np.inf)
+            with np.errstate(all="ignore"):
+                near = np.nextafter(array, toward.astype(array.dtype))
+                is_finite = np.isfinite(array) & np.isfinite(near)
+            moved.append(np.where(is_finite, near, array))
+        else:
+            moved.append(array)
+    return moved
 
 
 def _wide(array: Array) -> Array:

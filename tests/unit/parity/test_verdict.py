@@ -77,8 +77,16 @@ def test_judge_counts_wrong_whole_numbers() -> None:
     off = exact + np.int32([0, 1, 0, 0, 0, 0, 0, 0])
     assert not _judged(off, plain=exact, exact=exact).right
     assert _judged(off, plain=exact[::-1].copy(), exact=exact).right
-    shaken = [exact + np.int32(1)]
-    assert _judged(off, plain=exact, exact=exact, shaken=shaken).right
+    neighbours = [(exact + np.int32(1), exact)]
+    assert _judged(off, plain=exact, exact=exact, neighbours=neighbours).right
+
+
+def test_judge_takes_plain_jaxs_errors_from_neighbours_of_a_lucky_result() -> None:
+    found, near = PLAIN + np.float32([0, 0, 0, 0.01]), EXACT + 1e-7
+    assert not _judged(found, exact=EXACT).right
+    unlucky = near.astype(np.float32) - np.float32([0, 0, 0, 0.005])
+    assert _judged(found, exact=EXACT, neighbours=[(unlucky, near)]).right
+    assert not _judged(found * np.float32(1.1), exact=EXACT, neighbours=[(unlucky, near)]).right
 
 
 def test_judge_takes_scalars() -> None:
