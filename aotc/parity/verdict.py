@@ -50,8 +50,8 @@ class Verdict(Struct, frozen=True):
 
 class Truth(Struct, frozen=True):
     """One output in float64. ways: as XLA compiles the module by default, and otherwise.
-    neighbours: results of plain JAX for inputs that differ by rounding, each with what it should
-    be. One result alone may be close to the truth by luck; these show how large its errors are.
+    neighbours: results that show how far rounding goes, each with what it should be: of plain JAX
+    for the next inputs, since one result may be right by luck, and of sums in another order.
     """
 
     ways: Sequence[Array]

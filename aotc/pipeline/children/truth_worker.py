@@ -37,6 +37,9 @@ ARGUMENTS_MAX = 2**29 + 2**27
 NEIGHBOURS = 4
 """Inputs beside a call's own that show the errors of plain JAX."""
 
+ORDERS = 2
+"""Draws of errors that show how far sums in another order may be apart."""
+
 INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
@@ -67,6 +70,7 @@ class _Case:
         job: Job,
     ) -> None:
         self._profile, self._outputs, self._scratch = profile, captured.outputs, scratch
+        self._artifact = profile.module.artifact
         path = (
             scratch.fixture(call.key)
             if call.kind == FIXTURE
@@ -86,15 +90,20 @@ class _Case:
             if sum(array.nbytes for array in arguments) <= ARGUMENTS_MAX:
                 others = [_neighbour(arguments, seed) for seed in range(NEIGHBOURS)]
                 is_double = any(array.dtype == np.float64 for array in arguments)
+                wide = [[*map(_wide, each)] for each in (arguments, *others)]
                 for way in options:
-                    every = [arguments] if ways else [arguments, *others]
-                    exact, *nearby = self._computed(device, every, way, wide=True)
+                    every = wide[:1] if ways else wide
+                    exact, *nearby = self._computed(device, widened(self._artifact), every, way)
                     ways.append(exact)
                     if is_double:
                         neighbours += [(each, exact) for each in nearby]
                     elif nearby:
-                        plain = self._computed(device, others, {}, wide=False)
+                        plain = self._computed(device, self._artifact, others, {})
                         neighbours += zip(plain, nearby, strict=True)
+                        for seed in range(ORDERS):
+                            blurred = widened(self._artifact, seed)
+                            (other,) = self._computed(device, blurred, [wide[0]], way)
+                            neighbours.append((other, exact))
         verdicts = []
         for place, tensor in enumerate(self._outputs):
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
@@ -129,19 +138,15 @@ class _Case:
     def _computed(
         self,
         device: Processor,
+        artifact: bytes,
         calls: Sequence[Sequence[Array]],
         options: Mapping[str, str],
-        *,
-        wide: bool,
     ) -> list[list[Array]]:
-        """The results of calls with these arguments. wide: in float64. Raises AotcError, and what
-        XLA raises.
+        """The results of a module, or of that in float64, for each call's arguments. Raises
+        AotcError, and what XLA raises.
         """
-        artifact = self._profile.module.artifact
-        if wide:
-            artifact = widened(artifact)
-            calls = [[_wide(array) for array in arguments] for arguments in calls]
-        results = [_wide(array) if wide else array for array in self._plain]
+        is_wide = artifact is not self._artifact
+        results = [_wide(array) if is_wide else array for array in self._plain]
         inputs = [Aval(array.shape, array.dtype) for array in calls[0]]
         outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
