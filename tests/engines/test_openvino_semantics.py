@@ -323,3 +323,15 @@ def test_attention_of_masked_rows_is_that_of_plain_jax() -> None:
         k[0, 1, 3, 0] = np.nan
         sets.append([q, k, v, mask])
     require_same(attended, sets)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_products_of_weights_alone_stand_beside_inputs(depth: int) -> None:
+    """Its compiler ended in a crash for products of one number."""
+
+    def function(one: Array, other: Array, x: Array) -> tuple[Array, Array]:
+        product = one @ other
+        return jnp.where(x > 0, product, x), lax.cumsum(product * x[0], axis=0)
+
+    weights = [np.full(depth, 0.5, np.float32), np.full((depth, 1), 3, np.float32)]
+    require_same(function, numbers(12, 2, 1), weights)
