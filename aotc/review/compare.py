@@ -102,7 +102,7 @@ class Fact:
                 return ", ".join(ref.digest for ref in value)
             case "module":
                 return str(value.digest)
-            case "symbolic":
+            case "symbolic" | "numerics":
                 return "none" if value is UNSET else str(value)
         data = canonical.encode(value)
         return data.decode() if len(data) <= SHOWN_MAX else sha256(data)
