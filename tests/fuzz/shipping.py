@@ -214,11 +214,11 @@ def registry_challenge(data: bytes) -> None:
 
 def registry_login(data: bytes) -> None:
     """What `docker login` has left. Helpers are not asked: they are programs."""
-    with suppress(ValueError, RecursionError, AttributeError):
-        document = json.loads(data)
-        document.pop("credsStore", None)
-        document.pop("credHelpers", None)
-        data = json.dumps(document).encode()
+    with suppress(ValueError, RecursionError):
+        if isinstance(document := json.loads(data), dict):
+            document.pop("credsStore", None)
+            document.pop("credHelpers", None)
+            data = json.dumps(document).encode()
     if b"creds" in data or b"cred\\u" in data:
         return
     path = Path(_folder().name, "config.json")

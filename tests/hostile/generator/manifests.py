@@ -169,11 +169,11 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
             "AOTC-E115",
             lambda d, version=version: d.manifest.update(format_version=version),
         )
-        for version in ("1.4", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
+        for version in ("1.5", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
     },
     "a later format with new fields": (
         "AOTC-E115",
-        lambda d: d.manifest.update(format_version="1.4", a_new_field=1),
+        lambda d: d.manifest.update(format_version="1.5", a_new_field=1),
     ),
     "a format version that is a number": (
         "AOTC-E101",

@@ -87,6 +87,7 @@ def test_every_limit_is_stated() -> None:
         "ENVELOPE_BYTES_MAX": "4 MiB",
         "ATTESTATIONS_BYTES_MAX": "6 MiB",
         "ATTESTATION_MARKS_MAX": "2 048",
+        "MATERIAL_MARKS_MAX": "512",
         "STATEMENT_MARKS_MAX": "262 144",
         "TRIED_BYTES_MAX": "128 MiB",
         "BLOBS_MAX": "100 000",
@@ -103,8 +104,9 @@ def test_every_limit_is_stated() -> None:
         unit = {"KiB": 2**10, "MiB": 2**20}.get(text[-3:], 1)
         assert int(digits) * unit == getattr(limits, name), name
         assert f"| {text} [" in section, name
-    # A policy is no part of a bundle; what each trial counts is told beside the sum of all.
-    others = {"POLICY_BYTES_MAX", "TRIAL_BYTES"}
+    # Files of TOML, as policies are, are no part of a bundle; what each trial counts is told beside
+    # the sum of all.
+    others = {"POLICY_BYTES_MAX", "TOML_MARKS_MAX", "TOML_DOTS_MAX", "TRIAL_BYTES"}
     assert {name for name in vars(limits) if name.isupper()} - others == set(wanted)
     assert limits.TRIAL_BYTES == 64 * 2**10 and "with each key, 64 KiB and" in section
 
