@@ -36,9 +36,10 @@ from aotc_runtime.registries.transport import (
     _Exchange,
 )
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.servers.grpc_messages import InferRequest
+from aotc_runtime.servers import grpc_inference
+from aotc_runtime.servers.grpc_wire import WireError, read_request as read_message
 from aotc_runtime.servers.json_inference import prepare, read_request
-from aotc_runtime.servers.tensors import Port, datatype_of
+from aotc_runtime.servers.tensors import Port, datatype_of, take_nothing
 from aotc_runtime.store.bundles import RECORD, Store
 from aotc_runtime.store.files import BLOBS, BUNDLES
 from aotc_runtime.store.pulling import pull
@@ -293,7 +294,7 @@ MODEL = _model()
 def inference_request(data: bytes) -> None:
     """A body: JSON up to the first line feed, and binary data behind it."""
     header, _, binary = data.partition(b"\n")
-    found = prepare(MODEL, read_request(header), memoryview(binary), TENSOR_BYTES_MAX)
+    found = prepare(MODEL, read_request(header), memoryview(binary), TENSOR_BYTES_MAX, take_nothing)
     for array, port in zip(found.arrays, MODEL.inputs, strict=True):
         assert array.dtype is port.dtype and array.nbytes <= TENSOR_BYTES_MAX
 
