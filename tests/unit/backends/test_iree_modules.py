@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -157,6 +159,17 @@ def test_an_operation_is_put_in_other_words(function: object) -> None:
 def test_what_iree_would_change_in_place_is_copied(function: object, copies: int) -> None:
     text = repaired(function, jnp.ones(5))
     assert text.count("stablehlo.xor") == copies
+
+
+def test_copies_of_one_operand_of_a_sort_are_made_by_different_operations() -> None:
+    made = re.findall(r"stablehlo\.(xor|add|or) ", repaired(_sort_of(3), jnp.ones(5, jnp.int32)))
+    assert sorted(made) == ["add", "or", "or", "xor", "xor"]  # xor: x, places; or: x, ties.
+    with pytest.raises(repairs.UnrepairableError, match="4 operands that are the same"):
+        repaired(_sort_of(4), jnp.ones(5, jnp.int32))
+
+
+def _sort_of(count: int) -> Callable[[jax.Array], object]:
+    return lambda x: lax.sort((x,) * count, num_keys=1)
 
 
 def test_what_callers_give_up_and_weights_are_not_copied() -> None:
