@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from http.client import HTTPResponse
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -36,8 +35,9 @@ from aotc_runtime.registries.transport import (
     _Exchange,
 )
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.servers import grpc_inference
-from aotc_runtime.servers.grpc_wire import WireError, read_request as read_message
+from aotc_runtime.servers import grpc_inference, grpc_messages
+from aotc_runtime.servers.grpc_wire import WireError
+from aotc_runtime.servers.grpc_wire import read_request as read_message
 from aotc_runtime.servers.json_inference import prepare, read_request
 from aotc_runtime.servers.tensors import Port, datatype_of, take_nothing
 from aotc_runtime.store.bundles import RECORD, Store
@@ -46,9 +46,6 @@ from aotc_runtime.store.pulling import pull
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
 from tests.memory_files import folder_in_memory
-
-GRPC = find_spec("grpc") is not None
-"""`make fuzz FUZZ_BIN=…` takes an environment that has it."""
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layers-1.2.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
@@ -300,13 +297,10 @@ def inference_request(data: bytes) -> None:
 
 
 def grpc_request(data: bytes) -> None:
-    """A message, which grpc has parsed before anybody here sees it."""
-    from google.protobuf.message import DecodeError
-
-    from aotc_runtime.servers.grpc_server import _prepare
-
-    with suppress(DecodeError):
-        found = _prepare(MODEL, InferRequest.FromString(data), TENSOR_BYTES_MAX)
+    """A message as it arrives; the server reads it itself."""
+    with suppress(WireError):
+        request = read_message(memoryview(data), take_nothing)
+        found = grpc_inference.prepare(MODEL, request, TENSOR_BYTES_MAX, take_nothing)
         assert all(array.nbytes <= TENSOR_BYTES_MAX for array in found.arrays)
 
 
@@ -324,7 +318,7 @@ def _requests() -> Iterator[bytes]:
 
 
 def _grpc_requests() -> Iterator[bytes]:
-    request = InferRequest(model_name="digits")
+    request = grpc_messages.InferRequest(model_name="digits")
     for name, kind, shape in (("x", "FP32", [1, 4]), ("y", "INT4", [2]), ("z", "BOOL", [])):
         request.inputs.add(name=name, datatype=kind, shape=shape)
     request.raw_input_contents.extend([bytes(16), bytes(2), bytes(1)])
@@ -359,7 +353,7 @@ def seeds() -> Mapping[str, list[bytes]]:
         "store_record": [record.read_bytes()],
         "store_blob": [root, *(_blobs()[each] for each in _attestations())],
         "inference_request": [*_requests()],
-        **({"grpc_request": [*_grpc_requests()]} if GRPC else {}),
+        "grpc_request": [*_grpc_requests()],
     }
 
 
@@ -378,6 +372,6 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         store_record,
         store_blob,
         inference_request,
-        *((grpc_request,) if GRPC else ()),
+        grpc_request,
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.servers.memory import Memory
+from aotc_runtime.servers.memory import Claim, Memory
 from aotc_runtime.servers.rest_messages import GATHERED, SMALL, TOGETHER, Parts
 
 HEADER = b"{}"
@@ -21,8 +21,8 @@ def written(*sizes: int) -> list[bytes | memoryview]:
         sent.append(message)
 
     tensors = [memoryview(bytes([number]) * size) for number, size in enumerate(sizes, 1)]
-    answer, memory = Parts(HEADER, tensors), Memory(2**30)
-    answer.count(memory)
+    memory = Memory(2**30)
+    answer = Parts(HEADER, tensors, Claim(memory))
     length = len(HEADER) + sum(sizes)
     assert memory.used == (length if length > SMALL else 0)
     asyncio.run(answer({}, lambda: None, send))  # type: ignore[arg-type]
