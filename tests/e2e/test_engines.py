@@ -50,6 +50,9 @@ function = "program:FUNCTION"
 bind = { params = "params" }
 inputs.image = { shape = ["batch", 4], dtype = "float32" }
 out_of_profile.batch = "pad"
+
+[entry_points.predict.fixtures]
+ranges = { image = [-3.0, 3.0] }
 """
 
 TARGET = """

@@ -54,6 +54,9 @@ profiles = [4]
 function = "program:predict"
 bind = { params = "params" }
 inputs.image = { shape = ["batch", 4], dtype = "float32" }
+
+[entry_points.predict.fixtures]
+ranges = { image = [-3.0, 3.0] }
 """
 
 OPTIONS = """

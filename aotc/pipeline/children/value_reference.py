@@ -94,7 +94,7 @@ def record_all(
             progress.started(f"running {key.label} on other inputs")
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
             trials = _Trials(key, profile, captured.inputs, leaves, anchors)
-            heavy = _too_heavy(captured, scratch)
+            heavy = _unjudged(captured, scratch)
             plans[key.label] = trials.record(functions[name], spec, heavy, scratch, progress)
     write_plans(scratch.folder, plans)
 
@@ -200,8 +200,12 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
         function.seconds.setdefault(where, monotonic() - started)
 
 
-def _too_heavy(captured: CapturedEntryPoint, scratch: Scratch) -> dict[str, str]:
-    """Trials that nothing could judge for the size of the weights, with why."""
+def _unjudged(captured: CapturedEntryPoint, scratch: Scratch) -> dict[str, str]:
+    """Trials that nothing could judge, with why: there is no truth for programs over several
+    devices, nor with weights of this size.
+    """
+    if captured.mesh is not None:
+        return dict.fromkeys(JUDGED, "programs over several devices are not computed in float64")
     files = [path for name in {*captured.bound.values()} for path in scratch.weights(name)]
     size = sum(path.stat().st_size for path in files)
     if size <= WEIGHTS_MAX:
