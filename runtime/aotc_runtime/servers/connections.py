@@ -51,8 +51,9 @@ HINTS = {
     "AOTC-E761": "send what HTTP/1.1 says",
     "AOTC-E763": "send fewer or shorter header fields",
     "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
-    "AOTC-E766": "close connections, or start the server with a higher --max-connections",
 }
+
+FEWER = "close connections, or start the server with a higher --max-connections"
 
 
 class _RefusedError(Exception):
@@ -101,7 +102,8 @@ def bounded(
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = self._header_fields = 0
             self._is_full = self._has_begun = self._is_ending = self._is_whole = False
-            self._header_claim, self._queue_claim = Claim(memory), Claim(memory)
+            self._header_claim = Claim(memory, is_waiting=True)
+            self._queue_claim = Claim(memory, is_waiting=True)
             # What the requests hold that wait behind another one.
             self._queued: deque[int] = deque()
             self._dropped = 0
@@ -115,11 +117,17 @@ def bounded(
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if self._is_admitted():
-                waiting[self] = None
-                self._start_header()
-            else:
+            if len(admitted) >= limits.connections and not self._make_room():
                 self._refuse_full()
+                return
+            try:
+                memory.connect()
+            except AotcError:
+                self._refuse(FULL, "AOTC-E766", "server", "one more connection", "memory for it")
+                return
+            admitted.add(self)
+            waiting[self] = None
+            self._start_header()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._leave()
@@ -129,16 +137,6 @@ def bounded(
                 if timer is not None:
                     timer.cancel()
             super().connection_lost(exc)
-
-        def _is_admitted(self) -> bool:
-            if len(admitted) >= limits.connections and not self._make_room():
-                return False
-            try:
-                memory.connect()
-            except AotcError:
-                return False
-            admitted.add(self)
-            return True
 
         def _make_room(self) -> bool:
             longest = next(iter(waiting), None)
@@ -167,7 +165,7 @@ def bounded(
 
         def _refuse_full(self) -> None:
             expected = f"at most {limits.connections} connections"
-            self._refuse(FULL, "AOTC-E766", "connection", "one more", expected)
+            self._refuse(FULL, "AOTC-E766", "connection", "one more", expected, FEWER)
 
         def _wait(self) -> None:
             """Note that nothing is being answered, unless something is."""
@@ -201,7 +199,7 @@ def bounded(
                 if size > claim.total:
                     claim.resize(size)
             except AotcError:
-                self._refuse(FULL, "AOTC-E766", "server", "a large header", "room for it")
+                self._refuse(FULL, "AOTC-E766", "server", "a large header", "memory for it")
 
         def _parse(self, data: bytes) -> None:
             while data:
@@ -406,13 +404,15 @@ def bounded(
                 expected = f"a header of at most {HEADER_BYTES_MAX} bytes"
                 self._refuse(LARGE, "AOTC-E763", "header", "a larger one", expected)
 
-        def _refuse(self, status: bytes, code: str, where: str, found: str, expected: str) -> None:
+        def _refuse(
+            self, status: bytes, code: str, where: str, found: str, expected: str, hint: str = ""
+        ) -> None:
             """Answer without asking the application, and close."""
             if self._is_full:
                 return
             self._is_full = True
             metrics.turned_away(code)
-            error = refusal(code, where, found, expected=expected, hint=HINTS.get(code, ""))
+            error = refusal(code, where, found, expected=expected, hint=hint or HINTS.get(code, ""))
             body = msgspec.json.encode(error_document(error))
             head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
             more = b"retry-after: 1\r\n" if code == "AOTC-E766" else b""

@@ -151,21 +151,25 @@ class Memory:
 class Claim:
     """What one request or answer holds of the account; given back when it is closed or forgotten.
 
-    is_whole: whether all of the request has arrived.
+    is_whole: whether all of the request has arrived.  is_waiting: whether it is what waits on a
+    connection, and never small, so that many connections leave room for others.
     """
 
-    __slots__ = ("_memory", "is_whole", "total")
+    __slots__ = ("_is_waiting", "_memory", "is_whole", "total")
 
-    def __init__(self, memory: Memory, size: int = 0, *, is_whole: bool = False) -> None:
+    def __init__(
+        self, memory: Memory, size: int = 0, *, is_whole: bool = False, is_waiting: bool = False
+    ) -> None:
         """Raises ServerError (AOTC-E766)."""
         self._memory, self.total, self.is_whole = memory, 0, is_whole
+        self._is_waiting = is_waiting
         if size:
             self.take(size)
 
     def take(self, size: int) -> None:
         """Raises ServerError (AOTC-E766)."""
         memory = self._memory
-        is_small = self.total + size <= memory.small
+        is_small = not self._is_waiting and self.total + size <= memory.small
         memory.take(size, is_small=is_small, is_whole=self.is_whole)
         self.total += size
 

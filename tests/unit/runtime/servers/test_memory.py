@@ -58,6 +58,17 @@ def test_connections_count_and_leave_room_for_requests_that_have_arrived() -> No
     memory.connect()
 
 
+def test_what_waits_on_connections_leaves_room_for_others() -> None:
+    memory = Memory(2**20)
+    waiting = [Claim(memory, is_waiting=True) for _ in range(14)]
+    for claim in waiting:
+        claim.take(2**16)
+    with pytest.raises(AotcError):
+        waiting[0].take(1)
+    memory.connect()
+    Claim(memory, memory.small).close()
+
+
 def test_claims_that_are_forgotten_are_given_back() -> None:
     memory = Memory(2**20)
     claim = Claim(memory, 1000)
