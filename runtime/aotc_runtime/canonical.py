@@ -132,5 +132,5 @@ def decode_toml(text: str) -> dict[str, Any]:
     if any(line.count(".") > limits.TOML_DOTS_MAX for line in text.split("\n")):
         raise ValueError(f"a line with more than {limits.TOML_DOTS_MAX} dots")
     if _LONG_NUMBER.search(text):
-        raise ValueError("a number of more than 5000 digits")
+        raise ValueError("a number of 5000 digits or more")
     return tomllib.loads(text)

@@ -236,8 +236,8 @@ def test_a_bundle_whose_version_is_none_is_older_than_any() -> None:
 
 
 def test_an_integer_that_toml_does_not_allow_is_named_as_such(tmp_path: Path) -> None:
-    """tomllib reads 5000 hexadecimal digits, which Python does not print."""
-    text = f'schema = 1\nname = "x"\nkeys = []\n[limits]\nblobs = [0, 0x{"f" * 5000}]\n'
+    """tomllib reads 4999 hexadecimal digits, which Python does not print."""
+    text = f'schema = 1\nname = "x"\nkeys = []\n[limits]\nblobs = [0, 0x{"f" * 4999}]\n'
     with pytest.raises(TrustError) as refused:
         read_policy(written(tmp_path, text))
     (finding,) = refused.value.findings
