@@ -173,7 +173,7 @@ class OpenvinoDevice(Device):
         """Weights become constants of the graph, in place."""
         graph = executable.graph
         threads = self.threads if graph.pooled else 1
-        tensors = {place: weights[place].tensor for place in graph.weights}
+        tensors = {place: weight.tensor for place, weight in weights.items()}
         try:
             model = read_model(self._library, self._core, graph, tensors)
             taken = [each.get_friendly_name() for each in model.get_parameters()]
