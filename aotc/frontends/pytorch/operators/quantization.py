@@ -326,14 +326,21 @@ def choose_qparams_affine(
 ) -> tuple[Array, Array]:
     least, most = _limits(target_dtype, quant_min, quant_max)
     parts, within = _blocks(input.shape, block_size)
+    if not within:
+        raise Unsupported("numbers for blocks of one element, of which torchao makes one block")
     low, high = _ends(input.reshape(parts), tuple(within), keepdim)
+
+    def of_range(x: Array, size: Any) -> Array:
+        return divided(x.astype(wide(x.dtype)), size).astype(x.dtype)
+
     smallest = jnp.finfo(input.dtype).smallest_normal if eps is None else eps
     if mapping_type == "ASYMMETRIC":
-        scale = divided(high - low, most - least)
+        scale = of_range(high - low, most - least)
     elif mapping_type == "SYMMETRIC":
-        scale = divided(jnp.maximum(-low, high), (most - least) / 2)
+        scale = of_range(jnp.maximum(-low, high), (most - least) / 2)
     elif mapping_type == "SYMMETRIC_NO_CLIPPING_ERR":
-        scale = jnp.maximum(divided(low, least), divided(high, most))
+        below, above = of_range(low, least), of_range(high, most)
+        scale = jnp.where(below > above, below, above)  # the second where one is NaN, as torchao
     else:
         raise Unsupported(f"the mapping {mapping_type!a}")
     scale = jnp.maximum(scale, jnp.asarray(smallest, scale.dtype))
