@@ -333,12 +333,16 @@ def _places() -> Iterator[Given]:
                 yield made(A.put.default, x, at, values, more)
                 yield made(A.put.default, x.bfloat16(), at, values.bfloat16(), more)
                 yield made(A.put.default, x.long(), at, values.long(), more)
-    yield made(A.put.default, x > 0, torch.tensor([0, 2, 0]), torch.tensor([True, True, True]), True)
+    yield made(
+        A.put.default, x > 0, torch.tensor([0, 2, 0]), torch.tensor([True, True, True]), True
+    )
 
 
 def _scattered() -> Iterator[Given]:
     index = torch.tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 3], [1, 1, 0, 0, 0]])
-    for reduce, include in itertools.product(("sum", "prod", "mean", "amax", "amin"), (True, False)):
+    for reduce, include in itertools.product(
+        ("sum", "prod", "mean", "amax", "amin"), (True, False)
+    ):
         options = {"include_self": include}
         for x in (
             torch.tensor([NAN, -INF, INF, -0.0, 2]).repeat(4, 1),

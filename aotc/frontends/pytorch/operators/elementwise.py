@@ -40,6 +40,11 @@ def floats(function: Callable[..., Array], *values: Any) -> Array:
     return rounded(function, *as_float(*values))
 
 
+def _digamma(x: Array) -> Array:
+    pole = jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x)
+    return jnp.where(x == 0, pole, jax.scipy.special.digamma(x))
+
+
 def _float_functions() -> None:
     for name, function in {
         "acos": jnp.arccos,
@@ -51,7 +56,7 @@ def _float_functions() -> None:
         "cos": jnp.cos,
         "cosh": jnp.cosh,
         "deg2rad": jnp.deg2rad,
-        "digamma": jax.scipy.special.digamma,
+        "digamma": _digamma,
         "erf": lax.erf,
         "erfc": lax.erfc,
         "erfinv": lax.erf_inv,
@@ -321,7 +326,7 @@ def _beyond_trigamma(given: Arguments) -> str | None:
 
 @op("polygamma.default", "special_polygamma.default", refuse=_beyond_trigamma)
 def polygamma(n: int, self: Array) -> Array:
-    return floats(jax.scipy.special.digamma if n == 0 else _trigamma, self)
+    return floats(_digamma if n == 0 else _trigamma, self)
 
 
 def _trigamma(x: Array) -> Array:

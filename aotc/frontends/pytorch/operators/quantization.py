@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from aotc.frontends.division import divided
 from aotc.frontends.pytorch.dtypes import FLOAT, INT, as_dtype, canonical, category, wide
@@ -311,6 +311,15 @@ def dequantize_affine(
     return as_dtype(made.reshape(input.shape), output_dtype)
 
 
+def _quotient(x: Array, size: Any) -> Array:
+    """Return `x` divided by a number that its dtype may not hold, such as 65536 in float16."""
+    kind, computed = jnp.finfo(x.dtype), x.astype(wide(x.dtype))
+    if computed.dtype != x.dtype:
+        # `x` is rounded first, which a compiler may leave out.
+        computed = lax.reduce_precision(computed, kind.nexp, kind.nmant)
+    return divided(computed, size).astype(x.dtype)
+
+
 @TORCHAO("choose_qparams_affine.default")
 def choose_qparams_affine(
     input: Array,
@@ -329,17 +338,13 @@ def choose_qparams_affine(
     if not within:
         raise Unsupported("numbers for blocks of one element, of which torchao makes one block")
     low, high = _ends(input.reshape(parts), tuple(within), keepdim)
-
-    def of_range(x: Array, size: Any) -> Array:
-        return divided(x.astype(wide(x.dtype)), size).astype(x.dtype)
-
     smallest = jnp.finfo(input.dtype).smallest_normal if eps is None else eps
     if mapping_type == "ASYMMETRIC":
-        scale = of_range(high - low, most - least)
+        scale = _quotient(high - low, most - least)
     elif mapping_type == "SYMMETRIC":
-        scale = of_range(jnp.maximum(-low, high), (most - least) / 2)
+        scale = _quotient(jnp.maximum(-low, high), (most - least) / 2)
     elif mapping_type == "SYMMETRIC_NO_CLIPPING_ERR":
-        below, above = of_range(low, least), of_range(high, most)
+        below, above = _quotient(low, least), _quotient(high, most)
         scale = jnp.where(below > above, below, above)  # the second where one is NaN, as torchao
     else:
         raise Unsupported(f"the mapping {mapping_type!a}")
