@@ -634,7 +634,7 @@ def schemas(names: set[str]) -> dict[str, Any]:
     return found
 
 
-def main(folder: Path, names: Path, samples_too: bool = True) -> None:
+def main(folder: Path, names: Path) -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     records = Records(set(names.read_text(encoding="utf-8").split()))
@@ -660,8 +660,7 @@ def main(folder: Path, names: Path, samples_too: bool = True) -> None:
                 refused[str(op)] += 1
         print("torch refuses calls of edge_calls:", dict(refused))
         records.by_value, records.counts = False, Counter()
-        if samples_too:
-            samples(records)
+        samples(records)
     (folder / "operators.json").write_text(json.dumps(records.calls), encoding="utf-8")
     np.savez_compressed(folder / "operators.npz", **records.tensors)
     missing = sorted(records.names - {made["op"] for made in records.calls})
@@ -670,4 +669,4 @@ def main(folder: Path, names: Path, samples_too: bool = True) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -40,6 +40,11 @@ def floats(function: Callable[..., Array], *values: Any) -> Array:
     return rounded(function, *as_float(*values))
 
 
+def _sinc(x: Array) -> Array:
+    angle = jnp.pi * x
+    return jnp.where(x == 0, 1, jnp.sin(angle) / angle)
+
+
 def _digamma(x: Array) -> Array:
     pole = jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x)
     return jnp.where(x == 0, pole, jax.scipy.special.digamma(x))
@@ -76,7 +81,7 @@ def _float_functions() -> None:
         "sigmoid": jax.nn.sigmoid,
         "silu": jax.nn.silu,
         "sin": jnp.sin,
-        "sinc": jnp.sinc,
+        "sinc": _sinc,
         "sinh": jnp.sinh,
         "sqrt": jnp.sqrt,
         "tan": jnp.tan,

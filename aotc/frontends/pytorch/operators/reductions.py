@@ -17,6 +17,7 @@ from aotc.frontends.pytorch.dtypes import (
     canonical,
     category,
     is_float,
+    promoted,
     wide,
 )
 from aotc.frontends.pytorch.operators.elementwise import add, div, mul, sub
@@ -579,15 +580,27 @@ def searchsorted(
 ) -> Array:
     if sorter is not None:
         sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
-    where = "right" if right or side == "right" else "left"
-    if sorted_sequence.ndim == 1:
-        found = jnp.searchsorted(sorted_sequence, self, side=where)
+    sequence, asked = promoted(sorted_sequence, self)
+    if sequence.ndim == 1:
+        found = _searched(sequence, asked.reshape(-1), right or side == "right")
     else:
-        rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
-        asked = self.reshape(rows.shape[0], -1)
-        find = jax.vmap(lambda row, values: jnp.searchsorted(row, values, side=where))
-        found = find(rows, asked).reshape(self.shape)
-    return found.astype(jnp.int32 if out_int32 else canonical(INT))
+        found = _searched(sequence, asked, right or side == "right")
+    return found.reshape(asked.shape).astype(jnp.int32 if out_int32 else canonical(INT))
+
+
+def _searched(sequence: Array, asked: Array, right: bool) -> Array:
+    """Halve each range as torch does, whose comparisons put all numbers behind NaN."""
+    count = int(sequence.shape[-1])
+    start = jnp.zeros(asked.shape, jnp.int32)
+    end = jnp.full(asked.shape, count, jnp.int32)
+    for _ in range(count.bit_length()):
+        middle = (start + end) // 2
+        value = jnp.take_along_axis(sequence, middle, -1, mode="clip")
+        before = ~(value > asked) if right else ~(value >= asked)
+        going = start < end
+        start = jnp.where(going & before, middle + 1, start)
+        end = jnp.where(going & ~before, middle, end)
+    return start
 
 
 @op("bucketize.Tensor", "bucketize.Scalar")

@@ -99,6 +99,18 @@ def test_digamma_has_both_infinities_at_zero() -> None:
     assert made("aten.digamma.default", jnp.asarray([0.0, -0.0])).tolist() == [-INF, INF]
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_numbers_beyond_all_are_placed_behind_nan(right: bool) -> None:
+    x = jnp.asarray([NAN, INF, 1.5, 0.5, -INF])
+    found = made("aten.searchsorted.Tensor", jnp.asarray([0.0, 1.0, NAN]), x, right=right)
+    assert found.tolist() == [3, 3, 3, 1, 0]
+
+
+def test_sinc_of_infinities_is_nan() -> None:
+    found = made("aten.sinc.default", jnp.asarray([INF, -INF, 0.0]))
+    np.testing.assert_array_equal(found, [NAN, NAN, 1.0])
+
+
 def test_functions_that_are_wrong_for_large_arguments_are_refused() -> None:
     for name in (
         *("igamma", "igammac", "special_gammainc", "special_gammaincc"),
