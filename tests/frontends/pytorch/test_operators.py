@@ -201,6 +201,7 @@ UNANNOTATED = {
     f"aten.{name}.default"
     for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 } | {
+    *(f"aten.atleast_{n}d.{overload}" for n in (1, 2, 3) for overload in ("default", "Sequence")),
     "aten._unsafe_view.default",
     "aten.broadcast_tensors.default",
     "aten.lift.default",
