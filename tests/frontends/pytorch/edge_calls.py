@@ -429,7 +429,7 @@ def _affine() -> Iterator[Given]:
         for mapping in ("SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"):
             given = (x, mapping, block, dtype, low, high)
             yield made(ao.choose_qparams_affine.default, *given)
-            more = {"eps": 1e-5, "scale_dtype": torch.float32, "zero_point_dtype": torch.int64}
+            more = {"eps": 1e-5, "scale_dtype": torch.float32, "zero_point_dtype": torch.int32}
             yield made(ao.choose_qparams_affine.default, *given, keepdim=True, **more)
             scale, zero = ao.choose_qparams_affine(*given, None, x.dtype, torch.int32)
             yield made(ao.quantize_affine.default, x, block, scale, zero, dtype, low, high)

@@ -354,10 +354,11 @@ def choose_qparams_affine(
         zero_point_dtype = jnp.int32 if zero_point_dtype is None else zero_point_dtype
     else:
         zero = jnp.full_like(scale, int((most + least + 1) / 2))
+    zero_point_dtype = zero.dtype if zero_point_dtype is None else zero_point_dtype
     if keepdim:
         shape = [size // block for size, block in zip(input.shape, block_size, strict=True)]
         scale, zero = scale.reshape(shape), zero.reshape(shape)
     return (
         scale if scale_dtype is None else as_dtype(scale, scale_dtype),
-        zero if zero_point_dtype is None else as_dtype(zero, zero_point_dtype),
+        _as_int32(zero) if zero_point_dtype == jnp.int32 else as_dtype(zero, zero_point_dtype),
     )

@@ -136,3 +136,5 @@ def test_scales_of_torchao_are_those_of_torch_for_halves_and_a_range_from_zero()
     with pytest.raises(Unsupported, match="blocks of one element"):
         made(choose, x, "SYMMETRIC", [1, 1], jnp.int8)
     assert zero.dtype == jnp.int32
+    _, zero = made(choose, x * NAN, "ASYMMETRIC", [1, 2], jnp.int8)
+    assert zero.tolist() == [-(2**31)]
