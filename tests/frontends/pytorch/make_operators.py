@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
+from edge_calls import edge_calls
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -31,7 +32,6 @@ ELEMENTS_MAX = 4096
 SAMPLES_MAX = {torch.float32: 12}
 """Of torch's samples for an operator; of other dtypes 3."""
 LEFT_OUT = (
-    "special",
     "masked",
     "sparse",
     "signal",
@@ -47,7 +47,7 @@ LEFT_OUT = (
 )
 """Beginnings of names of what no model of the frontend has."""
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.uint8)
-NAMESPACES = ("aten", "quantized_decomposed")
+NAMESPACES = ("aten", "quantized_decomposed", "torchao")
 NUMBERS = {
     dtype: number
     for number, dtype in {
@@ -79,6 +79,8 @@ class Records:
         self.tensors: dict[str, np.ndarray[Any, Any]] = {}
         self.counts: Counter[str] = Counter()
         self.seen: set[str] = set()
+        self.by_value = False
+        """Whether calls with the same dtypes and ranks are kept if their values differ."""
 
     def encoded(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -130,6 +132,9 @@ class Records:
         except TooLarge:
             self.tensors = before
             return op(*args, **kwargs)
+        except Exception:
+            self.tensors = before
+            raise
         kind = json.dumps([name, [self._kind(value) for value in given.values()]])
         if self.counts[name] >= CALLS_MAX or kind in self.seen:
             self.tensors = before
@@ -141,7 +146,8 @@ class Records:
 
     def _kind(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return [str(value.dtype), value.ndim, 0 in value.shape]
+            known = [str(value.dtype), value.ndim, 0 in value.shape]
+            return [*known, repr(value.tolist())] if self.by_value else known
         if isinstance(value, list | tuple):
             return [self._kind(item) for item in value]
         return repr(value)
@@ -471,6 +477,8 @@ def quantized_calls() -> Iterator[functools.partial[Any]]:
             kind = {"out_dtype": out}
             yield call(q.dequantize_per_tensor.default, whole, 0.037, 3, low, high, dtype, **kind)
             yield call(q.dequantize_per_tensor.tensor, whole, one, zero, low, high, dtype, **kind)
+            ends = torch.tensor(low), torch.tensor(high)
+            yield call(q.dequantize_per_tensor.tensor2, whole, one, zero, *ends, dtype, **kind)
             for points in (zeros, zeros.int(), None):
                 yield call(
                     q.dequantize_per_channel.default,
@@ -493,7 +501,10 @@ def quantized_calls() -> Iterator[functools.partial[Any]]:
         yield call(q.choose_qparams_per_token.default, given, torch.int8)
         yield call(q.quantize_per_token.default, given, scales, points, -128, 127, torch.int8)
         if given.dtype != torch.bfloat16:
-            yield call(q.choose_qparams_per_token_asymmetric.default, given.float(), torch.int8)
+            asymmetric = q.choose_qparams_per_token_asymmetric
+            yield call(asymmetric.default, given.float(), torch.int8)
+            asymmetric = q._choose_qparams_per_token_asymmetric_impl
+            yield call(asymmetric.default, given.float(), torch.int8)
         whole = torch.randint(-128, 128, given.shape).to(torch.int8)
         if given.dtype == torch.bfloat16:
             continue  # torch rounds between its two steps
@@ -630,18 +641,25 @@ def main(folder: Path, names: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schemas.json").write_text(json.dumps(schemas(records.names)), encoding="utf-8")
     with torch.no_grad():
+        records.by_value = True
         for own in itertools.chain(own_calls(), daily_calls()):
-            limit, records.counts = records.counts, Counter()
+            records.counts = Counter()
             try:
                 traced(own, records)
             except RuntimeError as error:
                 print("torch refuses:", str(error).splitlines()[0])
-            records.counts = limit
-        for made in quantized_calls():  # traced alone: they take numbers out of tensors
-            limit, records.counts = records.counts, Counter()
+        for made in quantized_calls():  # not traced: they take numbers out of tensors
+            records.counts = Counter()
             records.call(made.func, made.args, made.keywords)
-            records.counts = limit
-        records.counts = Counter()
+        refused: Counter[str] = Counter()
+        for op, args, kwargs in edge_calls():
+            records.counts = Counter()
+            try:
+                records.call(op, args, kwargs)
+            except (RuntimeError, IndexError, NotImplementedError, TypeError, ValueError):
+                refused[str(op)] += 1
+        print("torch refuses calls of edge_calls:", dict(refused))
+        records.by_value, records.counts = False, Counter()
         samples(records)
     (folder / "operators.json").write_text(json.dumps(records.calls), encoding="utf-8")
     np.savez_compressed(folder / "operators.npz", **records.tensors)

@@ -19,7 +19,7 @@ from aotc.frontends.pytorch.dtypes import (
     promoted,
     wide,
 )
-from aotc.frontends.pytorch.operators.table import Family, Memory
+from aotc.frontends.pytorch.operators.table import Arguments, Family, Memory
 from aotc.frontends.pytorch.refusals import Unsupported
 
 FAMILY = Family()
@@ -40,6 +40,16 @@ def floats(function: Callable[..., Array], *values: Any) -> Array:
     return rounded(function, *as_float(*values))
 
 
+def _sinc(x: Array) -> Array:
+    angle = jnp.pi * x
+    return jnp.where(x == 0, 1, jnp.sin(angle) / angle)
+
+
+def _digamma(x: Array) -> Array:
+    pole = jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x)
+    return jnp.where(x == 0, pole, jax.scipy.special.digamma(x))
+
+
 def _float_functions() -> None:
     for name, function in {
         "acos": jnp.arccos,
@@ -51,7 +61,7 @@ def _float_functions() -> None:
         "cos": jnp.cos,
         "cosh": jnp.cosh,
         "deg2rad": jnp.deg2rad,
-        "digamma": jax.scipy.special.digamma,
+        "digamma": _digamma,
         "erf": lax.erf,
         "erfc": lax.erfc,
         "erfinv": lax.erf_inv,
@@ -71,7 +81,7 @@ def _float_functions() -> None:
         "sigmoid": jax.nn.sigmoid,
         "silu": jax.nn.silu,
         "sin": jnp.sin,
-        "sinc": jnp.sinc,
+        "sinc": _sinc,
         "sinh": jnp.sinh,
         "sqrt": jnp.sqrt,
         "tan": jnp.tan,
@@ -314,24 +324,29 @@ def xlog1py(self: Any, other: Any) -> Array:
     return floats(function, self, other)
 
 
-@op("special_zeta.default", "special_zeta.other_scalar", "special_zeta.self_scalar")
-def zeta(self: Any, other: Any) -> Array:
-    return floats(jax.scipy.special.zeta, self, other)
+def _beyond_trigamma(given: Arguments) -> str | None:
+    n = given.get("n")
+    return f"the derivative number {n} of digamma" if isinstance(n, int) and n > 1 else None
 
 
-@op("igamma.default", "special_gammainc.default")
-def igamma(self: Array, other: Array) -> Array:
-    return floats(jax.scipy.special.gammainc, self, other)
-
-
-@op("igammac.default", "special_gammaincc.default")
-def igammac(self: Array, other: Array) -> Array:
-    return floats(jax.scipy.special.gammaincc, self, other)
-
-
-@op("polygamma.default", "special_polygamma.default")
+@op("polygamma.default", "special_polygamma.default", refuse=_beyond_trigamma)
 def polygamma(n: int, self: Array) -> Array:
-    return floats(lambda x: jax.scipy.special.polygamma(jnp.full_like(x, n), x), self)
+    return floats(_digamma if n == 0 else _trigamma, self)
+
+
+def _trigamma(x: Array) -> Array:
+    """Compute it as torch does: reflected below 0.5, six steps up, then the asymptotic series."""
+    reflected = x < 0.5
+    sine = jnp.sin(jnp.pi * x)
+    y = jnp.where(reflected, 1 - x, x)
+    made = jnp.where(reflected, -(jnp.pi**2) / (sine * sine), 0)
+    for _ in range(6):
+        made = made + 1 / (y * y)
+        y = y + 1
+    part = 1 / (y * y)
+    series = 1 + 1 / (2 * y) + part * (1 / 6 - part * (1 / 30 - part / 42))
+    made = made + series / y
+    return jnp.where(reflected, -made, made)
 
 
 @op("heaviside.default")
@@ -355,9 +370,16 @@ def lcm(self: Array, other: Array) -> Array:
     return jnp.lcm(*promoted(self, other))
 
 
+EXPONENT_MAX = 4096
+"""A power of two that is beyond the numbers of each float."""
+
+
 @op("ldexp.Tensor")
 def ldexp(self: Array, other: Array) -> Array:
-    return mul(self, power(2.0, other))
+    if category(other.dtype) > 1:
+        return mul(self, power(2.0, other))
+    exponents = jnp.clip(other.astype(jnp.int32), -EXPONENT_MAX, EXPONENT_MAX)
+    return floats(lambda x: jnp.ldexp(x, exponents), self)
 
 
 @op("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")

@@ -217,9 +217,26 @@ SUM, MEAN, MAX = 0, 1, 2
 """Modes of `embedding_bag`."""
 
 
+@op("embedding_bag.padding_idx")
+def embedding_bag_padded(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Array | None, ...]:
+    """Negative places of padding count from the last row, -1 too."""
+    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    weights, last = per_sample_weights, include_last_offset
+    return embedding_bag(weight, indices, offsets, False, mode, False, weights, last, place)
+
+
 @op(
     "embedding_bag.default",
-    "embedding_bag.padding_idx",
     "_embedding_bag.default",
     "_embedding_bag_forward_only.default",
 )
@@ -232,16 +249,16 @@ def embedding_bag(
     sparse: bool = False,
     per_sample_weights: Array | None = None,
     include_last_offset: bool = False,
-    padding_idx: int | None = None,
+    padding_idx: int = -1,
 ) -> tuple[Array | None, ...]:
-    """Only the first of torch's results; the others are for gradients."""
+    """Return only the first of torch's results; the others are for gradients. -1: no padding."""
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
     places = jnp.arange(indices.shape[0], dtype=offsets.dtype)
     bag = jnp.searchsorted(offsets, places, side="right", method="compare_all") - 1
     rows = weight.at[indices].get(mode="fill").astype(wide(weight.dtype))
     kept = jnp.ones(indices.shape, bool)
-    if padding_idx is not None and padding_idx != -1:
-        kept = indices != padding_idx % weight.shape[0]
+    if padding_idx >= 0:
+        kept = indices != padding_idx
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.astype(rows.dtype)[:, None]
     counts = jnp.zeros(bags, rows.dtype).at[bag].add(kept.astype(rows.dtype), mode="drop")

@@ -113,7 +113,10 @@ def addr(self: Array, vec1: Array, vec2: Array, beta: Any = 1, alpha: Any = 1) -
 
 @op("kron.default")
 def kron(self: Array, other: Array) -> Array:
-    return jnp.kron(*promoted(self, other))
+    a, b = promoted(self, other)
+    if a.dtype == bool:
+        return jnp.kron(a.astype(jnp.uint8), b.astype(jnp.uint8)).astype(bool)
+    return jnp.kron(a, b)
 
 
 @op("vdot.default")
@@ -176,7 +179,7 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
     if p == math.inf:
         return jnp.max(apart, -1)
     if p == 0:
-        return jnp.sum((apart != 0).astype(apart.dtype), -1)
+        return jnp.sum(jnp.minimum(jnp.ceil(apart), 1), -1)  # NaN stays
     return jnp.power(jnp.sum(jnp.power(apart, p), -1), 1 / p)
 
 

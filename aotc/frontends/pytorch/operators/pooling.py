@@ -118,7 +118,9 @@ def _max_pools() -> None:
             *,
             _rank: int = rank,
         ) -> tuple[Array, Array]:
-            """The places are numbers within the pooled axes, of equal elements the first."""
+            """The places are numbers within the pooled axes: of equal elements the first, of NaN
+            the last.
+            """
             made = _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
             return made, _places(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
 
@@ -149,7 +151,7 @@ def _places(
         number = number * x.shape[axis] + step
     widths = [(0, 0, 0)] * (x.ndim - rank) + [(max(a, 0), max(b, 0), 0) for a, b in ends]
     values = lax.pad(x, jnp.asarray(_lowest(x.dtype), x.dtype), widths)
-    numbers = lax.pad(number, jnp.asarray(0, number.dtype), widths[-rank:])
+    numbers = lax.pad(number, jnp.asarray(-1, number.dtype), widths[-rank:])  # -1: padding
     best: Array | None = None
     where: Any = None
     counts = [
@@ -171,9 +173,9 @@ def _places(
         if best is None:
             best, where = value, place
             continue
-        take = value > best
+        take = (value > best) | ((where < 0) & (place >= 0))
         if category(x.dtype) == 2:
-            take |= jnp.isnan(value) & ~jnp.isnan(best)
+            take |= jnp.isnan(value)
         best, where = jnp.where(take, value, best), jnp.where(take, place, where)
     made: Array = where
     return made
@@ -308,7 +310,8 @@ def _parts(size: int, wanted: int) -> tuple[Array, Array]:
 
 
 def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
-    """The places of the largest elements, numbers within the pooled axes, of equal ones the first.
+    """Return the places of the largest elements, numbers within the pooled axes: of equal elements
+    the first, of NaN the last.
 
     Raises Unsupported for an axis whose size varies, unless each axis has one part.
     """
@@ -317,7 +320,7 @@ def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
     wanted = [size if part is None else part for size, part in zip(space, sizes, strict=True)]
     if all(isinstance(part, int) and part == 1 for part in wanted):
         flat = x.reshape(*x.shape[: x.ndim - rank], math.prod(space))
-        place = jnp.argmax(flat, -1).astype(canonical(INT))
+        place = _largest_place(flat).astype(canonical(INT))
         return place.reshape(*place.shape, *[1] * rank)
     if not all(isinstance(size, int) for size in space):
         raise Unsupported("places of adaptive pooling of an axis whose size varies")
@@ -337,10 +340,23 @@ def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
     numbers = jnp.broadcast_to(number, outside.shape)
     kept = [axis - (x.ndim - rank) for axis in order[x.ndim - rank :]]
     parts = values.shape[: values.ndim - rank]
-    best = jnp.argmax(values.reshape(*parts, -1), -1)
-    numbers = numbers.transpose(kept).reshape(*numbers.transpose(kept).shape[:rank], -1)
+    count = math.prod(values.shape[values.ndim - rank :])
+    best = _largest_place(values.reshape(*parts, count))
+    numbers = numbers.transpose(kept).reshape(*parts[len(parts) - rank :], count)
     numbers = jnp.broadcast_to(numbers, (*parts, numbers.shape[-1]))
     return jnp.take_along_axis(numbers, best[..., None], -1)[..., 0]
+
+
+def _largest_place(x: Array) -> Array:
+    """Return the place of the largest element of the last axis: the first of equal elements, the
+    last NaN.
+    """
+    first = jnp.argmax(x, -1)
+    if category(x.dtype) != 2:
+        return first
+    missing = jnp.isnan(x)
+    last = x.shape[-1] - 1 - jnp.argmax(jnp.flip(missing, -1), -1)
+    return jnp.where(jnp.any(missing, -1), last, first)
 
 
 def _adaptive_max_pools() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from aotc.frontends.division import divided
 from aotc.frontends.pytorch.dtypes import FLOAT, INT, as_dtype, canonical, category, wide
@@ -311,6 +311,15 @@ def dequantize_affine(
     return as_dtype(made.reshape(input.shape), output_dtype)
 
 
+def _quotient(x: Array, size: Any) -> Array:
+    """Return `x` divided by a number that its dtype may not hold, such as 65536 in float16."""
+    kind, computed = jnp.finfo(x.dtype), x.astype(wide(x.dtype))
+    if computed.dtype != x.dtype:
+        # `x` is rounded first, which a compiler may leave out.
+        computed = lax.reduce_precision(computed, kind.nexp, kind.nmant)
+    return divided(computed, size).astype(x.dtype)
+
+
 @TORCHAO("choose_qparams_affine.default")
 def choose_qparams_affine(
     input: Array,
@@ -326,14 +335,17 @@ def choose_qparams_affine(
 ) -> tuple[Array, Array]:
     least, most = _limits(target_dtype, quant_min, quant_max)
     parts, within = _blocks(input.shape, block_size)
+    if not within:
+        raise Unsupported("numbers for blocks of one element, of which torchao makes one block")
     low, high = _ends(input.reshape(parts), tuple(within), keepdim)
     smallest = jnp.finfo(input.dtype).smallest_normal if eps is None else eps
     if mapping_type == "ASYMMETRIC":
-        scale = divided(high - low, most - least)
+        scale = _quotient(high - low, most - least)
     elif mapping_type == "SYMMETRIC":
-        scale = divided(jnp.maximum(-low, high), (most - least) / 2)
+        scale = _quotient(jnp.maximum(-low, high), (most - least) / 2)
     elif mapping_type == "SYMMETRIC_NO_CLIPPING_ERR":
-        scale = jnp.maximum(divided(low, least), divided(high, most))
+        below, above = _quotient(low, least), _quotient(high, most)
+        scale = jnp.where(below > above, below, above)  # the second where one is NaN, as torchao
     else:
         raise Unsupported(f"the mapping {mapping_type!a}")
     scale = jnp.maximum(scale, jnp.asarray(smallest, scale.dtype))
@@ -342,10 +354,11 @@ def choose_qparams_affine(
         zero_point_dtype = jnp.int32 if zero_point_dtype is None else zero_point_dtype
     else:
         zero = jnp.full_like(scale, int((most + least + 1) / 2))
+    zero_point_dtype = zero.dtype if zero_point_dtype is None else zero_point_dtype
     if keepdim:
         shape = [size // block for size, block in zip(input.shape, block_size, strict=True)]
         scale, zero = scale.reshape(shape), zero.reshape(shape)
     return (
         scale if scale_dtype is None else as_dtype(scale, scale_dtype),
-        zero if zero_point_dtype is None else as_dtype(zero, zero_point_dtype),
+        _as_int32(zero) if zero_point_dtype == jnp.int32 else as_dtype(zero, zero_point_dtype),
     )

@@ -17,8 +17,10 @@ from aotc.frontends.pytorch.dtypes import (
     canonical,
     category,
     is_float,
+    promoted,
     wide,
 )
+from aotc.frontends.pytorch.operators.elementwise import add, div, mul, sub
 from aotc.frontends.pytorch.operators.table import Family
 from aotc.frontends.pytorch.refusals import Unsupported
 
@@ -497,29 +499,51 @@ def dist(self: Array, other: Array, p: Any = 2) -> Array:
     return vector_norm((self - other).reshape(-1), p)
 
 
-@op("trapezoid.dx", "trapezoid.x", "trapz.dx", "trapz.x")
-def trapezoid(y: Array, x: Array | None = None, dx: Any = 1, dim: int = -1) -> Array:
-    sides = jnp.moveaxis(_pairs(y, x, dx, dim), dim, -1)
-    return jnp.sum(sides, -1)
+@op("trapezoid.dx", "trapz.dx")
+def trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
+    at = axes_of(y, dim)[0]
+    if y.shape[at] == 0:
+        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
+    first, last = (lax.index_in_dim(y, place, at, keepdims=False) for place in (0, -1))
+    return mul(sub(sum_(y, at), mul(add(first, last), 0.5)), dx)
 
 
-@op("cumulative_trapezoid.dx", "cumulative_trapezoid.x")
-def cumulative_trapezoid(y: Array, x: Array | None = None, dx: Any = 1, dim: int = -1) -> Array:
-    return jnp.cumsum(_pairs(y, x, dx, dim), axis=dim)
+@op("trapezoid.x", "trapz.x")
+def trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
+    at = axes_of(y, dim)[0]
+    if y.shape[at] == 0:
+        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
+    left, right = _neighbours(y, at)
+    return div(sum_(mul(add(left, right), _steps(x, y, at)), at), 2.0)
 
 
-def _pairs(y: Array, x: Array | None, dx: Any, dim: int) -> Array:
-    """The area between each two neighbours along an axis."""
-    (y,) = as_float(y)
-    moved = jnp.moveaxis(y, dim, -1)
-    both = moved[..., 1:] + moved[..., :-1]
-    if x is None:
-        step: Any = dx
-    elif x.ndim == 1:
-        step = jnp.diff(x)
-    else:
-        step = jnp.diff(jnp.moveaxis(x, dim, -1))
-    return jnp.moveaxis(both * step / 2, -1, dim)
+@op("cumulative_trapezoid.dx")
+def cumulative_trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
+    return cumsum(mul(add(*_neighbours(y, axes_of(y, dim)[0])), dx / 2.0), dim)
+
+
+@op("cumulative_trapezoid.x")
+def cumulative_trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
+    at = axes_of(y, dim)[0]
+    return div(cumsum(mul(add(*_neighbours(y, at)), _steps(x, y, at)), dim), 2.0)
+
+
+def _neighbours(x: Array, axis: int) -> tuple[Array, Array]:
+    """Return all elements along an axis but the last, and all but the first."""
+    size = x.shape[axis]
+    return (
+        lax.slice_in_dim(x, 0, max(size - 1, 0), axis=axis),
+        lax.slice_in_dim(x, min(1, size), size, axis=axis),
+    )
+
+
+def _steps(x: Array, y: Array, axis: int) -> Array:
+    """Return the differences of neighbours of `x` along an axis of `y`."""
+    shape = [1] * max(y.ndim - x.ndim, 0) + [*x.shape]
+    if x.ndim == 1:
+        shape = [x.shape[0] if each == axis else 1 for each in range(y.ndim)]
+    left, right = _neighbours(x.reshape(shape), axis)
+    return sub(right, left)
 
 
 @op("cov.default")
@@ -532,7 +556,7 @@ def cov(
     x = x.reshape(1, -1) if x.ndim < 2 else x
     centred = x - jnp.mean(x, 1, keepdims=True)
     made = centred @ centred.conj().T / max(x.shape[1] - correction, 0)
-    return made if self.ndim == 2 else made.reshape(())
+    return jnp.squeeze(made)  # one row makes a number
 
 
 @op("corrcoef.default")
@@ -556,15 +580,27 @@ def searchsorted(
 ) -> Array:
     if sorter is not None:
         sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
-    where = "right" if right or side == "right" else "left"
-    if sorted_sequence.ndim == 1:
-        found = jnp.searchsorted(sorted_sequence, self, side=where)
+    sequence, asked = promoted(sorted_sequence, self)
+    if sequence.ndim == 1:
+        found = _searched(sequence, asked.reshape(-1), right or side == "right")
     else:
-        rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
-        asked = self.reshape(rows.shape[0], -1)
-        find = jax.vmap(lambda row, values: jnp.searchsorted(row, values, side=where))
-        found = find(rows, asked).reshape(self.shape)
-    return found.astype(jnp.int32 if out_int32 else canonical(INT))
+        found = _searched(sequence, asked, right or side == "right")
+    return found.reshape(asked.shape).astype(jnp.int32 if out_int32 else canonical(INT))
+
+
+def _searched(sequence: Array, asked: Array, right: bool) -> Array:
+    """Halve each range as torch does, whose comparisons put all numbers behind NaN."""
+    count = int(sequence.shape[-1])
+    start = jnp.zeros(asked.shape, jnp.int32)
+    end = jnp.full(asked.shape, count, jnp.int32)
+    for _ in range(count.bit_length()):
+        middle = (start + end) // 2
+        value = jnp.take_along_axis(sequence, middle, -1, mode="clip")
+        before = ~(value > asked) if right else ~(value >= asked)
+        going = start < end
+        start = jnp.where(going & before, middle + 1, start)
+        end = jnp.where(going & ~before, middle, end)
+    return start
 
 
 @op("bucketize.Tensor", "bucketize.Scalar")

@@ -1,0 +1,444 @@
+"""Calls of operators with arguments that torch's own samples leave out.
+
+Each yields an operator and its arguments, to be called as it stands: special values, integers at
+the ends of their ranges, truth values, tensors without elements and without axes, short floats.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torchao.quantization.quant_primitives  # noqa: F401  registers operators
+
+type Given = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+NAN, INF = math.nan, math.inf
+A = torch.ops.aten
+
+ODD = torch.tensor([NAN, -INF, INF, -0.0, 0.0, 1.5, -2.5, 2.5, 0.5, -7.0, 1.0, -1.0, 1e30, 1e-30])
+WHOLE = torch.tensor([-7, -1, 0, 1, 3, 7, 12, 127])
+NUMBERS = (
+    ODD,
+    ODD.bfloat16(),
+    ODD.half(),
+    torch.linspace(-4, 9.1, 40),
+    torch.tensor([0.25, 0.5, 0.999, 1e-7, 30.0, 90.0, 200.0, -30.0, -90.0]),
+    WHOLE,
+    WHOLE.int(),
+    WHOLE.to(torch.int8),
+    WHOLE.clamp(0).to(torch.uint8),
+    torch.tensor([True, False]),
+    torch.zeros(0),
+    torch.zeros(0, 3, dtype=torch.int64),
+    torch.tensor(2.5),
+    torch.tensor(-3),
+)
+
+
+def made(op: Any, *args: Any, **kwargs: Any) -> Given:
+    return op, args, kwargs
+
+
+def edge_calls() -> Iterator[Given]:
+    yield from _functions()
+    yield from _functions_of_two()
+    yield from _bits()
+    yield from _shapes()
+    yield from _stacks()
+    yield from _reductions()
+    yield from _products()
+    yield from _places()
+    yield from _scattered()
+    yield from _affine()
+
+
+def _functions() -> Iterator[Given]:
+    for name in (
+        *("i0", "isreal", "special_entr", "special_i0e", "special_i1", "special_i1e"),
+        *("special_log_ndtr", "special_ndtr", "special_ndtri", "trace", "diagflat"),
+        *("atleast_1d", "atleast_2d", "atleast_3d", "lgamma", "digamma", "erfinv", "sinc"),
+        *("asinh", "acosh", "atanh", "exp2", "log2", "signbit", "logit", "deg2rad", "positive"),
+    ):
+        op = getattr(getattr(A, name, None), "default", None)
+        for x in NUMBERS if op is not None else ():
+            yield made(op, x)
+    complex_ = torch.tensor([1 + 2j, 3 + 0j, complex(NAN, 0), complex(0, NAN), -0.0j])
+    yield made(A.isreal.default, complex_)
+    off_poles = (*NUMBERS[3:5], *NUMBERS[8:13], torch.tensor([NAN, 0.0, -0.0, INF, -2.5, 1e-3]))
+    for n, x in itertools.product((0, 1), off_poles):
+        yield made(A.polygamma.default, n, x)
+        yield made(A.special_polygamma.default, n, x)
+
+
+def _functions_of_two() -> Iterator[Given]:
+    pairs = [(x[:, None], x) for x in (ODD, ODD.bfloat16(), WHOLE, WHOLE.to(torch.int8))]
+    pairs += [
+        (torch.rand(20) * 8, torch.rand(20) * 8),
+        (torch.rand(20).bfloat16() * 8, torch.rand(20) * 8),
+        (torch.tensor([1e-3, 0.5, 60.0, 300.0]), torch.tensor([[1e-3], [0.5], [60.0], [300.0]])),
+        (WHOLE, torch.tensor(2.5)),
+        (WHOLE.to(torch.uint8), WHOLE.to(torch.int8)),
+        (torch.tensor([True, False]), torch.tensor([1.5, 0.0])),
+        (torch.tensor([True, False]), torch.tensor([[True], [False]])),
+        (torch.tensor([2**31 - 1, -(2**31), 6], dtype=torch.int32), WHOLE[:3].int()),
+        (torch.zeros(0), torch.zeros(3, 1)),
+        (torch.tensor(2.5), torch.tensor(-3)),
+    ]
+    for name in (
+        *("logaddexp2", "special_xlog1py", "heaviside", "nextafter", "gcd", "lcm", "isclose"),
+        "dist",
+        *("logaddexp", "atan2", "hypot", "copysign", "fmax", "fmin", "maximum", "minimum"),
+    ):
+        for a, b in pairs:
+            yield made(getattr(A, name).default, a, b)
+    for a, b in pairs:
+        yield made(A.ldexp.Tensor, a, b)
+        yield made(A.xlogy.Tensor, a, b)
+        yield made(A.float_power.Tensor_Tensor, a, b)
+        yield made(A.isclose.default, a, b, 0.1, 0.2, True)
+        yield made(A.isclose.default, a, a + 0, equal_nan=True)
+        for p in (0, 1, 3.0, INF, -INF):
+            yield made(A.dist.default, a, b, p)
+    for x, number in itertools.product(NUMBERS, (2, -1, 0.5, 0, 3.0, NAN, True)):
+        yield made(A.float_power.Tensor_Scalar, x, number)
+        yield made(A.float_power.Scalar, number, x)
+        yield made(A.special_xlog1py.other_scalar, x, number)
+        yield made(A.special_xlog1py.self_scalar, number, x)
+        yield made(A.divide.Scalar, x, number)
+        yield made(A.subtract.Scalar, x, number)
+        yield made(A.subtract.Scalar, x, number, 2)
+        for mode in ("floor", "trunc", None):
+            yield made(A.divide.Scalar_mode, x, number, rounding_mode=mode)
+    yield made(A.ldexp.Tensor, torch.tensor([1.0, 3.0]), torch.tensor([200, -140]))
+    yield made(A.ldexp.Tensor, torch.tensor([1e-30, 1e30]), torch.tensor([150, -150]))
+
+
+def _bits() -> Iterator[Given]:
+    for name, number in itertools.product(("and", "or", "xor"), (5, -2, True)):
+        for x in (*NUMBERS[5:10], NUMBERS[11], NUMBERS[13]):
+            yield made(getattr(A, f"bitwise_{name}").Scalar_Tensor, number, x)
+            yield made(getattr(A, f"bitwise_{name}").Scalar, x, number)
+    for side, number in itertools.product(("left", "right"), (0, 1, 7, 8, 31, 32, 63, 64, -1)):
+        packet = getattr(A, f"bitwise_{side}_shift")
+        for x in NUMBERS[5:9]:
+            yield made(packet.Tensor_Scalar, x, number)
+            yield made(packet.Tensor, x, torch.full_like(x, number))
+            yield made(packet.Scalar_Tensor, number, x)
+            yield made(packet.Scalar_Tensor, number, x.clamp(0, 6))
+
+
+def _shapes() -> Iterator[Given]:
+    x, whole = torch.randn(4, 6, 5), torch.arange(24).reshape(1, 4, 6, 1)
+    for name, axis in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
+        packet = getattr(A, name)
+        yield made(packet.int, torch.randn(4, 4, 4), 2)
+        yield made(packet.array, x, [1, 3])
+        yield made(packet.array, x, [-2, 9, 3])
+        yield made(packet.array, x, [])
+        if axis == 1:
+            yield made(packet.int, torch.arange(6), 3)
+            yield made(packet.array, torch.arange(6), [2, 2])
+    for cuts, dim in itertools.product(([1, 3], [3, 1], [-1], [], [0, 100], [-100, 2]), (0, -1)):
+        yield made(A.tensor_split.indices, x, cuts, dim)
+    for chunks in (1, 2, 3, 4, 7):
+        yield made(A.unsafe_chunk.default, x, chunks, 1)
+        yield made(A.unsafe_split.Tensor, x, chunks, -1)
+    yield made(A.unsafe_chunk.default, torch.zeros(0, 3), 2, 0)
+    for dims in ([0, 2, 1], [-1, 0, 1]):
+        yield made(A.permute_copy.default, x, dims)
+    yield made(A.transpose_copy.int, x, 0, -1)
+    yield made(A.transpose_copy.int, torch.tensor(2.0), 0, -1)
+    for t in (x[0], x[0, 0], torch.tensor(1)):
+        yield made(A.t_copy.default, t)
+    for dim in (0, 1, -1):
+        yield made(A.squeeze_copy.dim, whole, dim)
+        yield made(A.unsqueeze_copy.default, whole, dim)
+    yield made(A.squeeze_copy.default, whole)
+    yield made(A.squeeze_copy.dims, whole, [0, 1, -1])
+    yield made(A.squeeze_copy.dims, whole, [])
+    yield made(A.squeeze_copy.dim, torch.tensor(1.0), 0)
+    for start, length in ((0, 2), (-3, 2), (4, 0), (1, 3)):
+        yield made(A.narrow_copy.default, x, 0, start if length else 4, length)
+    for offset in (-1, 0, 2, 7):
+        yield made(A.linalg_diagonal.default, x, offset=offset)
+        yield made(A.linalg_diagonal.default, x, offset=offset, dim1=0, dim2=1)
+        yield made(A.diagflat.default, x[0], offset)
+        yield made(A.diagflat.default, torch.tensor(3), offset)
+    for repeats in (torch.tensor([2, 0, 1, 3]), torch.tensor([0, 0, 0, 0]), torch.tensor([2])):
+        size = int(repeats.expand(4).sum())
+        yield made(A.repeat_interleave.self_Tensor, x, repeats, 0, output_size=size)
+        yield made(A.repeat_interleave.self_Tensor, x[:, 0, 0], repeats, output_size=size)
+        size = int(repeats.sum())
+        yield made(A.repeat_interleave.Tensor, repeats, output_size=size)
+        yield made(A.repeat_interleave.Tensor, repeats.int(), output_size=size)
+
+
+def _stacks() -> Iterator[Given]:
+    flat, table, cube = torch.arange(3), torch.randn(3, 2), torch.randn(3, 2, 4)
+    zero, empty = torch.tensor(1.5), torch.zeros(0)
+    groups = ([flat, flat], [table, table.double().float()], [cube, cube], [zero, zero], [table])
+    for tensors in (*groups, [flat, flat.float()], [flat > 1, flat.to(torch.int8)], [flat, empty]):
+        for name in ("dstack", "column_stack", "block_diag"):
+            yield made(getattr(A, name).default, tensors)
+    yield made(A.column_stack.default, [flat, table])
+    yield made(A.column_stack.default, [zero, zero[None]])
+    yield made(A.block_diag.default, [flat, table, zero, torch.zeros(0, 2), torch.zeros(2, 0)])
+    for tensors in ([flat], [flat, flat], [flat, flat + 3, flat], [flat, flat[:0]]):
+        yield made(A.cartesian_prod.default, tensors)
+    yield made(A.cartesian_prod.default, [zero, zero])
+    for n in (1, 2, 3):
+        yield made(getattr(A, f"atleast_{n}d").Sequence, [zero, flat, table, cube, empty])
+
+
+def _reductions() -> Iterator[Given]:
+    ties = torch.tensor([[1.0, 3.0, 3.0, NAN, 2.0], [2.0, 2.0, -1.0, 2.0, -INF], [NAN] * 5])
+    noise, whole = torch.randn(4, 6), torch.randint(-9, 9, (4, 6))
+    ends = torch.tensor([2**63 - 1, -(2**63), 0, 5])
+    some = (ties, ties.bfloat16(), ties.half(), noise, whole, whole.to(torch.uint8), whole.int())
+    for x in (*some, torch.tensor([2**31 - 1, -(2**31), 7, 7], dtype=torch.int32), ends // 2**33):
+        for name in ("median", "nanmedian"):
+            yield made(getattr(A, name).default, x)
+            for dim, keep in itertools.product((0, -1), (False, True)):
+                yield made(getattr(A, name).dim, x, dim, keep)
+    for x in (torch.zeros(0), torch.zeros(3, 0), torch.zeros(0, dtype=torch.int32)):
+        yield made(A.median.default, x)
+        yield made(A.nanmedian.default, x)
+    yield made(A.median.dim, torch.zeros(0, 3), 1)
+    yield made(A.nanmedian.dim, torch.tensor(NAN), 0)
+    inf = torch.tensor([[INF, 1, 2, -INF], [INF, INF, INF, INF], [-INF, -INF, 5, 6]])
+    for how in ("linear", "lower", "higher", "nearest", "midpoint"):
+        for x, q in itertools.product((ties, inf, noise, torch.tensor(2.0)), (0.0, 0.5, 0.3, 1.0)):
+            for dim in (None, 0, -1):
+                for name in ("quantile", "nanquantile"):
+                    options = {"interpolation": how}
+                    yield made(getattr(A, name).scalar, x, q, dim, dim == 0, **options)
+                    many = torch.tensor([q, 0.9])
+                    yield made(getattr(A, name).default, x, many, dim, dim == 0, **options)
+    for x in (noise, whole, whole.to(torch.uint8), ties, noise.bfloat16(), noise[0], noise > 0):
+        for name in ("trapezoid", "trapz", "cumulative_trapezoid"):
+            packet = getattr(A, name)
+            for dim in (0, -1):
+                yield made(packet.dx, x, dx=0.3, dim=dim)
+                yield made(packet.dx, x, dx=2, dim=dim)
+                yield made(packet.x, x, torch.arange(x.shape[dim]) * 2, dim=dim)
+                yield made(packet.x, x, torch.randn(x.shape[dim]), dim=dim)
+                yield made(packet.x, x, torch.randn(x.shape), dim=dim)
+        yield made(A.cov.default, x)
+        yield made(A.cov.default, x, correction=0)
+        yield made(A.cov.default, x, correction=9)
+        yield made(A.corrcoef.default, x)
+        yield made(A.trace.default, x if x.ndim == 2 else x[None])
+    for x in (noise[:1], noise[:, :1], noise[:0], torch.tensor(2.0), noise + 1j * noise.flip(0)):
+        yield made(A.cov.default, x)
+        yield made(A.corrcoef.default, x)
+    yield made(A.trapezoid.dx, noise[:, :1])
+    yield made(A.trapezoid.dx, noise[:, :0])
+    yield made(A.cumulative_trapezoid.dx, noise[:, :1])
+    points = torch.randn(5, 3)
+    points[1] = points[0]
+    for p in (0.0, 1.0, 2.0, 3.5, INF):
+        yield made(A.pdist.default, points, p)
+        yield made(A._pdist_forward.default, points, p)
+        yield made(A.pdist.default, torch.tensor([[NAN, 1.0], [INF, 1.0], [0, 1.0]]), p)
+    yield made(A.pdist.default, points[:1])
+    yield made(A.pdist.default, points[:, :0])
+
+
+def _products() -> Iterator[Given]:
+    x, y = torch.randn(3), torch.randn(3)
+    z = torch.complex(x, y)
+    for a, b in ((x, y), (z, z.flip(0)), (WHOLE[:3], WHOLE[3:6]), (x[:0], y[:0])):
+        yield made(A.vdot.default, a, b)
+        yield made(A.linalg_vecdot.default, a, b)
+    yield made(A.vdot.default, x.bfloat16(), y.bfloat16())
+    yield made(A.linalg_vecdot.default, torch.randn(4, 3, 2), torch.randn(3, 2), dim=-2)
+    yield made(A.linalg_vecdot.default, torch.randn(40, 30).bfloat16(), torch.randn(30).bfloat16())
+    m = torch.randn(3, 3)
+    for self, a, b in (
+        (m, x, y),
+        (m.bfloat16(), x.bfloat16(), y.bfloat16()),
+        (WHOLE[:3], WHOLE[:3], WHOLE[3:6]),
+        (m > 0, x > 0, y > 0),
+        (torch.full((3, 3), NAN), x, y),
+    ):
+        yield made(A.addr.default, self, a, b)
+        if self.dtype.is_floating_point:
+            yield made(A.addr.default, self, a, b, beta=0, alpha=2)
+            yield made(A.addr.default, self, a, b, beta=0.5, alpha=-1.5)
+    yield made(A.addr.default, m[:1], x, y)
+    for a, b in ((m, torch.randn(2, 4)), (x, m), (torch.randn(2, 1, 3), m), (WHOLE, x), (x[:0], y)):
+        yield made(A.kron.default, a, b)
+    yield made(A.kron.default, torch.tensor(2.0), m)
+    yield made(A.kron.default, m > 0, m < 0)
+    for low in (torch.bfloat16, torch.float16):
+        a, b = torch.randn(9, 40).to(low), torch.randn(40, 5).to(low)
+        for out in (torch.float32, low):
+            yield made(A.mm.dtype, a, b, out)
+            yield made(A.bmm.dtype, a[None], b[None], out)
+    packed, scales = torch.randint(-128, 128, (16, 32)).to(torch.int8), torch.rand(16)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        given = torch.randn(4, 32).to(dtype)
+        yield made(A._weight_int8pack_mm.default, given, packed, scales.to(dtype))
+    for rows, inner, columns in ((17, 8, 16), (1, 8, 8), (32, 64, 8)):
+        a = torch.randint(-128, 128, (rows, inner)).to(torch.int8)
+        b = torch.randint(-128, 128, (inner, columns)).to(torch.int8)
+        yield made(A._int_mm.default, a, b)
+    yield made(A._int_mm.default, *[torch.full((32, 32), -128, dtype=torch.int8)] * 2)
+
+
+def _places() -> Iterator[Given]:
+    edges = torch.tensor([-2.0, 0.0, 0.0, 1.5, INF])
+    rows = torch.stack([edges, edges - 1])
+    for right, narrow in itertools.product((False, True), (False, True)):
+        options = {"right": right, "out_int32": narrow}
+        for number in (0, 0.0, NAN, INF, -INF, 5, 1.5):
+            yield made(A.searchsorted.Scalar, edges, number, **options)
+            yield made(A.searchsorted.Scalar, WHOLE, number, **options)
+            yield made(A.bucketize.Scalar, number, edges, **options)
+        yield made(A.searchsorted.Tensor, edges, ODD, **options)
+        yield made(A.searchsorted.Tensor, edges, ODD.bfloat16().float(), **options)
+        yield made(A.searchsorted.Tensor, rows, torch.stack([ODD, ODD.flip(0)]), **options)
+        yield made(A.searchsorted.Tensor, torch.tensor([0.0, 1.0, NAN]), ODD, **options)
+        yield made(A.searchsorted.Tensor, edges[:0], ODD, **options)
+        yield made(A.searchsorted.Tensor, edges, ODD[:0], **options)
+        yield made(A.bucketize.Tensor, ODD, edges, **options)
+        yield made(A.bucketize.Tensor, WHOLE, WHOLE, **options)
+        yield made(A.bucketize.Tensor, WHOLE.to(torch.int8), WHOLE.to(torch.int8), **options)
+    mixed = torch.tensor([3.0, -1.0, 7.0])
+    order = mixed.argsort()
+    yield made(A.searchsorted.Tensor, mixed, ODD, sorter=order)
+    for x in (*NUMBERS[:11], NUMBERS[12]):
+        for number in (1, 2.5, 0, True, NAN, -7):
+            yield made(A.isin.Scalar_Tensor, number, x)
+            yield made(A.isin.Scalar_Tensor, number, x, invert=True)
+            yield made(A.isin.Tensor_Scalar, x, number)
+        yield made(A.isin.Tensor_Tensor, x, x[:3] if x.ndim else x)
+    yield made(A.isin.Tensor_Tensor, WHOLE, torch.tensor([1.0, 2.5]))
+    x = torch.randn(4, 5)
+    mask = torch.rand(3) > 0.5
+    for fill in (0, 2.5, NAN):
+        at = [torch.tensor([0, 9, -9]), torch.tensor([1, 2, 3])]
+        inside = torch.tensor([True, False, False])
+        yield made(A._unsafe_masked_index.default, x, inside, at, fill)
+        yield made(A._unsafe_masked_index.default, x, mask, [None, torch.tensor([0, 4, 2])], fill)
+        yield made(A._unsafe_masked_index.default, x.int(), inside, at, fill)
+    for ids in ([0, 7, -1], [3, 3, 3], []):
+        at, values = torch.tensor(ids, dtype=torch.int64), torch.arange(len(ids)) + 10.0
+        for more in (False, True):
+            if more or len(set(ids)) == len(ids):
+                yield made(A.put.default, x, at, values, more)
+                yield made(A.put.default, x.bfloat16(), at, values.bfloat16(), more)
+                yield made(A.put.default, x.long(), at, values.long(), more)
+    yield made(
+        A.put.default, x > 0, torch.tensor([0, 2, 0]), torch.tensor([True, True, True]), True
+    )
+
+
+def _scattered() -> Iterator[Given]:
+    index = torch.tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 3], [1, 1, 0, 0, 0]])
+    for reduce, include in itertools.product(
+        ("sum", "prod", "mean", "amax", "amin"), (True, False)
+    ):
+        options = {"include_self": include}
+        for x in (
+            torch.tensor([NAN, -INF, INF, -0.0, 2]).repeat(4, 1),
+            torch.tensor([[2.0, 0.0, -0.0, INF, 1.0]] * 2 + [[NAN] * 5, [-INF] * 5]),
+            torch.randint(-9, 9, (4, 5)),
+            torch.randint(-9, 9, (4, 5)).to(torch.int8),
+            torch.randint(0, 255, (4, 5)).to(torch.uint8),
+            torch.tensor([[2**31 - 1, -(2**31), 3, -7, -1]] * 4, dtype=torch.int32),
+            torch.randn(4, 5).bfloat16() * 100,
+            torch.randn(4, 5).half(),
+        ):
+            for source in (x[:3].flip(1), x[1:].flip(0)):
+                yield made(A.scatter_reduce.two, x, 0, index, source, reduce, **options)
+                if reduce != "sum":
+                    at = torch.tensor([2, 0, 2])
+                    yield made(A.index_reduce.default, x, 0, at, source, reduce, **options)
+        for x in (torch.tensor(3.0), torch.tensor(-7)):
+            at = torch.tensor(0)
+            yield made(A.scatter_reduce.two, x, 0, at, x + 4, reduce, **options)
+            if reduce != "sum":
+                yield made(A.index_reduce.default, x, 0, at[None], x[None] + 4, reduce, **options)
+        x = torch.randn(3, 4)
+        yield made(A.scatter_reduce.two, x, 1, index[:0], x[:0], reduce, **options)
+    x = torch.randn(2, 3, 4, 6)
+    for name, size in (("max_unpool2d", [8, 12]), ("max_unpool3d", [4, 8, 12])):
+        images = x if len(size) == 2 else x[:, :2, None].repeat(1, 1, 2, 1, 1)
+        for given in (images, images[0], (images * 9).long(), images.bfloat16()):
+            places = torch.arange(math.prod(given.shape[-len(size) :])) * 4 + 1
+            places = places.reshape(given.shape[-len(size) :]).expand(given.shape)
+            more = ([2] * len(size), [0] * len(size)) if len(size) == 3 else ()
+            yield made(getattr(A, name).default, given, places, size, *more)
+    spotted = torch.where(torch.rand(2, 3, 4, 6) < 0.3, NAN, x.round())
+    for given, around in itertools.product((spotted, torch.full((1, 1, 4, 4), -INF), x), (0, 1)):
+        yield made(A.max_pool2d_with_indices.default, given, [2, 3], [2, 2], [around, around])
+        yield made(A.max_pool3d_with_indices.default, given, [1, 2, 2], [1, 2, 2], [0, 1, around])
+        yield made(A.max_pool2d.default, given, [2, 3], [2, 2], [around, around])
+    few = torch.zeros(0, 3, 4, 4)
+    yield made(A.adaptive_max_pool2d.default, few, [2, 2])
+    for dtype in (torch.bfloat16, torch.float16):
+        yield made(A.adaptive_max_pool2d.default, x.to(dtype), [2, 5])
+        yield made(A.adaptive_max_pool1d.default, x[0].to(dtype), [3])
+    strange = torch.where(torch.rand(2, 3, 4, 6) < 0.2, NAN, x.round())
+    low = torch.where(torch.rand(2, 3, 4, 6) < 0.5, -INF, x.round())
+    for given, sizes in itertools.product((strange, low), ([3, 4], [1, 1], [2, 2], [4, 6], [7, 7])):
+        yield made(A.adaptive_max_pool2d.default, given, sizes)
+        yield made(A.adaptive_max_pool3d.default, given, [2, *sizes])
+        yield made(A.adaptive_max_pool1d.default, given[0], sizes[1:])
+    table = torch.randn(6, 3)
+    table[1, 0], table[2, 1], table[3] = NAN, INF, -INF
+    ids, weights = torch.tensor([1, 0, 4, 2, 2, 0, 5, 3]), torch.randn(8)
+    for mode, bags in itertools.product((0, 1, 2), ([0, 3, 3, 5], [0, 0, 8, 8])):
+        for rows in (table, table.bfloat16()):
+            for padding, last in itertools.product((None, 2, -1, -6), (False, True)):
+                ends = torch.tensor([*bags, 8] if last else bags)
+                more = weights.to(rows.dtype) if mode == 0 and padding != 2 else None
+                given = (rows, ids, ends, False, mode, False, more, last)
+                yield made(A.embedding_bag.padding_idx, *given, padding)
+                plain = -1 if padding is None or padding < -1 else padding
+                for name in ("_embedding_bag", "_embedding_bag_forward_only"):
+                    yield made(getattr(A, name).default, *given, plain)
+        yield made(A.embedding_bag.default, table, ids.int(), torch.tensor(bags).int(), mode=mode)
+        yield made(A.embedding_bag.default, table, ids[:0], torch.tensor([0, 0]), mode=mode)
+
+
+def _affine() -> Iterator[Given]:
+    ao = torch.ops.torchao
+    noise = torch.randn(4, 16) * 3
+    spotted = noise.clone()
+    spotted[0, 0], spotted[1, 3], spotted[2, 5], spotted[3] = NAN, INF, -INF, 0
+    ranges: tuple[tuple[torch.dtype, Any, Any], ...] = (
+        (torch.int8, None, None),
+        (torch.int8, -127, 127),
+        (torch.uint8, 0, 15),
+        (torch.uint8, None, None),
+        (torch.int32, -(2**15), 2**15),
+    )
+    floats = [
+        x.to(dtype)
+        for x in (noise, spotted, noise.abs())
+        for dtype in (torch.float32, torch.bfloat16, torch.float16)
+    ]
+    blocks = ([1, 16], [4, 1], [2, 4])
+    for x, block, (dtype, low, high) in itertools.product(floats, blocks, ranges):
+        for mapping in ("SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"):
+            given = (x, mapping, block, dtype, low, high)
+            yield made(ao.choose_qparams_affine.default, *given)
+            more = {"eps": 1e-5, "scale_dtype": torch.float32, "zero_point_dtype": torch.int32}
+            yield made(ao.choose_qparams_affine.default, *given, keepdim=True, **more)
+            scale, zero = ao.choose_qparams_affine(*given, None, x.dtype, torch.int32)
+            yield made(ao.quantize_affine.default, x, block, scale, zero, dtype, low, high)
+            fine = scale.float()
+            yield made(ao.quantize_affine.default, x, block, fine, zero, dtype, low, high)
+            if mapping == "ASYMMETRIC":
+                continue
+            whole = ao.quantize_affine(x, block, scale, zero, dtype, low, high)
+            for out in (torch.float32, x.dtype):
+                for points in (zero, None):
+                    given = (whole, block, scale, points, dtype, low, high)
+                    yield made(ao.dequantize_affine.default, *given, output_dtype=out)
