@@ -20,12 +20,10 @@ from jax import lax
 from aotc.backends.onnx.worker import compile_job
 from aotc.backends.onnx_graphs.job import Job
 from aotc.lowering.stablehlo import portable
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval, Stored
-from aotc_runtime.engines.onnxruntime import engine
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc_runtime.engines.device import Aval
 
 from . import semantics_program as program
+from .search import run_here
 
 DENORMAL = ("denormal_sums", "logarithms", "roots", "rounded", "signs")
 """Functions that give other results for denormal numbers, which XLA takes for zero."""
@@ -60,24 +58,8 @@ def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any
     """What a function gives on ONNX Runtime, and in plain JAX."""
     made, expected = compiled(function, *inputs)
     assert not made.problem, made.words
-    return _run(made.serialized, inputs, expected), expected
-
-
-def _run(serialized: bytes, inputs: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-    """Return results of an executable, which are the same by each way to call it."""
-    device = engine.start("onnxruntime", None, None)
-    taken, avals = ([Aval(each.shape, each.dtype) for each in arrays] for arrays in (inputs, like))
-    blob = VerifiedBlob(sha256(serialized), memoryview(serialized))
-    (executable,) = device.deserialize([Stored(blob, avals, "compared")], (0,), ())
-    given = device.execute(executable, [*map(device.put, inputs, taken)])
-    found = [device.to_numpy(each, aval) for each, aval in zip(given, avals, strict=True)]
-    direct = device.direct(executable, (), taken, avals)
-    copying = device.on_host(direct) if direct is not None else None
-    if copying is not None:
-        # What comes second finds the memory of the first.
-        for ours in (copying(*inputs), copying(*inputs)):
-            assert [each.tobytes() for each in ours] == [each.tobytes() for each in found]
-    return found
+    avals = [Aval(array.shape, array.dtype) for array in expected]
+    return run_here("onnxruntime", made.serialized, inputs, avals), expected
 
 
 def same(actual: Any, expected: Any) -> bool:
