@@ -86,24 +86,7 @@ class _Case:
         ways: list[list[Array]] = []
         neighbours: list[tuple[list[Array], list[Array]]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
-            arguments = self._arguments()
-            if sum(array.nbytes for array in arguments) <= ARGUMENTS_MAX:
-                others = [_neighbour(arguments, seed) for seed in range(NEIGHBOURS)]
-                is_double = any(array.dtype == np.float64 for array in arguments)
-                wide = [[*map(_wide, each)] for each in (arguments, *others)]
-                for way in options:
-                    every = wide[:1] if ways else wide
-                    exact, *nearby = self._computed(device, widened(self._artifact), every, way)
-                    ways.append(exact)
-                    if is_double:
-                        neighbours += [(each, exact) for each in nearby]
-                    elif nearby:
-                        plain = self._computed(device, self._artifact, others, {})
-                        neighbours += zip(plain, nearby, strict=True)
-                        for seed in range(ORDERS):
-                            blurred = widened(self._artifact, seed)
-                            (other,) = self._computed(device, blurred, [wide[0]], way)
-                            neighbours.append((other, exact))
+            self._compute_truth(device, options, ways, neighbours)
         verdicts = []
         for place, tensor in enumerate(self._outputs):
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
@@ -111,6 +94,34 @@ class _Case:
             found, plain_one = self._found[place], self._plain[place]
             verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
         return worst_of(verdicts)
+
+    def _compute_truth(
+        self,
+        device: Processor,
+        options: Sequence[Mapping[str, str]],
+        ways: list[list[Array]],
+        neighbours: list[tuple[list[Array], list[Array]]],
+    ) -> None:
+        """Add what a `Truth` holds of all outputs, as far as it can be computed."""
+        arguments = self._arguments()
+        if sum(array.nbytes for array in arguments) > ARGUMENTS_MAX:
+            return
+        others = [_neighbour(arguments, seed) for seed in range(NEIGHBOURS)]
+        wide, *wide_others = ([*map(_wide, each)] for each in (arguments, *others))
+        artifact, (first, *rest) = widened(self._artifact), options
+        exact, *nearby = self._computed(device, artifact, [wide, *wide_others], first)
+        ways.append(exact)
+        if any(array.dtype == np.float64 for array in arguments):
+            neighbours += [(each, exact) for each in nearby]
+        else:
+            plain = self._computed(device, self._artifact, others, {})
+            neighbours += zip(plain, nearby, strict=True)
+            for seed in range(ORDERS):
+                blurred = widened(self._artifact, seed)
+                (other,) = self._computed(device, blurred, [wide], first)
+                neighbours.append((other, exact))
+        for way in rest:
+            ways += self._computed(device, artifact, [wide], way)
 
     def opinion(self) -> Opinion:
         """Who differs from the interpreter; "" where it is not asked."""

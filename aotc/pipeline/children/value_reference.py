@@ -94,8 +94,8 @@ def record_all(
             progress.started(f"running {key.label} on other inputs")
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
             trials = _Trials(key, profile, captured.inputs, leaves, anchors)
-            heavy = _unjudged(captured, scratch)
-            plans[key.label] = trials.record(functions[name], spec, heavy, scratch, progress)
+            unjudged = _unjudged(captured, scratch)
+            plans[key.label] = trials.record(functions[name], spec, unjudged, scratch, progress)
     write_plans(scratch.folder, plans)
 
 
@@ -117,12 +117,12 @@ class _Trials:
         self,
         function: PlainJax,
         spec: EntryPointSpec,
-        heavy: Mapping[str, str],
+        unjudged: Mapping[str, str],
         scratch: Scratch,
         progress: Progress,
     ) -> PlannedValues:
-        """Run the trials that fit; the plan. heavy: trials that weights leave out, with why."""
-        skipped = {**heavy, **self._too_large(function, scratch)}
+        """Run the trials that fit; the plan. unjudged: trials without a truth, with why."""
+        skipped = {**unjudged, **self._too_large(function, scratch)}
         if spec.numerics == "finite":
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
         kinds = []
