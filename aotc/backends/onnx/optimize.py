@@ -91,7 +91,7 @@ def _keep_signs(graph: Graph) -> None:
 
 
 def _is_positive_at_zero(graph: Graph, name: str) -> bool:
-    """Whether an array is a constant whose zeros are positive."""
+    """Return whether an array is a constant whose zeros are positive."""
     if name not in graph.names.arrays:
         return False
     _, array = graph.names.arrays[name]

@@ -79,7 +79,7 @@ def _select_masked(block: Block) -> None:
 
 
 def _is_elementwise(operation: Operation) -> bool:
-    """Whether numbers are multiplied with those in their place, and at most summed then."""
+    """Return whether numbers are multiplied with those in their place, and at most summed then."""
     if operation.name != "stablehlo.dot_general" or operation.result.element == "f16":
         return operation.name == "stablehlo.multiply"
     numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
@@ -289,7 +289,7 @@ def _scalar(value: Value) -> Any:
 
 
 def _is_counted(operation: Operation) -> bool:
-    """Whether a number is computed of those of the operands."""
+    """Return whether a number is computed of those of the operands."""
     if operation.name == "stablehlo.convert":
         return True
     if operation.name not in (*_COUNTED, "stablehlo.compare") or operation.result.shape:
@@ -321,7 +321,7 @@ def _is(value: Value, number: float) -> bool:
 
 
 def _is_single(number: float) -> bool:
-    """Whether a float32 holds a number, as ONNX's attributes are."""
+    """Return whether a float32 holds a number, as ONNX's attributes are."""
     with np.errstate(over="ignore"):
         return number == float(np.float32(number))
 

@@ -111,7 +111,7 @@ def _create(name: str, type_: Any, *operands: Any) -> Any:
 
 
 def _holds_places(value: Any, dimension: Any) -> bool:
-    """Whether a value is that of `iota` along a dimension, in a type that holds any place."""
+    """Return whether a value is that of `iota` along a dimension, whose type holds any place."""
     owner = value.owner
     return (
         not isinstance(owner, ir.Block)
@@ -126,7 +126,7 @@ _JOINED = ("xor", "or", "add")
 
 
 def _earlier(values: Sequence[Any], place: int) -> int:
-    """How many of the values before a place are the same. Raises UnrepairableError for three."""
+    """Return how many values before a place are the same. Raises UnrepairableError for three."""
     count = sum(_is_same(values[place], each) for each in values[:place])
     if count >= len(_JOINED):
         raise UnrepairableError(f"a stablehlo.sort of {count + 1} operands that are the same")

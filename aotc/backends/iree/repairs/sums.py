@@ -208,7 +208,7 @@ def _nothing(element: str) -> str:
 
 
 class _Window(NamedTuple):
-    """What a window takes along each axis of an array, for windows of one number. edges: pairs.
+    """A window of one number along each axis of an array. edges: pairs.
     between: numbers that are put between two.
     """
 
@@ -474,7 +474,7 @@ def keep_known(module: Any) -> None:
 
 
 def _is_filled(value: Any) -> bool:
-    """Whether a value is a constant, or one that is repeated."""
+    """Return whether a value is a constant, or one that is repeated."""
     owner = value.owner
     while not isinstance(owner, ir.Block) and owner.name == "stablehlo.broadcast_in_dim":
         owner = owner.operands[0].owner
@@ -489,7 +489,7 @@ class _Known:
         self._found: dict[Any, bool] = {}
 
     def holds(self, value: Any) -> bool:
-        """Whether a value depends on constants alone."""
+        """Return whether a value depends on constants alone."""
         if value not in self._found:
             self._found[value] = False  # of what a loop comes back to
             self._found[value] = self._look(value)
