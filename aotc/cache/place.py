@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from aotc.byte_sizes import bytes_of
 from aotc.cache.store import LocalStore, inner_folders
-from aotc.config.fields import bytes_of
 from aotc.errors import refusal
 from aotc.ownership import other_writers
 from aotc_runtime.errors import AotcError

@@ -15,9 +15,9 @@ from typing import Annotated, get_args
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from aotc.byte_sizes import bytes_of
 from aotc.config.problem import Problem
 from aotc_runtime.schema import manifest
-from aotc_runtime.schema.tree import INTEGER_MAX
 
 REFUSED = "aotc"
 """The pydantic error type of `refusal`."""
@@ -88,23 +88,6 @@ def is_function_reference(text: str) -> bool:
 def is_version(text: str) -> bool:
     """Three numbers and perhaps a suffix, which the runtime can order."""
     return bool(_VERSION.match(text))
-
-
-_BYTES = re.compile(r"\A([1-9][0-9]{0,17}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
-_UNITS = {"B": 1} | {
-    f"{letter}{suffix}": base ** (power + 1)
-    for suffix, base, letters in (("B", 1000, "kMGT"), ("iB", 1024, "KMGT"))
-    for power, letter in enumerate(letters)
-}
-
-
-def bytes_of(value: object) -> int | None:
-    """A number of bytes as an integer or as a text such as "2 GiB"; None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if 1 <= value <= INTEGER_MAX else None
-    found = _BYTES.match(value) if isinstance(value, str) else None
-    amount = int(found[1]) * _UNITS[found[2]] if found else 0
-    return amount if 1 <= amount <= INTEGER_MAX else None
 
 
 type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aotc.byte_sizes import bytes_of
 from aotc.errors import refusal
 from aotc_runtime.errors import AotcError
 
@@ -65,9 +66,6 @@ class Apart(Struct, frozen=True):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         seconds = SECONDS
         if text := os.environ.get(MEMORY_VARIABLE, ""):
-            # A process that records what a program reads has imported this module by then.
-            from aotc.config.fields import bytes_of
-
             found = bytes_of(int(text) if text.isdigit() else text)
             if found is None:
                 raise _unusable(MEMORY_VARIABLE, text, "a number of bytes, such as 16 GiB")

@@ -72,7 +72,7 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
     \b
     aotc store prune --limit "20 GiB"
     """
-    from aotc.config.fields import bytes_of
+    from aotc.byte_sizes import bytes_of
     from aotc.errors import refusal
     from aotc.report.text import size
 

@@ -11,16 +11,13 @@ from starlette.requests import ClientDisconnect, Request
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.servers.memory import Claim, Memory
-from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.options import PACE_BYTES, Limits
 
 ALIGNMENT = 64
 """XLA uses host memory in place only at this alignment (bytes)."""
 
 STEP_BYTES = 2**21
 """A body takes memory in steps of this many bytes as it arrives: a huge page of the system."""
-
-PACE_BYTES = 2**14
-"""The least of a body that has to arrive within each `header_seconds`."""
 
 
 class Body(Struct, frozen=True):

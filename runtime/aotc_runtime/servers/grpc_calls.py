@@ -12,10 +12,9 @@ from collections.abc import Coroutine
 from time import perf_counter
 
 from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.servers.bodies import PACE_BYTES
 from aotc_runtime.servers.grpc_sockets import cut, find_sockets, received
 from aotc_runtime.servers.memory import COSTS, Claim, Memory
-from aotc_runtime.servers.options import Limits
+from aotc_runtime.servers.options import PACE_BYTES, Limits
 
 LOOK_SECONDS = 0.02
 """How often calls are looked at. Messages that arrive within that time are not counted before."""

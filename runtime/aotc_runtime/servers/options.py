@@ -10,6 +10,9 @@ from msgspec import Struct
 
 MIB = 2**20
 
+PACE_BYTES = 2**14
+"""The least of a body or a message that has to arrive within each `header_seconds`."""
+
 
 class Limits(Struct, frozen=True):
     """What a client may ask for. Sizes in bytes, times in seconds.
