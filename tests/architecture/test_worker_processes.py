@@ -17,8 +17,12 @@ OTHERS = {
     "cli/main.py": "the command itself",
     "base/process_guard.py": "goes on to end the others",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
-    "commands/import_tensorflow/tensorflow_exporter.py": "runs without aotc: asks the system for the same itself",
-    "commands/record_expected/model_recorder.py": "runs without aotc: asks the system for the same itself",
+    "commands/import_tensorflow/tensorflow_exporter.py": (
+        "runs without aotc: asks the system for the same itself"
+    ),
+    "commands/record_expected/model_recorder.py": (
+        "runs without aotc: asks the system for the same itself"
+    ),
 }
 
 WORKERS = sorted(

@@ -32,12 +32,18 @@ OPENING = ("open", "fdopen", "memmap", "ZipFile", "TarFile")
 READING = {"", "r", "rb", "rt"}
 
 WRITERS = {
-    "aotc/base/temporary_files.py": "temporary names, and new files that get theirs when they are whole",
+    "aotc/base/temporary_files.py": (
+        "temporary names, and new files that get theirs when they are whole"
+    ),
     "aotc/commands/certify/certify_environments.py": "a cache: what was cut off is made anew",
-    "aotc/bundle/write/atomic_files.py": "what is written beside its place and takes it when it is whole",
+    "aotc/bundle/write/atomic_files.py": (
+        "what is written beside its place and takes it when it is whole"
+    ),
     "aotc/pipeline/cache/cache_folder.py": "makes the folder of the cache",
     "aotc/commands/remote_cache/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
-    "aotc/pipeline/cache/cache_files.py": "files in the cache: a name is made when the file is whole",
+    "aotc/pipeline/cache/cache_files.py": (
+        "files in the cache: a name is made when the file is whole"
+    ),
     "aotc/pipeline/cache/cache_store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
@@ -50,24 +56,34 @@ SCRATCH = {
     "aotc/compile/xla/xla_compiler.py": "no file: an archive in memory",
     "aotc/engines/cuda/cuda_disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
-    "aotc/commands/certify/certify_process.py": "a temporary folder of its own: the runtime, for one run",
+    "aotc/commands/certify/certify_process.py": (
+        "a temporary folder of its own: the runtime, for one run"
+    ),
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
-    "aotc/pipeline/provisional_bundle.py": "the build's scratch folder: a policy for the parity worker",
+    "aotc/pipeline/provisional_bundle.py": (
+        "the build's scratch folder: a policy for the parity worker"
+    ),
     "aotc/check/plain_structures.py": "the build's scratch folder: calls of plain JAX",
     "aotc/check/value_trials.py": "the build's scratch folder: value trials and what differs",
     "aotc/pipeline/children/value_reference.py": "the build's scratch folder",
     "aotc/pipeline/scratch_folder.py": "the build's scratch folder",
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
-    "aotc/bundle/write/output_paths.py": "asks whether a place can be written, with a file that has no name",
+    "aotc/bundle/write/output_paths.py": (
+        "asks whether a place can be written, with a file that has no name"
+    ),
     "aotc/report/array_files.py": "an archive in memory, for write_atomically",
     "aotc/commands/bench/bench_processes.py": "a temporary folder of its own",
-    "aotc/frontends/stablehlo/module_probe.py": "a temporary folder of its own: modules of a model file",
+    "aotc/frontends/stablehlo/module_probe.py": (
+        "a temporary folder of its own: modules of a model file"
+    ),
     "aotc/frontends/stablehlo/module_probe_worker.py": "that folder: what it read, written anew",
     "aotc/commands/import_tensorflow/tensorflow_exporter.py": "the temporary folder of one import",
     "aotc/commands/import_tensorflow/tensorflow_import.py": "that folder: the job",
     "aotc/commands/record_expected/model_recorder.py": "the temporary folder of one recording",
     "aotc/commands/record_expected/recording_process.py": "that folder: the job and its calls",
-    "aotc/engines/openvino/openvino_worker.py": "a temporary folder of its own: a graph in its two files",
+    "aotc/engines/openvino/openvino_worker.py": (
+        "a temporary folder of its own: a graph in its two files"
+    ),
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
     "aotc/check/padding/trial_files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording_file.py": "the build's scratch folder: what a process read",
@@ -75,8 +91,12 @@ SCRATCH = {
     "aotc/capture/orbax_worker.py": "that folder",
     "aotc/pipeline/kept_weights.py": "the build's scratch folder: shards of earlier builds",
     "aotc/commands/remote_cache/remote_cache.py": "that folder: a shard from elsewhere",
-    "aotc/pipeline/watching/remembered_tasks.py": "the build's scratch folder: what was made before",
-    "aotc/commands/channel/channel_status.py": "a temporary folder of its own: of a first-time host",
+    "aotc/pipeline/watching/remembered_tasks.py": (
+        "the build's scratch folder: what was made before"
+    ),
+    "aotc/commands/channel/channel_status.py": (
+        "a temporary folder of its own: of a first-time host"
+    ),
     "aotc/cli/command_group.py": "/dev/null",
     "aotc/cli/stopped_commands.py": "/dev/null",
 }

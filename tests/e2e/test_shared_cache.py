@@ -198,7 +198,8 @@ def test_ctrl_c_does_not_wait_for_a_server_that_is_silent(
         assert server.stdout is not None
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/cache"
         # For whom a minute of silence is nothing.
-        program = "from aotc.commands.remote_cache.http_blobs import HttpBlobs; HttpBlobs.seconds = 3600; "
+        program = "from aotc.commands.remote_cache.http_blobs import HttpBlobs; "
+        program += "HttpBlobs.seconds = 3600; "
         program += "from aotc.cli.main import main; main()"
         build_command = [sys.executable, "-c", program, "build", "shared.toml"]
         options = ["-o", str(tmp_path / "x.aotb"), "--cache", str(tmp_path / "cache")]

@@ -18,13 +18,16 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.policy_reader import read_policy
 
-from . import test_certificate_checks_matter as certificate_checks
-from . import test_checks_matter, test_format_checks_matter
-from . import test_policy_checks_matter as policy_checks
-from . import test_trust_checks_matter as trust_checks
+from . import (
+    test_certificate_attacks,
+    test_format_attacks,
+    test_policy_attacks,
+    test_trust_attacks,
+    test_verification_attacks,
+)
 from .generator import CASES, Case, Kit
+from .refused_attacks import Arms, Refused, outcome
 from .tampering import host_for, in_memory, policy_for, signed, take_apart
-from .weakening import Arms, Check, outcome
 
 
 def build(bundle: Path, policy: Path) -> None:
@@ -35,16 +38,16 @@ def build(bundle: Path, policy: Path) -> None:
     policy.write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
 
 
-def all_checks() -> Iterator[Check]:
+def all_attacks() -> Iterator[Refused]:
     for module in (
-        test_checks_matter,
-        test_format_checks_matter,
-        trust_checks,
-        policy_checks,
-        certificate_checks,
+        test_verification_attacks,
+        test_format_attacks,
+        test_trust_attacks,
+        test_policy_attacks,
+        test_certificate_attacks,
     ):
         for value in vars(module).values():
-            if isinstance(value, list) and value and isinstance(value[0], Check):
+            if isinstance(value, list) and value and isinstance(value[0], Refused):
                 yield from value
 
 
@@ -57,7 +60,7 @@ class Attacks:
         self.ours, self.stranger = LocalSigner.ephemeral(), LocalSigner.ephemeral()
         self.trusted = policy_for(self.ours)
         self.host = host_for(self.genuine)
-        self.checks = list(all_checks())
+        self.attacks = list(all_attacks())
         kit = Kit(signed(take_apart(self.genuine), self.ours), self.ours, self.stranger)
         self.made: list[tuple[Case, Path]] = []
         for number, case in enumerate(CASES):
@@ -78,7 +81,7 @@ class Attacks:
                 return fail(f"{case.name}: {error.code} instead of {case.code}")
             return fail(f"{case.name}: accepted")
         with tempfile.TemporaryDirectory() as folder:
-            for number, check in enumerate(self.checks):
+            for number, attack in enumerate(self.attacks):
                 place = Path(folder, str(number))
                 place.mkdir()
                 arms = Arms(
@@ -90,9 +93,9 @@ class Attacks:
                     self.host,
                     place,
                 )
-                found = outcome(check.attack, arms)
-                if found != check.code:
-                    return fail(f"{check.label}: {found}")
+                found = outcome(attack.attack, arms)
+                if found != attack.code:
+                    return fail(f"{attack.label}: {found}")
         return 0
 
 

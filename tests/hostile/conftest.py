@@ -20,6 +20,7 @@ from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES as OTHERS
 
+from .refused_attacks import Arms
 from .tampering import (
     Documents,
     MemoryBundle,
@@ -28,7 +29,6 @@ from .tampering import (
     take_apart,
     with_one_attestation,
 )
-from .weakening import Arms
 
 ENGINES = [
     "xla",

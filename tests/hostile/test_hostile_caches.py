@@ -10,7 +10,6 @@ import pytest
 
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.compile.target_files import read_target
 from aotc.pipeline.cache import cache_store as stores
@@ -20,8 +19,6 @@ from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
-
-from .weakening import Check, remove
 
 OURS, BUILDER = LocalSigner.ephemeral(), LocalSigner.ephemeral()
 """The second signs bundles, which everybody loads, and no entries."""
@@ -139,17 +136,6 @@ def test_what_is_no_file_elsewhere_is_no_entry(
     assert other.made(FIRST) == (b"first 1", True)
     (note,) = other.store.notes()
     assert "damaged or cut short, not used: 1" in note
-
-
-MOVED = ("sealed.key == key", "True")
-
-
-def test_without_its_check_an_entry_of_another_task_is_used(
-    entries: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remove(Check(Seals._sealed, MOVED, lambda arms: None, ""), monkeypatch)
-    entries[0].write_bytes(entries[1].read_bytes())
-    assert Host(tmp_path, "other").made(FIRST) == (b"second 1", False)
 
 
 def test_what_was_verified_is_what_is_used_whatever_becomes_of_the_file(

@@ -37,7 +37,6 @@ from aotc_runtime.verification import (
 from aotc_runtime.verification import (
     root_signatures,
     signature_timestamps,
-    timestamp_authorities,
 )
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.package_errors import reason_of
@@ -55,7 +54,6 @@ from .authorities import (
 from .doors import READY, Capture, at_every_door
 from .provenances import DAY, ENDORSEMENT, attested, key_of
 from .tampering import Documents, MemoryBundle, in_memory, put_together, take_apart
-from .weakening import Check, remove
 
 pytest.importorskip("rfc3161_client", reason="pip install 'aotc-runtime[timestamps]'")
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is the authority")
@@ -678,30 +676,17 @@ def granted_with_changes(envelope: bytes, here: Authority) -> bytes:
     return with_timestamp(envelope, base64.b64encode(made).decode())
 
 
-CHECKS: dict[str, tuple[Any, str, str, list[str]]] = {
-    "another": (signature_timestamps._check_imprint, "imprint.message != algorithm(signature).digest()",
-                "False", ["AOTC-E311"]),
-    "future": (signature_timestamps.moment_of, "made > now + CLOCKS_DIFFER", "False", []),
-    "elsewhere": (signature_timestamps._refused, "verifier.verify_message(answer, signature)", "pass", []),
-    "changes": (signature_timestamps._decoded, "if status != 0", "if False", ["AOTC-E311"]),
-    "authority": (timestamp_authorities.check_authorities,
-                  "bool(authority.certificates) == bool(authority.certificates_file)", "False",
-                  ["AOTC-E309"]),
-    "certificates": (trust._keys_of, "if policy.timestamp_authorities:", "if False:", []),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("attack", CHECKS)
-def test_an_attack_gets_further_exactly_when_its_check_is_removed(
+@pytest.mark.parametrize(
+    "attack", ["another", "future", "elsewhere", "changes", "authority", "certificates"]
+)
+def test_an_attack_is_refused(
     attack: str,
     sign: Sign,
     ours: LocalSigner,
     host: HostFacts,
     here: Authority,
     elsewhere: Authority,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    function, check, instead, then = CHECKS[attack]
     now = datetime.now(UTC)
     told = sign(
         {
@@ -720,5 +705,3 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
     refused = "AOTC-E311" if attack == "elsewhere" else "AOTC-E324"
     refused = "AOTC-E309" if attack in none else refused
     assert codes(told, policy, host, when) == [refused]
-    remove(Check(function, (check, instead), lambda arms: None, refused), monkeypatch)
-    assert codes(told, policy, host, when) == then

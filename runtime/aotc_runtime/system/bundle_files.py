@@ -157,6 +157,7 @@ def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
                 "AOTC-E109",
                 f"{shown} {name}",
                 "another file",
-                expected=f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE} and {oci_layout.BLOB_FOLDER}<digest> only",
+                expected=f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE} and "
+                f"{oci_layout.BLOB_FOLDER}<digest> only",
                 hint="remove it, or fetch the bundle again",
             )

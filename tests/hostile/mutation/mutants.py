@@ -13,10 +13,9 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import NamedTuple
 
-from ..weakening import inside
 from .areas import AREAS, Area
 
 NOT_CHECKS = ("report.py",)
@@ -235,3 +234,11 @@ def _replaced(area: Area, file: Path, text: str, node: ast.stmt | ast.expr, by: 
     padding = "\n" * (last - first) if isinstance(node, ast.stmt) else ""
     source = "".join([*lines[:first], head + by + padding + tail, *lines[last + 1 :]])
     return Mutant(area, file, node.lineno, ast.get_source_segment(text, node) or "", by, source)
+
+
+def inside(code: CodeType) -> Iterator[CodeType]:
+    """The code of every function in this code."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from inside(constant)

@@ -187,7 +187,8 @@ def test_every_option_has_help_and_stands_in_the_documentation() -> None:
 
 
 def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_them() -> None:
-    probe = "import sys, aotc.cli.command_group as m; print(any(x in sys.modules for x in ('jax', 'pydantic')))"
+    probe = "import sys, aotc.cli.command_group as m; "
+    probe += "print(any(x in sys.modules for x in ('jax', 'pydantic')))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -86,7 +86,8 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
     watched = (
         "import sys, threading\n"
         "from aotc.base.workers.worker_child import answer\n"
-        "from aotc.compile.xla import xla_job as job; from aotc.compile.xla import xla_worker as worker\n"
+        "from aotc.compile.xla import xla_job as job\n"
+        "from aotc.compile.xla import xla_worker as worker\n"
         "start = threading.Thread.start\n"
         "def begin(thread):\n"
         "    thread.before = set(sys.modules)\n"

@@ -82,7 +82,8 @@ ASKING = """
 import os, sys
 from pathlib import Path
 from aotc.base.child_processes import Processes
-from aotc.base.workers import forked_workers as forked; from aotc.base.workers import worker_parent as parent
+from aotc.base.workers import forked_workers as forked
+from aotc.base.workers import worker_parent as parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
 parent.run(Zygotes("asked"), sys.argv[1], list[str], within=Path(sys.argv[2]),
            environment=os.environ, processes=Processes(), grace=float(sys.argv[3]))

@@ -18,7 +18,7 @@ import pytest
 from aotc.base.child_processes import StoppedError
 from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Executable, Module
-from aotc.commands.dask import executor_backend, executor_messages, executor_worker
+from aotc.commands.dask import executor_messages, executor_worker
 from aotc.commands.dask.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
 from aotc.compile.target_files import read_target
 from aotc.compile.xla.xla_compiler import XlaBackend
@@ -26,7 +26,6 @@ from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
-from tests.hostile.weakening import Check, remove
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
 SMALL = CompileJob("f", Module(b"module", sha256(b"module"), "1.0.0", ("TopK",)), TARGET)
@@ -253,48 +252,6 @@ def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
 
 def test_a_worker_that_wants_what_is_no_part_of_a_large_task_either_is_refused() -> None:
     assert code_of(Recording(of_another_task), LARGE) == "AOTC-E915"
-
-
-@pytest.mark.parametrize(
-    ("meddle", "function", "check"),
-    [
-        (damaged, executor_messages.decode_answer, "data[:DIGEST_BYTES] != _digest(request, body)"),
-        (
-            to_another,
-            executor_messages.decode_answer,
-            "data[:DIGEST_BYTES] != _digest(request, body)",
-        ),
-        (
-            wrong_code,
-            executor_backend._executable,
-            "sha256(executable.serialized) != executable.digest",
-        ),
-    ],
-)
-def test_its_check_is_what_refuses_an_answer_that_is(
-    meddle: Meddle, function: Any, check: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remove(Check(function, (check, "False"), lambda arms: None, ""), monkeypatch)
-    with Recording(meddle) as executor:
-        assert backend(executor).compile(SMALL) != Naming().compile(SMALL) or meddle is to_another
-
-
-def test_without_its_check_a_worker_compiles_what_was_changed_on_the_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    check = "data is not None and sha256(data) == digest"
-    monkeypatch.setenv("AOTC_CACHE", "off")
-    body = executor_worker._collect
-    remove(Check(body, (f"if {check}", "if data is not None"), lambda arms: None, ""), monkeypatch)
-    with Recording(changed_on_the_way) as executor:
-        assert b"module?" in backend(executor).compile(SMALL).serialized
-
-
-def test_without_its_check_another_toolchain_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = ("if told := tuple(map(str, differences))", "if told := ()")
-    remove(Check(executor_worker._answer, check, lambda arms: None, ""), monkeypatch)
-    with Recording() as executor:
-        backend(executor, **{"package jaxlib": "0.99.0"}).compile(SMALL)
 
 
 def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> None:

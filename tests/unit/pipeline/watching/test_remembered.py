@@ -14,7 +14,6 @@ from aotc.pipeline.watching.recorded_reads import Looking, Reads
 from aotc.pipeline.watching.recording_file import Recording
 from aotc.pipeline.watching.remembered_tasks import Files, Recipes, Worker
 from aotc_runtime.base.digest import sha256
-from tests.hostile.weakening import Check, remove
 
 DATA = b"what a program left"
 KNOWN = {"host": "this one"}
@@ -78,15 +77,6 @@ def test_an_entry_that_names_a_file_elsewhere_is_not_used(
     assert run(worker, tasks, name.format(root=tmp_path))
     left = {path for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.parts}
     assert left == {worker.folder / "worker.reads"} and not any(map(Path.is_file, before))
-
-
-def test_without_its_check_it_is_written_there(
-    worker: Worker, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check = ("if not _lies_within(name)", "if False")
-    remove(Check(remembered_tasks._restore, check, lambda arms: None, ""), monkeypatch)
-    assert not run(worker, tasks, "../x")
-    assert (worker.folder.parent / "x").read_bytes() == DATA
 
 
 def test_reasons_that_the_author_can_mend_come_first() -> None:
