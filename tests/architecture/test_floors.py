@@ -113,10 +113,11 @@ def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Pat
 
 
 def makers(*names: str) -> set[str]:
-    """The runtime's files that call a class of one of these names."""
+    """Files of the runtime and of aotc-serve that call a class of one of these names."""
     return {
-        path.relative_to(RUNTIME).as_posix()
-        for path in RUNTIME.rglob("*.py")
+        path.relative_to(root).as_posix()
+        for root in (RUNTIME, SERVE)
+        for path in root.rglob("*.py")
         if not names_in(path)[1].isdisjoint(names)
     }
 
@@ -134,8 +135,9 @@ def test_only_readiness_makes_loaded_bundles() -> None:
 
 def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     users = {
-        path.relative_to(RUNTIME).as_posix()
-        for path in RUNTIME.rglob("*.py")
+        path.relative_to(root).as_posix()
+        for root in (RUNTIME, SERVE)
+        for path in root.rglob("*.py")
         if "jaxlib" in imports_of(path)
     }
     assert "engines/xla/xla_client.py" in users
@@ -146,8 +148,9 @@ def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
 @pytest.mark.parametrize("package", ["iree", "onnxruntime", "openvino"])
 def test_the_package_of_an_engine_is_named_by_that_alone(package: str) -> None:
     users = {
-        path.relative_to(RUNTIME).as_posix()
-        for path in RUNTIME.rglob("*.py")
+        path.relative_to(root).as_posix()
+        for root in (RUNTIME, SERVE)
+        for path in root.rglob("*.py")
         if package in imports_of(path)
     }
     assert users == {f"engines/{package}/{package}_engine.py"}

@@ -24,8 +24,15 @@ PACKAGES = (
     ROOT / "runtime" / "serve",
     ROOT / "runtime" / "serve" / "aotc_serve",
 )
-SHORT = ("aotc/pipeline", "aotc/config", "aotc/compile/xla", "runtime/aotc_runtime/verification")
-"""Folders whose modules the page of the architecture names by their file alone."""
+SHORT = (
+    "aotc/bundle",
+    "aotc/capture",
+    "aotc/check",
+    "aotc/compile",
+    "aotc/pipeline",
+    "runtime/aotc_runtime/serving",
+)
+"""Folders whose own folders the page of the architecture names by their name alone."""
 
 
 def test_the_page_of_the_architecture_names_files_that_exist() -> None:

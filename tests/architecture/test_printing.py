@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from tests.conftest import ROOT
 
-PACKAGES = ROOT / "aotc", ROOT / "runtime" / "aotc_runtime"
+PACKAGES = (
+    ROOT / "aotc",
+    ROOT / "runtime" / "aotc_runtime",
+    ROOT / "runtime" / "serve" / "aotc_serve",
+)
 
 WRITERS = {
     "print",
