@@ -7,6 +7,7 @@ import json
 import struct
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,35 @@ def test_an_end_that_overlaps_the_record_of_64_bits_is_refused() -> None:
     end = bytearray(b"PK\x05\x06" + bytes(18))
     end[7:11] = b"PK\x06\x07"
     assert code(b"PK\x03\x04-" + bytes(end)) == "AOTC-E843"
+
+
+def nested(count: int, last: bytes) -> bytes:
+    """An archive whose members each hold the bytes of all that follow."""
+    body, entries = last, []
+    for number in reversed(range(count)):
+        name = b"it/%06d" % number
+        numbers = 20, 0, 0, 0, 0, zlib.crc32(body), len(body), len(body), len(name), 0
+        body = struct.pack("<4s5H3L2H", b"PK\3\4", *numbers) + name + body
+        entries.append((numbers, name, len(body)))
+    directory = b"".join(
+        struct.pack("<4sH", b"PK\1\2", 20)
+        + struct.pack("<5H3L5H2L", *numbers, 0, 0, 0, 0, len(body) - size)
+        + name
+        for numbers, name, size in entries
+    )
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
+    return body + directory + end
+
+
+def test_members_within_each_other_are_refused_before_any_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = nested(3, b"last")
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        assert len(file.namelist()) == 3
+    assert archive.read_archive(nested(1, b"last")).members.keys() == {"it/000000"}
+    monkeypatch.setattr(archive, "_require_intact", lambda *_: pytest.fail("read"))
+    assert code(data) == "AOTC-E843"
 
 
 def test_sizes_beyond_the_file_are_refused_also_where_both_are_the_same() -> None:
