@@ -1,7 +1,8 @@
 """The members of a zip archive as frameworks write models: they lie there as they are.
 
 Nothing is decompressed and no two members share bytes, so that all together are no larger than the
-file; the bytes of weights are views of the file's. https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
+file; the bytes of weights are views of the file's.
+https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
 """
 
 from __future__ import annotations

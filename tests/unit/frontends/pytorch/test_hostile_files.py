@@ -474,10 +474,36 @@ def test_a_weight_whose_name_steers_a_terminal_is_refused() -> None:
         "Add(" * 5000,
         "Integer(" + "9" * 3000 + ")",
         "Mul(Symbol('s1'), [])",
+        "Mul(Integer('aaaa'), Integer(2))",
+        "Mul(Integer([1, 2]), Integer(2))",
+        "Integer(1.5)",
+        "Integer(True)",
     ],
 )
 def test_an_expression_that_is_none_of_sizes_is_not_evaluated(text: str) -> None:
     assert symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None
+
+
+def test_an_expression_of_more_terms_than_allowed_is_not_multiplied_out() -> None:
+    names = [f"s{number}" for number in range(11)]
+    sizes = dict(zip(names, jax.export.symbolic_shape(", ".join(names)), strict=True))
+
+    def power(symbols_: list[str], exponent: int) -> Any:
+        total = f"Add({', '.join(f"Symbol('{name}')" for name in symbols_)})"
+        text = f"Pow({total}, Integer({exponent}))"
+        return symbols.evaluate(Sym(as_expr=SymExpr(text)), sizes)
+
+    assert power(names[:3], 2) == (sizes["s0"] + sizes["s1"] + sizes["s2"]) ** 2
+    assert power(names[:10], 3) is not None
+    assert power(names, 3) is None
+    assert power(names[:3], 8) is None
+    nested = "Pow(" * 40 + "Add(Symbol('s1'), Integer(-1))" + ", Integer(8))" * 40
+    assert symbols.evaluate(Sym(as_expr=SymExpr(nested)), sizes) is None
+    for exponent in (-1, 0):
+        text = f"Pow({nested}, Integer({exponent}))"
+        assert symbols.evaluate(Sym(as_expr=SymExpr(text)), sizes) is None
+    nested = "Mul(Add(Symbol('s1'), Symbol('s2')), " * 11 + "Integer(1)" + ")" * 11
+    assert symbols.evaluate(Sym(as_expr=SymExpr(nested)), sizes) is None
 
 
 def test_a_tensor_subclass_is_refused_with_what_unwraps_it() -> None:
