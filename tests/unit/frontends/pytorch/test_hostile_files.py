@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import time
 import tracemalloc
 import zipfile
 import zlib
@@ -445,6 +446,42 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     tracemalloc.stop()
     monkeypatch.setattr(schema, "JSON_BYTES_MAX", 100)
     assert code(GOOD) == "AOTC-E843"
+
+
+def _writes(count: int) -> Callable[[Any], None]:
+    """The result is written in place so many times."""
+
+    def change(document: Any) -> None:
+        found = graph(document)
+        last = found["outputs"][0]["as_tensor"]["name"]
+        meta = found["tensor_values"][last]
+        for number in range(count):
+            given, last = last, f"written_{number}"
+            found["nodes"].append(
+                {
+                    "target": "torch.ops.aten.relu_.default",
+                    "inputs": [{"name": "self", "arg": {"as_tensor": {"name": given}}}],
+                    "outputs": [{"as_tensor": {"name": last}}],
+                    "metadata": {},
+                }
+            )
+            found["tensor_values"][last] = meta
+        found["outputs"] = [{"as_tensor": {"name": last}}]
+        (spec,) = document["graph_module"]["signature"]["output_specs"]
+        spec["user_output"]["arg"]["as_tensor"]["name"] = last
+
+    return change
+
+
+def test_writes_in_place_are_followed_in_time_that_grows_with_their_number() -> None:
+    """With the square of their number, as before, it took 50 seconds."""
+    data = changed(PROGRAM, _writes(4000))
+    began = time.process_time()
+    read(data)
+    assert time.process_time() - began < 15
+    model = read(changed(PROGRAM, _writes(3)))
+    made = jax.eval_shape(model.function, dict(model.weights), np.zeros((2, 5), np.int32))
+    assert jax.tree.leaves(made)[0].shape == (2, 5, 10)
 
 
 @pytest.mark.parametrize("limit", ["MEMBERS_MAX", "DIRECTORY_BYTES_MAX"])
