@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from aotc import private
 from aotc.capture import coverage, program, refuse
 from aotc.capture.source_files import read_source
 from aotc.capture.weights import Weights, in_tree, load
@@ -34,6 +35,7 @@ from aotc.config.build_manifest import (
 from aotc.config.relations import check_file_ranges
 from aotc.errors import finding, raise_if, refusal
 from aotc.evidence import ExpectedWithin, ModelOrigin
+from aotc.frontends.kernels import require_known_calls
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
 from aotc.frontends.registry import read_model
 from aotc_runtime.errors import AotcError, Finding
@@ -210,6 +212,19 @@ def open_file(
     except (RecursionError, MemoryError) as error:
         found = f"{source.text}: {type(error).__name__} while it was read"
         raise refusal("AOTC-E843", where, found, expected="a model file") from error
+
+
+def judge_lowered(name: str, lowered: Any) -> None:
+    """Refuse what a model file would have called at certain sizes, before it is compiled.
+
+    name: of the entry point.  lowered: a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
+    """
+    try:
+        module = private.static_module(lowered)
+    except private.SizesError:
+        return  # nor can it be compiled
+    with module.context:
+        require_known_calls(module, name, static=True)
 
 
 def _placed(found: Finding, where: str) -> Finding:

@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from aotc import private
 from aotc.capture import explain, own_files, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.models import Models, open_models
+from aotc.capture.models import Models, judge_lowered, open_models
 from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
 from aotc.capture.weights import Weights, read_arrays, read_shards
@@ -29,7 +28,6 @@ from aotc.config.build_manifest import (
     at_once,
 )
 from aotc.errors import CaptureError, finding, raise_if
-from aotc.frontends.kernels import require_known_calls
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax, structures
 from aotc.pipeline.children.child import runs_users_code
@@ -74,7 +72,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 resolved,
                 weights,
                 compiling=compiling,
-                judge=partial(_judge, name) if name in models.opened else None,
+                judge=partial(judge_lowered, name) if name in models.opened else None,
             ),
         )
         for name, spec in manifest.entry_points.items()
@@ -99,18 +97,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         try_all(plans, captured, manifest, scratch, functions, progress)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
-
-
-def _judge(name: str, lowered: Any) -> None:
-    """Refuse what a model file would have called at these sizes, before it is compiled. Raises
-    CaptureError (AOTC-E844).
-    """
-    try:
-        module = private.static_module(lowered)
-    except private.SizesError:
-        return  # nor can it be compiled
-    with module.context:
-        require_known_calls(module, name, static=True)
 
 
 def _run(

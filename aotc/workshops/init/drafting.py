@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aotc.backends.targets import NATIVE, find_target
@@ -24,6 +26,7 @@ from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.user_code import Source
 from aotc.stages import CapturedProgram
+from aotc.workers.apart import Apart
 from aotc.workshops.init.draft import draft, name_of
 from aotc.workshops.init.draft_types import Draft
 from aotc.workshops.init.manifest_text import manifest_text
@@ -91,6 +94,7 @@ def draft_manifest(
         Answer,
         variables={},
         doing="the process that imports the function",
+        limits=partial(_limits, root / request.function) if is_file else lambda folder: None,
         on_output=on_output,
     )
     moved = {
@@ -110,6 +114,14 @@ def draft_manifest(
     )
     modules = {module: answer.wrapper.source} if answer.wrapper else {}
     return Drafted(path, drafted, manifest_text(drafted), modules)
+
+
+def _limits(model_file: Path, folder: str) -> Apart:
+    """What the process may use that reads a model file."""
+    size = 0
+    with suppress(OSError):
+        size = model_file.stat().st_size
+    return Apart.stated(size, folder)
 
 
 def _require_new(path: Path, hint: str) -> None:

@@ -23,6 +23,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import raise_if, refusal
 from aotc.frontends.protocol import Model
 from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
+from aotc.workers import apart
 from aotc.workers.child import Progress, answer
 from aotc.workshops.init import callables, wrappers
 from aotc.workshops.init.array_text import DTYPES
@@ -51,6 +52,8 @@ def look(job: Job, progress: Progress) -> Answer:
     example that raises or does not fit the function, E085 for something that no manifest can call.
     """
     root = Path(job.root)
+    if job.apart is not None:
+        apart.begin(job.apart)
     if job.is_file:
         progress.started(f"reading {job.function}")
         return _of_file(SourceFile(job.function, root / job.function))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from aotc.config import values
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.child import ask
 from aotc.pipeline.tasks.workers import stopping_pool
+from aotc.pipeline.user_code import apart_of
 from aotc.stages import CompileJob
 from aotc.workshops.suggest.traffic.cost import CostModel, Elements, fit, interpolate, probe_sizes
 from aotc.workshops.suggest.traffic.messages import Answer, Job
@@ -74,6 +76,7 @@ def probe(
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",
+        limits=partial(apart_of, manifest),
     )
     where = space.points([each.sizes for each in answer.probes])
     if kind is CostKind.MEASURED:

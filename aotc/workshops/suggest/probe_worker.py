@@ -21,7 +21,7 @@ import numpy as np
 from aotc import private
 from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.models import open_models
+from aotc.capture.models import judge_lowered, open_models
 from aotc.capture.shardings import on_one_device
 from aotc.capture.trace import HOST, TracedProfile, trace_profile
 from aotc.capture.weights import Weights
@@ -31,9 +31,10 @@ from aotc.lowering.stablehlo import portable
 from aotc.pipeline.children.child import begin_as_if_alone, runs_users_code
 from aotc.pipeline.scratch import scratch_folder
 from aotc.stages import Stored, Tensor
+from aotc.workers import apart
 from aotc.workers.child import Progress, answer
 from aotc.workshops.suggest.traffic.messages import Answer, Job, Probe
-from aotc.workshops.suggest.xla_cost import cost_of_call
+from aotc.workshops.suggest.xla_cost import CallCost, cost_of_call
 
 ROUNDS = 7
 SECONDS_PER_TURN = 0.02
@@ -42,6 +43,8 @@ SECONDS_PER_TURN = 0.02
 @runs_users_code
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    if job.apart is not None:
+        apart.begin(job.apart)
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     with scratch_folder() as scratch:
         return _probed(job, progress, scratch)
@@ -65,13 +68,18 @@ def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
             traced.append(
                 trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
             )
+        if job.entry_point in models.opened:
+            judge_lowered(job.entry_point, traced[-1].lowered[HOST])
         progress.finished(job.entry_point)
     seconds = [0.0] * len(traced)
     if job.measure:
         progress.started(f"measuring {job.entry_point}")
         seconds = _turns(_calls(traced, weights, manifest))
     return Answer(
-        probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
+        probes=[
+            _probe(each, spent, is_measured=job.measure)
+            for each, spent in zip(traced, seconds, strict=True)
+        ],
         modules={
             index: portable(private.static_module(traced[index].lowered[HOST]))
             for index in job.kept
@@ -89,8 +97,9 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
     )
 
 
-def _probe(traced: TracedProfile, seconds: float) -> Probe:
-    cost = cost_of_call(traced.traced, traced.lowered[HOST])
+def _probe(traced: TracedProfile, seconds: float, *, is_measured: bool) -> Probe:
+    # XLA counts nothing of modules that were exported for any size.
+    cost = CallCost() if is_measured else cost_of_call(traced.traced, traced.lowered[HOST])
     return Probe(
         sizes=traced.sizes,
         flops=cost.flops,

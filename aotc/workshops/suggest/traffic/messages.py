@@ -5,11 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from aotc.stages import Module
+from aotc.workers.apart import Apart
 
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.values` encodes it.  sizes: what to trace the entry point at.
     kept: indices of those whose modules are wanted.  measure: whether to time calls on this host.
+    apart: what the process may use, where it runs nothing that a user wrote.
     """
 
     manifest: bytes
@@ -17,6 +19,7 @@ class Job(Struct, frozen=True):
     sizes: list[dict[str, int]]
     kept: list[int]
     measure: bool
+    apart: Apart | None = None
 
 
 class Probe(Struct, frozen=True):
