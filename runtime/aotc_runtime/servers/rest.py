@@ -100,11 +100,14 @@ class Rest:
             return None
         try:
             asked = Asked("rest", *found, size, claim)
-            return service.answer_now(
+            answer = service.answer_now(
                 asked, self._reader(memoryview(body), length, claim), self._write
             )
         except AotcError as error:
             return refused(error)
+        if answer is None:
+            claim.close()
+        return answer
 
     def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
         """Make a function that reads a request. length: of the JSON before binary data."""
