@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,6 +58,23 @@ def application(service: Service, *, control: bool, change: str = BY_SERVER) -> 
     told who may not.
     """
     return Rest(service, control, change).application()
+
+
+async def _while_connected[T](request: Request, answering: Coroutine[None, None, T]) -> T:
+    """Return an answer; one that waits for a thread is not computed for a client that has gone.
+
+    Raises ClientDisconnect.
+    """
+    answer = asyncio.ensure_future(answering)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
 
 
 class Rest:
@@ -194,7 +211,10 @@ class Rest:
         path = request.path_params
         size = len(body.data)
         asked = Asked("rest", path["name"], path.get("version", ""), size, body.claim, spans)
-        return await service.infer(asked, self._reader(body.data, length, body.claim), self._write)
+        answering = service.infer(asked, self._reader(body.data, length, body.claim), self._write)
+        if service.is_quick(asked.name, asked.version, size):
+            return await answering
+        return await _while_connected(request, answering)
 
     async def live(self, _: Request) -> Response:
         """The process answers."""
