@@ -22,6 +22,12 @@ MEMBERS_MAX = 1_000_000
 
 DIRECTORY_BYTES_MAX = 256 * 2**20
 
+JSON_BYTES_MAX = 128 * 2**20
+JSON_MARKS_MAX = 2**23
+"""Commas, colons and opening brackets of a document: each value takes some hundred bytes of memory.
+Models of a hundred layers have half a million.
+"""
+
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
@@ -68,6 +74,19 @@ class Archive:
         if name not in self.members:
             raise Damaged(f"a member {name}", "none")
         return self.members[name]
+
+
+def json_text(data: bytes | memoryview, what: str) -> bytes:
+    """Return the text of a JSON document that is small enough to be decoded.
+
+    what: for messages. Raises Damaged.
+    """
+    if len(data) > JSON_BYTES_MAX:
+        raise Damaged(f"{what} of at most {JSON_BYTES_MAX} bytes", f"{len(data)} bytes")
+    text = bytes(data)
+    if sum(map(text.count, (b",", b":", b"[", b"{"))) > JSON_MARKS_MAX:
+        raise Damaged(f"{what} with at most {JSON_MARKS_MAX} values", "more")
+    return text
 
 
 def read_archive(data: bytes | memoryview) -> Archive:

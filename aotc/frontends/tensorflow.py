@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, json
 
 from aotc.errors import finding, raise_if, refusal
-from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
+from aotc.frontends.archive import Archive, Damaged, damaged, json_text, read_archive
 from aotc.frontends.probe import rewritten
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc.frontends.stablehlo import EXPECTED, Called, called_in
@@ -143,7 +143,7 @@ def _require_alike(module: _Module, document: _Document) -> None:
 
 def _document(archive: Archive) -> _Document:
     try:
-        found = json.decode(bytes(archive.read(DOCUMENT)), type=_Document)
+        found = json.decode(json_text(archive.read(DOCUMENT), DOCUMENT), type=_Document)
     except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         raise Damaged(
             f"{DOCUMENT} as aotc import-tensorflow writes it", str(error)[:200]

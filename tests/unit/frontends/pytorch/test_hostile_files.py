@@ -439,12 +439,12 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = changed(PROGRAM, lambda d: d.update(guards_code=[[]] * 2**21))
-    monkeypatch.setattr(schema, "MARKS_MAX", 2**20)
+    monkeypatch.setattr(archive, "JSON_MARKS_MAX", 2**20)
     tracemalloc.start()
     assert code(data) == "AOTC-E843"
     assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
     tracemalloc.stop()
-    monkeypatch.setattr(schema, "JSON_BYTES_MAX", 100)
+    monkeypatch.setattr(archive, "JSON_BYTES_MAX", 100)
     assert code(GOOD) == "AOTC-E843"
 
 
