@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -129,6 +130,8 @@ def _report(arguments: list[str]) -> Report:
 
 def _serve(options: argparse.Namespace) -> Report:
     """Serve until a signal ends it."""
+    # Whoever asks for a reload while it starts would end it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         from aotc_runtime.servers.server import run as run_server
     except ImportError as error:

@@ -97,8 +97,9 @@ def _terms(node: ast.expr) -> int:
         case ast.Call(func=ast.Name(id="Symbol" | "Integer")):
             return 1
         case ast.Call(func=ast.Name(id="Pow"), args=[base, exponent]):
-            power = _integer(exponent)
-            most = _terms(base) ** (power if power in range(1, POWER_MAX) else POWER_MAX)
+            power, terms, most = _integer(exponent), _terms(base), 1
+            for _ in range(power if power is not None and 0 < power < POWER_MAX else POWER_MAX):
+                most = min(most * terms, TERMS_MAX + 1)
         case ast.Call(func=ast.Name(id="Mul"), args=factors):
             most = 1
             for factor in factors:
