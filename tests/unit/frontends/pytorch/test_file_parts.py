@@ -336,15 +336,15 @@ def test_structures_are_built_as_torch_has_them() -> None:
     assert structure("a.Class", "7", 1) == (0,)
 
 
-@pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "MARKS_MAX"])
+@pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "JSON_MARKS_MAX"])
 def test_documents_are_as_large_as_allowed(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'{"schema_version": {"major": 8, "minor": 0}, "torch_version": "2"}'
     most = (
         len(text) if limit == "JSON_BYTES_MAX" else sum(map(text.count, (b",", b":", b"[", b"{")))
     )
-    monkeypatch.setattr(schema, limit, most)
+    monkeypatch.setattr(archive, limit, most)
     assert schema.decode(text, schema.Versions, "it").torch_version == "2"
-    monkeypatch.setattr(schema, limit, most - 1)
+    monkeypatch.setattr(archive, limit, most - 1)
     with pytest.raises(Damaged):
         schema.decode(text, schema.Versions, "it")
 
