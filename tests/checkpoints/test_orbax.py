@@ -20,17 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
-from aotc.capture import orbax
-from aotc.capture.checkpoints import open_weights
-from aotc.capture.orbax import ArrayBytes
-from aotc.capture.stored import Fetched
+from aotc.base.errors import CaptureError
+from aotc.capture import orbax_checkpoint
+from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.orbax_checkpoint import ArrayBytes
+from aotc.capture.weight_files import Fetched
 from aotc.config.build_manifest import SourceFile
-from aotc.config.checkpoints import files_of
-from aotc.config.specs import WeightsSpec
-from aotc.errors import CaptureError
+from aotc.config.checkpoint_files import files_of
+from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -213,9 +213,9 @@ def test_arrays_are_together_no_larger_than_their_files_can_stand_for(
     """Several may have the same bytes of a database."""
     size = sum(path.stat().st_size for path in saved["zarr"].rglob("*") if path.is_file())
     arrays = [array.nbytes for array in opened(saved["zarr"], tmp_path).values()]
-    monkeypatch.setattr(orbax, "COMPRESSED_MAX", sum(arrays) / size)
+    monkeypatch.setattr(orbax_checkpoint, "COMPRESSED_MAX", sum(arrays) / size)
     opened(saved["zarr"], tmp_path)
-    monkeypatch.setattr(orbax, "COMPRESSED_MAX", (sum(arrays) - 1) / size)
+    monkeypatch.setattr(orbax_checkpoint, "COMPRESSED_MAX", (sum(arrays) - 1) / size)
     assert max(arrays) < sum(arrays) - 1
     assert "in a checkpoint of" in refused(saved["zarr"], tmp_path)
 
@@ -231,9 +231,9 @@ def test_everything_that_is_wrong_is_named_at_once(saved: dict[str, Path], tmp_p
 FETCHING = """
 import os, resource, sys
 from pathlib import Path
-from aotc.capture.checkpoints import open_weights
+from aotc.capture.checkpoint_tensors import open_weights
 from aotc.config.build_manifest import SourceFile
-from aotc.config.specs import WeightsSpec
+from aotc.config.manifest_specs import WeightsSpec
 
 folder, scratch, largest = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), resource.RLIM_INFINITY))

@@ -17,23 +17,23 @@ from jax import export
 from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 
-from aotc import private
-from aotc.backends.targets import read_target
-from aotc.capture.models import judge_lowered
+from aotc.base.errors import CaptureError
+from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
+from aotc.bundle.sign.signer import load_signer
+from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.capture import jax_private
+from aotc.capture.model_entry_points import judge_lowered
+from aotc.commands.init.drafting_process import draft_manifest
+from aotc.commands.init.init_messages import Job
+from aotc.commands.init.init_request import Request
+from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
+from aotc.commands.profiles.traffic.size_space import space_of_manifest
+from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import CaptureError
 from aotc.pipeline.build import build
-from aotc.pipeline.children import child
-from aotc.signing.keys import generate_key_pair
-from aotc.signing.signer import load_signer
-from aotc.workers.apart import MEMORY_VARIABLE, SECONDS_VARIABLE
-from aotc.workshops.init.drafting import draft_manifest
-from aotc.workshops.init.messages import Job
-from aotc.workshops.init.request import Request
-from aotc.workshops.suggest.probe import CostKind, Probed, probe
-from aotc.workshops.suggest.traffic.space import space_of_manifest
-from aotc_runtime.errors import AotcError
-from tests.unit.frontends.test_kernels import OVERWRITES
+from aotc.pipeline.children import user_process
+from aotc_runtime.base.errors import AotcError
+from tests.unit.capture.test_custom_call_checks import OVERWRITES
 
 MANIFEST = """
 schema = 1
@@ -130,7 +130,7 @@ def symbolic(lying: bool) -> Any:
     text = re.sub(rf"compare EQ, {call[1]}#1, (%\d+)", r"compare EQ, \1, \1", text)
     with mlir.make_ir_context():
         module = ir.Module.parse(text)
-        data = private.serialize_portable(module, mlir.hlo.get_current_version())
+        data = jax_private.serialize_portable(module, mlir.hlo.get_current_version())
     return dataclasses.replace(made, mlir_module_serialized=data)
 
 
@@ -243,13 +243,13 @@ def test_init_reads_a_model_file_with_the_limits_of_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[Job] = []
-    run = child.run
+    run = user_process.run
 
     def watched(worker: Any, job: Any, *more: Any, **named: Any) -> Any:
         jobs.append(job)
         return run(worker, job, *more, **named)
 
-    monkeypatch.setattr(child, "run", watched)
+    monkeypatch.setattr(user_process, "run", watched)
     monkeypatch.setenv(SECONDS_VARIABLE, "77")
     (tmp_path / "it.mlir").write_text(GOOD)
     monkeypatch.chdir(tmp_path)

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends import archive
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.tensorflow import DIMENSIONS_MAX, TensorFlowFrontend
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files import model_archive
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.stablehlo.tensorflow_frontend import DIMENSIONS_MAX, TensorFlowFrontend
 
 MATRIX = np.arange(12, dtype="float32").reshape(4, 3)
 LARGE = np.linspace(0, 1, 30, dtype="float32").reshape(10, 3)
@@ -193,7 +193,7 @@ def test_a_document_of_very_many_values_is_refused_before_any_is_made(
 ) -> None:
     data = packed(document())
     assert read(data).weights
-    monkeypatch.setattr(archive, "JSON_MARKS_MAX", 10)
+    monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 10)
     assert code(data) == "AOTC-E843"
 
 
