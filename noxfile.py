@@ -240,12 +240,14 @@ def _of_onnx() -> tuple[str, ...]:
 def more_models(session: nox.Session) -> None:
     """Build models of other projects for each engine (0.7 GB)."""
     recorded, scripts = str(OUT / "more-models" / "recorded"), "tests/frontends/more_models"
-    packages = toolchain("iree", "onnx", "openvino")
+    packages = toolchain("iree", "keras", "onnx", "openvino")
     python = environment(session, "more-models/venv", *CONSTRAINTS, *packages)
+    of_keras = _tensorflow(session)
     of_torch = environment(session, "torch/venv", "-r", _TORCH)
     of_onnx = environment(session, "onnx-frontend", *CONSTRAINTS, *_of_onnx())
     run(session, of_torch, f"{scripts}/write_torch.py", recorded)
     run(session, of_onnx, f"{scripts}/write_onnx.py", recorded)
+    run(session, of_keras, f"{scripts}/write_keras.py", recorded, CUDA_VISIBLE_DEVICES="")
     run(session, python, "-m", "tests.frontends.more_models.compare", recorded)
 
 
