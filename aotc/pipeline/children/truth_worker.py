@@ -85,12 +85,14 @@ class _Case:
         """What the truth says, or the bare differences where it cannot be computed."""
         ways: list[list[Array]] = []
         neighbours: list[tuple[list[Array], list[Array]]] = []
+        orders: list[list[Array]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
-            self._compute_truth(device, options, ways, neighbours)
+            self._compute_truth(device, options, ways, neighbours, orders)
         verdicts = []
         for place, tensor in enumerate(self._outputs):
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
-            truth = Truth([way[place] for way in ways], pairs) if ways else None
+            others = [order[place] for order in orders]
+            truth = Truth([way[place] for way in ways], pairs, others) if ways else None
             found, plain_one = self._found[place], self._plain[place]
             verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
         return worst_of(verdicts)
@@ -101,6 +103,7 @@ class _Case:
         options: Sequence[Mapping[str, str]],
         ways: list[list[Array]],
         neighbours: list[tuple[list[Array], list[Array]]],
+        orders: list[list[Array]],
     ) -> None:
         """Add what a `Truth` holds of all outputs, as far as it can be computed."""
         arguments = self._arguments()
@@ -118,8 +121,7 @@ class _Case:
             neighbours += zip(plain, nearby, strict=True)
             for seed in range(ORDERS):
                 blurred = widened(self._artifact, seed)
-                (other,) = self._computed(device, blurred, [wide], first)
-                neighbours.append((other, exact))
+                orders += self._computed(device, blurred, [wide], first)
         for way in rest:
             ways += self._computed(device, artifact, [wide], way)
 
