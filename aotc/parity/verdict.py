@@ -52,9 +52,10 @@ class Verdict(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True):
-    """One output in float64. ways: as XLA compiles the module by default, and otherwise.
-    neighbours: results of plain JAX for the next inputs, each with what it should be, since one
-    result may be right by luck.  orders: results for the same inputs with sums in another order.
+    """One output in float64. ways: as XLA compiles the module, and otherwise, also in the module's
+    own types for what is not finite there alone.  neighbours: results of plain JAX for the next
+    inputs, each with what it should be, since one result may be right by luck.  orders: results for
+    the same inputs with sums in another order.
     """
 
     ways: Sequence[Array]

@@ -40,6 +40,9 @@ NEIGHBOURS = 4
 ORDERS = 2
 """Draws of errors that show how far sums in another order may be apart."""
 
+ONCE = {"xla_backend_optimization_level": "0"}
+"""Options for modules that run once: code that is not optimized is there in half of the time."""
+
 INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
@@ -121,9 +124,10 @@ class _Case:
             neighbours += zip(plain, nearby, strict=True)
             for seed in range(ORDERS):
                 blurred = widened(self._artifact, seed)
-                orders += self._computed(device, blurred, [wide], first)
+                orders += self._computed(device, blurred, [wide], {**first, **ONCE})
         for way in rest:
             ways += self._computed(device, artifact, [wide], way)
+        ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Opinion:
         """Who differs from the interpreter; "" where it is not asked."""
