@@ -184,12 +184,13 @@ test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' 
 	    -e runtime -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
 	AOTC_ONNX_TORCH='$(TORCH_MODELS)' $(ONNX_FRONTEND)/bin/python -m pytest -m onnx tests/frontends/onnx_files
 
-test-more-models: ## Build models of other projects for each engine (after test-torch, test-onnx-frontend; 0.7 GB)
+test-more-models: ## Build models of other projects for each engine (after test-torch, test-onnx-frontend, test-tensorflow; 0.7 GB)
 	$$(scripts/find-python) -m venv $(MORE)/venv
 	$(MORE)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	    -e runtime -e '.[examples,dev,iree,keras,onnx,openvino]'
 	$(TORCH)/venv/bin/python tests/frontends/more_models/write_torch.py $(MORE)/recorded
 	$(ONNX_FRONTEND)/bin/python tests/frontends/more_models/write_onnx.py $(MORE)/recorded
+	CUDA_VISIBLE_DEVICES= $(TENSORFLOW)/venv/bin/python tests/frontends/more_models/write_keras.py $(MORE)/recorded
 	$(MORE)/venv/bin/python -m tests.frontends.more_models.compare $(MORE)/recorded
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
