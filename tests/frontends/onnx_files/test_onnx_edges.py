@@ -74,6 +74,17 @@ def test_a_loop_without_a_step_stacks_no_results(trips: int | None, condition: b
     assert found.shape == (2, 2, 3) and found[1, 0, 0] == 4
 
 
+def test_products_of_converted_truth_values_are_products_of_numbers() -> None:
+    nodes = [
+        N("Less", ["x", "zero"], ["mask"]),
+        N("Cast", ["mask"], ["number"], to=TensorProto.FLOAT),
+        N("Mul", ["number", "factor"], ["y"]),
+    ]
+    made = simple(nodes, (3,), zero=floats(0), factor=floats(1, np.inf, np.nan))
+    found = run(made, floats(-1, 1, 1))["y"]
+    np.testing.assert_array_equal(found, floats(1, np.nan, np.nan))
+
+
 @pytest.mark.parametrize(("name", "least"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
 def test_the_extreme_of_an_empty_constant_is_the_other_end_of_its_type(
     name: str, least: float

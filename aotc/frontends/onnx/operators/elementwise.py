@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from aotc.frontends.arithmetic import converted
 from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.table import Value, operator
 from aotc.frontends.onnx.values import is_known, is_symbolic, sizes
@@ -244,7 +245,7 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
         return x.astype(jnp.int32).astype(target)
     if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
         return x.astype(jnp.int32).astype(target)
-    return x.astype(target)
+    return converted(x, target)
 
 
 def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:

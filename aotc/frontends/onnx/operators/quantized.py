@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.frontends.division import divided
+from aotc.frontends.arithmetic import divided
 from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.operators.elementwise import FLOAT8, saturated
 from aotc.frontends.onnx.operators.layout import axis_of

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.division import divided
+from aotc.frontends.arithmetic import divided
 from aotc.frontends.pytorch.dtypes import FLOAT, INT, as_dtype, canonical, category, wide
 from aotc.frontends.pytorch.operators.table import Family
 from aotc.frontends.pytorch.refusals import Unsupported

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -104,6 +105,26 @@ def test_numbers_beyond_all_are_placed_behind_nan(right: bool) -> None:
     x = jnp.asarray([NAN, INF, 1.5, 0.5, -INF])
     found = made("aten.searchsorted.Tensor", jnp.asarray([0.0, 1.0, NAN]), x, right=right)
     assert found.tolist() == [3, 3, 3, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_products_of_truth_values_are_products_of_numbers(dtype: Any) -> None:
+    def function(mask: Any, x: Any) -> list[Any]:
+        number = made("aten.to.dtype", mask, dtype)
+        return [
+            made("aten.mul.Tensor", mask, x),
+            made("aten.mul.Tensor", number, x),
+            made("aten.mul.Scalar", mask, INF),
+            made("aten.div.Scalar", mask, 0.0),
+            made("aten.divide.Scalar_mode", mask, 0.0, rounding_mode="trunc"),
+            made("aten.div.Tensor", number, jnp.zeros(4, dtype)),
+        ]
+
+    mask = np.asarray([False, False, False, True])
+    found = jax.jit(function)(mask, np.asarray([INF, NAN, 2, -INF], dtype))
+    product, quotient = [NAN, NAN, 0, -INF], [NAN, NAN, NAN, INF]
+    for one, expected in zip(found, [product] * 2 + [quotient] * 4, strict=True):
+        np.testing.assert_array_equal(one, expected)
 
 
 def test_sinc_of_infinities_is_nan() -> None:
