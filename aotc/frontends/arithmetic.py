@@ -27,3 +27,23 @@ def converted(x: Array, dtype: Any) -> Array:
     if x.dtype == bool and jnp.issubdtype(dtype, jnp.inexact):
         return lax.select(x, jnp.ones(x.shape, dtype), jnp.zeros(x.shape, dtype))
     return x.astype(dtype)
+
+
+def integer_power(base: Array, exponent: Array) -> Array:
+    """Return integers to the power of integers as C++ computes it.
+
+    Products wrap around, and a negative exponent gives the inverse cut to an integer: 0, or the
+    power of 1 and -1. `jnp.power` has other numbers for both, and for exponents above 63.
+    """
+    base, exponent = jnp.broadcast_arrays(base, exponent)
+    kind = jnp.iinfo(exponent.dtype)
+    odd = (exponent & 1) == 1
+    one = jnp.ones((), base.dtype)
+    inverse = jnp.where(
+        (base == 1) | ((base == -one) & ~odd), one, jnp.where(base == -one, base, 0)
+    )
+    result, square = jnp.where(odd, base, one), base
+    for bit in range(1, kind.bits - (kind.min < 0)):
+        square = square * square
+        result = jnp.where((exponent >> bit) & 1 == 1, result * square, result)
+    return jnp.where(exponent < 0, inverse, result)

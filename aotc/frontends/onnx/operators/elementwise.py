@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
-from aotc.frontends.arithmetic import converted
+from aotc.frontends.arithmetic import converted, integer_power
 from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.table import Value, operator
 from aotc.frontends.onnx.values import is_known, is_symbolic, sizes
@@ -132,7 +132,7 @@ def power(call: Call, a: Value, b: Value) -> Value:
         return jnp.power(x.astype(y.dtype), y).astype(dtype)
     if not whole and jnp.issubdtype(y.dtype, jnp.integer):
         return jnp.power(x, y.astype(x.dtype))
-    return jnp.power(x, y).astype(dtype)
+    return integer_power(x, y) if whole else jnp.power(x, y).astype(dtype)
 
 
 @operator("BitShift")

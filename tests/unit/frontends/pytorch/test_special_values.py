@@ -127,6 +127,20 @@ def test_products_of_truth_values_are_products_of_numbers(dtype: Any) -> None:
         np.testing.assert_array_equal(one, expected)
 
 
+def test_powers_of_integers_wrap_and_are_cut_to_zero() -> None:
+    base, exponent = (
+        jnp.asarray([3, -1, -1, 1, 2, 2, 3]),
+        jnp.asarray([-1, -3, -2, -5, 64, 10, 127]),
+    )
+    expected = [0, -1, 1, 1, 0, 1024, -2088621909]
+    assert made("aten.pow.Tensor_Tensor", base, exponent).tolist() == expected
+    assert made("aten.pow.Scalar", 2, exponent).tolist() == [0, 0, 0, 0, 0, 1024, 0]
+    assert made("aten.pow.Tensor_Scalar", jnp.asarray([2, 3]), 64).tolist() == [0, 2038349057]
+    short = made("aten.pow.Tensor_Tensor", SHORT, jnp.asarray([2, 3, 70, 127], jnp.int8))
+    assert short.dtype == jnp.int16
+    assert short.tolist() == [-511, 216, 1, -29367]
+
+
 def test_sinc_of_infinities_is_nan() -> None:
     found = made("aten.sinc.default", jnp.asarray([INF, -INF, 0.0]))
     np.testing.assert_array_equal(found, [NAN, NAN, 1.0])
