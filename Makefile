@@ -63,7 +63,7 @@ $(STAMP): pyproject.toml runtime/pyproject.toml constraints.txt scripts/find-pyt
 	 echo "creating $(VENV) with $$($$python --version) and installing into it: minutes, once"; \
 	 $$python -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev]'
+	    -e runtime -e runtime/serve -e '.[examples,dev]'
 	@touch $(STAMP)
 
 setup: $(STAMP) ## Create the environment
@@ -79,14 +79,14 @@ lint: $(STAMP) ## Format, style, types and import floors
 
 # Builds' children import these, hundreds of times, and leave no bytecode.
 test: lint ## Lint, then every test (T=path for some)
-	$(BIN)/python -m compileall -q aotc runtime/aotc_runtime
+	$(BIN)/python -m compileall -q aotc runtime/aotc_runtime runtime/serve/aotc_serve
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(T)
 
 test-interop: ## Verify with other people's tools, sign with a PKCS#11 token (installs both in out/interop)
 	scripts/softhsm $(INTEROP)/softhsm
 	$$(scripts/find-python) -m venv $(INTEROP)/venv
 	$(INTEROP)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,interop]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,interop]'
 	AOTC_INTEROP=1 $(INTEROP)/venv/bin/python -m pytest tests/interop
 
 test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and two jaxlibs in out/foreign)
@@ -96,7 +96,7 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 	    -e './runtime[xla]'
 	$$(scripts/find-python) -m venv $(FOREIGN)/jaxlib-0.11.2
 	$(FOREIGN)/jaxlib-0.11.2/bin/python -m pip install --quiet --disable-pip-version-check \
-	    jax==0.11.2 jaxlib==0.11.2 -e runtime -e .
+	    jax==0.11.2 jaxlib==0.11.2 -e runtime -e runtime/serve -e .
 	AOTC_FOREIGN=1 $(BIN)/python -m pytest -m foreign tests/e2e/test_foreign_cpus.py
 
 test-certify: $(STAMP) ## Run bundles under other versions of jaxlib (installs three in out/certify)
@@ -106,14 +106,14 @@ test-channel: ## The cases of tuf-conformance against `aotc channel` (CHECKOUT=a
 	scripts/faketime $(CHANNEL)
 	$$(scripts/find-python) -m venv $(CHANNEL)/venv
 	$(CHANNEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev]'
+	    -e runtime -e runtime/serve -e '.[examples,dev]'
 	AOTC_TUF_CONFORMANCE='$(CHECKOUT)' AOTC_FAKETIME=$(CURDIR)/$(CHANNEL)/bin \
 	    $(CHANNEL)/venv/bin/python -m pytest -m channel -s tests/channel
 
 test-browser: ## Open the page of `aotc report` in Chromium (installs playwright in out/browser)
 	$$(scripts/find-python) -m venv $(BROWSER)/venv
 	$(BROWSER)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,browser]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,browser]'
 	scripts/browser $(BROWSER)
 	PLAYWRIGHT_BROWSERS_PATH=$(CURDIR)/$(BROWSER)/browsers AOTC_BROWSER=1 \
 	    $(BROWSER)/venv/bin/python -m pytest -m browser tests/browser
@@ -122,7 +122,7 @@ test-browser: ## Open the page of `aotc report` in Chromium (installs playwright
 define iree
 $$(scripts/find-python) -m venv $(IREE)
 $(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-    -e runtime -e '.[examples,dev,iree]'
+    -e runtime -e runtime/serve -e '.[examples,dev,iree]'
 endef
 
 test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3 GB)
@@ -132,7 +132,7 @@ test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3
 test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (installs it and grpcio in out/serve)
 	$$(scripts/find-python) -m venv $(SERVE)/server
 	$(SERVE)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e './runtime[opentelemetry,serve,xla]' opentelemetry-sdk
+	    -e './runtime[opentelemetry,xla]' -e './runtime/serve[serve]' opentelemetry-sdk
 	$$(scripts/find-python) -m venv $(SERVE)/client
 	$(SERVE)/client/bin/python -m pip install --quiet --disable-pip-version-check 'tritonclient[grpc,http]==2.73.0'
 	$(BIN)/python -m pytest -m serve tests/servers
@@ -140,7 +140,7 @@ test-serve: $(STAMP) ## Serve bundles to tritonclient, over HTTP and gRPC (insta
 test-ray: ## Serve a bundle on two nodes of a Ray cluster of this machine (installs Ray in out/ray, 0.5 GB)
 	$$(scripts/find-python) -m venv $(RAY)
 	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e './runtime[ray]' -e '.[examples,dev]'
+	    -e runtime -e './runtime/serve[ray]' -e '.[examples,dev]'
 	$(RAY)/bin/python -m pytest -m ray tests/servers
 
 test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve as the image does (in out/examples; KSERVE=a checkout of kserve/kserve)
@@ -152,7 +152,7 @@ test-examples: $(STAMP) ## Check examples/ by schemas and linters, and serve as 
 	PATH="$(CURDIR)/$(EXAMPLES)/server/bin:$$PATH" bash -ec "$$(sed -n 's/^RUN //p' examples/docker/Dockerfile | sed 's#/src/#$(CURDIR)/#g')"
 	$(EXAMPLES)/server/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    'gunicorn==27.*' 'uvicorn-worker==0.4.*'
-	AOTC_KSERVE='$(KSERVE)' $(BIN)/python -m pytest -m examples tests/examples tests/unit/runtime/servers/test_walk.py
+	AOTC_KSERVE='$(KSERVE)' $(BIN)/python -m pytest -m examples tests/examples tests/unit/runtime/serve/test_walk.py
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)
@@ -162,32 +162,32 @@ test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and
 test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/onnx, 0.1 GB)
 	$$(scripts/find-python) -m venv $(ONNX)
 	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,onnx]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,onnx]'
 	$(ONNX)/bin/python -m pytest -m onnx tests/engines tests/hostile
 
 test-openvino: ## Compile and run with the engine OpenVINO (installs it in out/openvino, 0.3 GB)
 	$$(scripts/find-python) -m venv $(OPENVINO)
 	$(OPENVINO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,openvino]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,openvino]'
 	$(OPENVINO)/bin/python -m pytest -m openvino tests/engines tests/hostile
 
 test-engines-search: ## Compare generated programs on every engine with plain JAX (SEED=1 COUNT=20000 ENGINE=iree; in out/engines, 0.5 GB)
 	$$(scripts/find-python) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,iree,onnx,openvino]'
 	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m tests.engines.search run $(ENGINES)/found-$(SEED).jsonl \
 	    --seed $(SEED) --count $(COUNT) $(if $(ENGINE),$(addprefix --engine ,$(ENGINE)),--share iree=8 --share xla=4)
 
 test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
 	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
 	$(ONNX_FRONTEND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
+	    -e runtime -e runtime/serve -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
 	AOTC_ONNX_TORCH='$(TORCH_MODELS)' $(ONNX_FRONTEND)/bin/python -m pytest -m onnx tests/frontends/onnx_files
 
 test-more-models: ## Build models of other projects for each engine (after test-torch, test-onnx-frontend; 0.7 GB)
 	$$(scripts/find-python) -m venv $(MORE)/venv
 	$(MORE)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,iree,onnx,openvino]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,iree,onnx,openvino]'
 	$(TORCH)/venv/bin/python tests/frontends/more_models/write_torch.py $(MORE)/recorded
 	$(ONNX_FRONTEND)/bin/python tests/frontends/more_models/write_onnx.py $(MORE)/recorded
 	$(MORE)/venv/bin/python -m tests.frontends.more_models.compare $(MORE)/recorded
@@ -195,14 +195,14 @@ test-more-models: ## Build models of other projects for each engine (after test-
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)
 	$(TPU)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,tpu]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,tpu]'
 	$(TPU)/bin/python -m pytest -m tpu tests/e2e/test_tpu_targets.py
 
 test-cuda: ## Compile the examples for GPUs that are not here (installs their wheels in out/cuda)
 	$$(scripts/find-python) -m venv $(CUDA)
 	jaxlib=$$(sed -n 's/^jaxlib==//p' constraints.txt); \
 	$(CUDA)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" -e runtime -e '.[examples,dev,cuda13,explain-cuda13]'
+	    "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" -e runtime -e runtime/serve -e '.[examples,dev,cuda13,explain-cuda13]'
 	AOTC_CUDA=1 $(CUDA)/bin/python -m pytest -m cuda tests/e2e/test_cuda_targets.py
 
 test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=DIR for what is there already)
@@ -210,7 +210,7 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 	    $$(scripts/find-python) -m venv out/device-venv && \
 	    jaxlib=$$(sed -n 's/^jaxlib==//p' constraints.txt) && \
 	    out/device-venv/bin/python -m pip install --quiet --disable-pip-version-check \
-	        -c constraints.txt "jax[cuda13]==$$jaxlib" -e runtime -e '.[examples,cuda13]'; fi
+	        -c constraints.txt "jax[cuda13]==$$jaxlib" -e runtime -e runtime/serve -e '.[examples,cuda13]'; fi
 	python="$(PYTHON)"; $${python:-out/device-venv/bin/python} -m benchmarks.device \
 	    $(if $(BUNDLES),--bundles $(BUNDLES))
 
@@ -220,13 +220,13 @@ test-registry: $(STAMP) ## Carry bundles and caches through an OCI registry (unp
 	$(REGISTRY)/oras/bin/python -m pip install --quiet --disable-pip-version-check 'oras==0.2.43'
 	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry AOTC_SKOPEO=$(CURDIR)/$(REGISTRY)/skopeo \
 	    AOTC_ORAS=$(CURDIR)/$(REGISTRY)/oras/bin/python \
-	    $(BIN)/python -m pytest -m registry tests/unit/workshops/remote tests/registries
+	    $(BIN)/python -m pytest -m registry tests/unit/commands/remote_cache tests/registries
 
 test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)
 	$$(scripts/find-python) -m venv $(STORES)
-	$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check -e runtime -e '.[examples,dev,stores]'
+	$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check -e runtime -e runtime/serve -e '.[examples,dev,stores]'
 	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
-	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/workshops/remote
+	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/commands/remote_cache
 
 test-torch: $(STAMP) ## Read models that torch exports and compare (installs torch, timm, transformers in out/torch)
 	$$(scripts/find-python) -m venv $(TORCH)/venv
@@ -248,7 +248,7 @@ test-keras: ## Read models that Keras saves on TensorFlow and compare (out/keras
 	$(tensorflow)
 	$$(scripts/find-python) -m venv $(KERAS)/venv
 	$(KERAS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,keras]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,keras]'
 	CUDA_VISIBLE_DEVICES= $(TENSORFLOW)/venv/bin/python tests/frontends/keras_files/make_models.py $(KERAS)/recorded
 	AOTC_KERAS=$(CURDIR)/$(KERAS)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
 	    $(KERAS)/venv/bin/python -m pytest -m keras tests/frontends/keras_files
@@ -256,7 +256,7 @@ test-keras: ## Read models that Keras saves on TensorFlow and compare (out/keras
 test-orbax: ## Weights of Orbax checkpoints, hostile ones too (installs orbax-checkpoint in out/orbax, 0.1 GB)
 	$$(scripts/find-python) -m venv $(ORBAX)
 	$(ORBAX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,orbax]'
+	    -e runtime -e runtime/serve -e '.[examples,dev,orbax]'
 	$(ORBAX)/bin/python -m pytest -m orbax tests/checkpoints
 
 test-tensorflow: $(STAMP) ## Import SavedModels and compare them with TensorFlow (installs it in out/tensorflow, 1.5 GB)
@@ -268,7 +268,7 @@ test-tensorflow: $(STAMP) ## Import SavedModels and compare them with TensorFlow
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
 	$(PROGRAMS)/toolchain/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev]' -r tests/programs/requirements.txt
+	    -e runtime -e runtime/serve -e '.[examples,dev]' -r tests/programs/requirements.txt
 	$(programs-runtime)
 	AOTC_PROGRAMS=$(CURDIR)/$(PROGRAMS) $(PROGRAMS)/toolchain/bin/python -m pytest -m programs tests/programs
 
@@ -305,7 +305,7 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints
 	$$(scripts/find-python) -m venv out/constraints
 	out/constraints/bin/python -m pip install --quiet --disable-pip-version-check \
-	    -e runtime -e '.[examples,dev]'
+	    -e runtime -e runtime/serve -e '.[examples,dev]'
 	{ echo '# What CI and the demo install. Regenerate: `make constraints`.'; \
 	  out/constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 

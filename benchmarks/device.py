@@ -29,7 +29,7 @@ CALLS = 2000
 LOAD = """
 import json, sys
 import aotc_runtime
-from aotc_runtime.errors import AotcError
+from aotc_runtime.base.errors import AotcError
 try:
     bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2], target=sys.argv[3] or None)
 except AotcError as error:
@@ -104,9 +104,9 @@ def _options() -> argparse.Namespace:
 
 def _target_of_this_device() -> str:
     """The known target that this machine's GPUs are for."""
-    from aotc.backends.targets import list_targets, target_of
-    from aotc_runtime.engines.xla.cuda import facts as cuda
-    from aotc_runtime.schema.manifest import CudaDevice
+    from aotc.compile.target_files import list_targets, target_of
+    from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
+    from aotc_runtime.schema.bundle_manifest import CudaDevice
 
     kinds = set(cuda.detect().kinds)
     for model in list_targets(ROOT)[0].values():
@@ -117,9 +117,9 @@ def _target_of_this_device() -> str:
 
 
 def _build(folder: Path, target: str) -> None:
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
 
     folder.mkdir(parents=True, exist_ok=True)
     signer = LocalSigner.ephemeral()

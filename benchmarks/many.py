@@ -18,21 +18,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from aotc.backends.xla.compile import WORKER, XlaBackend, request_of
+from aotc.base.stages import CompileJob
+from aotc.base.workers.forked_workers import kept
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.build_provenance import endorsement
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.compile.xla.xla_compiler import WORKER, XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
-from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
-from aotc.packing.weights import write_tensors
 from aotc.pipeline.build import build
-from aotc.pipeline.plan import compile_jobs, resolve_targets, wanted_executables
-from aotc.signing.attest import attest
-from aotc.signing.provenance import endorsement
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.stages import CompileJob
-from aotc.workers.forked import kept
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.contents import references
-from aotc_runtime.verification.examine import read_unverified
+from aotc.pipeline.build_plan import compile_jobs, resolve_targets, wanted_executables
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_contents import references
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 WIDTH = 64
 PROFILES = (1, 4, 16, 64)
@@ -123,13 +123,13 @@ LOOP = """
 import sys
 from pathlib import Path
 
-from aotc.backends.xla import worker
+from aotc.compile.xla import xla_worker as worker
 
 worker.prepare()
 import msgspec
 
-from aotc.backends.xla.compile_here import compile_job
-from aotc.backends.xla.job import Job
+from aotc.compile.xla.cpu_artifact_compiler import compile_job
+from aotc.compile.xla.xla_job import Job
 
 for job in msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=list[Job]):
     assert compile_job(job, randomized=False, own_threads=False).serialized

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.packing.weights import chunks
+from aotc.bundle.write.safetensors_writer import chunks
 from benchmarks.measure import OUT, machine, verdict
 
 GIB = 2**30
@@ -103,8 +103,8 @@ seed = 0
 HASH = """
 import sys
 from pathlib import Path
-from aotc_runtime.digest import cores
-from aotc_runtime.system.parallel import map_on_threads
+from aotc_runtime.base.digest import cores
+from aotc_runtime.system.parallel_calls import map_on_threads
 from cryptography.hazmat.primitives import hashes
 
 path, step = Path(sys.argv[1]), 64 * 2**20

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 import aotc_runtime
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from benchmarks.measure import OUT, machine
 
 ROUNDS = 15

@@ -18,11 +18,11 @@ from functools import partial
 import numpy as np
 from msgspec import UNSET
 
-from aotc_runtime.errors import AotcError
-from aotc_runtime.servers.grpc_wire import WireError, read_request
-from aotc_runtime.servers.json_inference import read_request as read_json
-from aotc_runtime.servers.memory import COSTS
-from aotc_runtime.servers.tensors import Port, from_json, take_nothing, to_json
+from aotc_runtime.base.errors import AotcError
+from aotc_serve.grpc.grpc_wire import WireError, read_request
+from aotc_serve.http.json_inference import read_request as read_json
+from aotc_serve.inference.protocol_tensors import Port, from_json, take_nothing, to_json
+from aotc_serve.inference.request_memory import COSTS
 from benchmarks.measure import machine
 from benchmarks.serve_attacks import BINARY, INFER, JSON, resident, serving
 from tests.servers.http2 import Http2

@@ -11,9 +11,9 @@ import statistics
 import sys
 from pathlib import Path
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from benchmarks.measure import OUT, ROOT, machine
 from benchmarks.processes import answer, finish, mapped, start, status
 
@@ -24,11 +24,11 @@ MIB = 2**20
 SPEED = """
 import json, os, sys, threading, time
 from pathlib import Path
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.bundle_examination import verify
 
 path, policy, rounds = sys.argv[1], read_policy(Path(sys.argv[2])), int(sys.argv[3])
 facts = detect()
@@ -102,10 +102,10 @@ VERIFY = """
 import sys
 import time
 from pathlib import Path
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.bundle_examination import verify
 source, policy = open_bundle(sys.argv[1]), read_policy(Path(sys.argv[2]))
 verified = verify(source, policy, detect(), time.time())
 print("true", flush=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import aotc.codes
-import aotc_runtime.codes
-from aotc_runtime.codes import Family
+import aotc.base.codes
+import aotc_runtime.base.codes
+from aotc_runtime.base.codes import Family
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 
-FAMILIES = (*aotc_runtime.codes.FAMILIES, *aotc.codes.FAMILIES)
+FAMILIES = (*aotc_runtime.base.codes.FAMILIES, *aotc.base.codes.FAMILIES)
 
 HEAD = """\
 # Error codes and exit codes

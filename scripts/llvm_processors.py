@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc.backends.cpu import isa
+from aotc.compile.cpu import cpu_isa
 
 TARGETS = Path(__file__).parents[1] / "targets"
 
@@ -109,14 +109,14 @@ def choices(known: dict[str, frozenset[str]]) -> tuple[str, ...]:
     """Processors that a target may name: those of level 2 or higher, below which no jaxlib runs,
     and `x86-64`, for code scheduled for none of them.
     """
-    level_2 = known["x86-64-v2"] & isa.FEATURES
+    level_2 = known["x86-64-v2"] & cpu_isa.FEATURES
     found = {name for name, features in known.items() if level_2 <= features}
     return tuple(sorted({"x86-64", *found}))
 
 
 def target_features(features: frozenset[str]) -> list[str]:
     """What a target requires: what code is made of, as far as a host's description names it."""
-    return sorted((features & isa.FEATURES) - isa.UNUSED)
+    return sorted((features & cpu_isa.FEATURES) - cpu_isa.UNUSED)
 
 
 def target_text(name: str, features: frozenset[str]) -> str:
@@ -140,8 +140,8 @@ def target_text(name: str, features: frozenset[str]) -> str:
 def differences(known: dict[str, frozenset[str]]) -> list[str]:
     """Where isa.CPUS and the target files do not say what the compiler knows."""
     found = []
-    if choices(known) != isa.CPUS:
-        wrong = sorted(set(isa.CPUS) ^ set(choices(known)))
+    if choices(known) != cpu_isa.CPUS:
+        wrong = sorted(set(cpu_isa.CPUS) ^ set(choices(known)))
         found.append(f"isa.CPUS: {', '.join(wrong) or 'not sorted'}")
     for path in sorted(TARGETS.glob("cpu-*.toml")):
         document = tomllib.loads(path.read_text())
@@ -243,7 +243,7 @@ def main() -> int:
             print("\n".join(choices(known)))
         case "show":
             for name in options.processor:
-                print(f"{name}: {' '.join(sorted(known[name] & isa.FEATURES))}")
+                print(f"{name}: {' '.join(sorted(known[name] & cpu_isa.FEATURES))}")
         case "write":
             for name in NAMED:
                 (TARGETS / f"cpu-{name}.toml").write_text(target_text(name, known[name]))

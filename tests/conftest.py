@@ -58,9 +58,9 @@ def built(once: Once) -> Callable[[str], Bundle]:
 
     def build(name: str) -> Bundle:
         def fill(folder: Path) -> None:
+            from aotc.bundle.sign.signer import LocalSigner
+            from aotc.bundle.trust.trust_text import policy_text
             from aotc.pipeline.build import build as build_bundle
-            from aotc.signing.signer import LocalSigner
-            from aotc.signing.trust_file import policy_text
 
             signer = LocalSigner.ephemeral()
             output = folder / f"{name}.aotb"

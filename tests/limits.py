@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.process_guard import descendants
+from aotc.base.process_guard import descendants
 
 LIMIT_SECONDS = 900.0
 """For one test with its fixtures, among them the builds that it is the first to ask for."""
@@ -59,7 +59,7 @@ def pytest_fixture_setup() -> Generator[None, object, object]:
 @contextmanager
 def _unnamed() -> Iterator[None]:
     """Take out of the environment which test runs: what builds import, they share as long as they
-    have the same variables (`aotc.workers.forked`).
+    have the same variables (`aotc.base.workers.forked_workers`).
     """
     name = os.environ.pop(CURRENT, None)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from aotc.dialects import new_context
+from aotc.compile.mlir.mlir_context import new_context
 
 
 def parsed(text: str) -> ir.Module:

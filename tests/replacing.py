@@ -13,8 +13,8 @@ from hostile.archives import on_disk
 from hostile.tampering import in_memory, signed, take_apart
 from served import Client
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 
 X = np.random.default_rng(2).random((8, 64), np.float32)
 INPUTS = {"image": ("FP32", X)}

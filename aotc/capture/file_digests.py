@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from aotc_runtime.digest import sha256_of
-from aotc_runtime.system.passing import Told, nobody
-from aotc_runtime.system.store import open_regular
+from aotc_runtime.base.digest import sha256_of
+from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.streamed_bundle import Told, nobody
 
 PIECE_BYTES = 2**20
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from aotc.capture import axes, keys, refuse
-from aotc.capture.arguments import FlatCall
-from aotc.capture.symbolic import CallAt, Symbolic
+from aotc.capture import axis_expressions, random_keys, trace_refusals
+from aotc.capture.call_arguments import FlatCall
+from aotc.capture.symbolic_trace import CallAt, Symbolic
 from aotc.config.build_manifest import DimensionSpec
-from aotc_runtime.schema.expressions import parse_expression
+from aotc_runtime.schema.size_expressions import parse_expression
 
 type Axes = tuple[int | str, ...]
 
@@ -42,7 +42,7 @@ def shapes_of(call: FlatCall, outputs: Any) -> Shapes:
     """The shapes of a call and its abstract results."""
     return Shapes(
         tuple(tuple(leaf.data.shape) for leaf in call.leaves if not leaf.is_weight),
-        tuple(tuple(keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
+        tuple(tuple(random_keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
     )
 
 
@@ -90,13 +90,15 @@ def _by_trial(
         name: _ends(sorted({p.sizes[name] for p in profiles}), known)
         for name, known in dimensions.items()
     }
-    for corner in axes.corners(box):
+    for corner in axis_expressions.corners(box):
         if corner in at_points:
             continue
         try:
             call = call_at(dict(zip(names, corner, strict=True)))
             outputs = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
-            is_alike = refuse.signature(outputs, "") == refuse.signature(profiles[0].outputs, "")
+            is_alike = trace_refusals.signature(outputs, "") == trace_refusals.signature(
+                profiles[0].outputs, ""
+            )
         except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
             continue
         if is_alike:
@@ -104,7 +106,9 @@ def _by_trial(
 
     def axes_of(kind: int, leaf: int, rank: int) -> Axes:
         return tuple(
-            axes.expression(names, box, {p: s[kind][leaf][axis] for p, s in at_points.items()})
+            axis_expressions.expression(
+                names, box, {p: s[kind][leaf][axis] for p, s in at_points.items()}
+            )
             for axis in range(rank)
         )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aotc.capture.orbax import AGAIN, EXPECTED, Described, Job
-from aotc.errors import refusal
-from aotc.workers import apart
-from aotc.workers.child import Progress, answer
+from aotc.base.errors import refusal
+from aotc.base.workers import confined_process
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.capture.orbax_checkpoint import AGAIN, EXPECTED, Described, Job
 
 BAND_BYTES = 32 * 2**20
 """How much of an array is read at once, unless one of its chunks is larger."""
@@ -19,8 +19,8 @@ def work(job: Job, progress: Progress) -> Any:
     CaptureError (AOTC-E830).
     """
     # Native code reads files that anybody may have made; its threads begin after this.
-    apart.keep_secret(*job.secrets)
-    apart.begin(job.apart)
+    confined_process.keep_secret(*job.secrets)
+    confined_process.begin(job.apart)
     import tensorstore
 
     # One band at a time is in memory, and nothing is kept.

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aotc.capture.symbolic import Symbolic
+from aotc.base.errors import finding
+from aotc.capture.symbolic_trace import Symbolic
 from aotc.config.build_manifest import (
     BuildManifest,
     at_once,
 )
-from aotc.errors import finding
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.expressions import parse_expression
-from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, TensorSpec
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import CompileHere, DimensionPolicy, Pad, Split, TensorSpec
+from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.schema.tensor_text import tensor_text
 
 

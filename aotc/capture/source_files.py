@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+from aotc.base.errors import CaptureError, finding
 from aotc.config.build_manifest import SourceFile
-from aotc.errors import CaptureError, finding
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
-from aotc_runtime.system.store import open_regular
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.system.bundle_files import open_regular
 
 
 def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:

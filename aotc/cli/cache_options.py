@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from aotc.cache.store import LocalStore
+    from aotc.pipeline.cache.cache_store import LocalStore
 
 VARIABLE = "AOTC_CACHE"
 
@@ -31,7 +31,7 @@ def size_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
     """The local cache of these options; None if it is off. Raises UsageError."""
-    from aotc.cache.place import OFF, open_store, size_of
+    from aotc.pipeline.cache.cache_folder import OFF, open_store, size_of
 
     if place == OFF:
         size_of(cache_size)

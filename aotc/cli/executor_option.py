@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.registry import optional
+from aotc.cli.command_registry import optional
 
 if TYPE_CHECKING:
-    from aotc.pipeline.backends import OpenCompilers
+    from aotc.pipeline.build_backends import OpenCompilers
 
 
 def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,7 +29,7 @@ def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
     without a URL on this host. Raises UsageError.
     """
     if url is None:
-        from aotc.pipeline.backends import on_this_host
+        from aotc.pipeline.build_backends import on_this_host
 
         yield on_this_host
         return

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import passphrase
-from aotc.cli.common import print_notes
+from aotc.cli.command_output import print_notes
 
 if TYPE_CHECKING:
-    from aotc.signing.signer import Signer
+    from aotc.bundle.sign.signer import Signer
 
 
 def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -42,8 +42,8 @@ def signer_of(key: str, passphrase_file: Path | None) -> Signer:
 
     Raises UsageError: AOTC-E006 to E008 for a file, AOTC-E016 to E019, E022 for a URI.
     """
-    from aotc.signing.plugins import open_signer, scheme_of
-    from aotc.signing.signer import load_signer
+    from aotc.bundle.sign.signer import load_signer
+    from aotc.bundle.sign.signer_plugins import open_signer, scheme_of
 
     if scheme_of(key):
         return open_signer(key, _asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotc.cli.signals import Stops
+from aotc.cli.stop_signals import Stops
 
 COMPLETE = "_AOTC_COMPLETE"
 """Variable that the functions of `aotc completion` set when they ask for completions."""
@@ -15,7 +15,7 @@ def main() -> None:
     """Run `aotc` with the arguments of this process."""
     arguments = sys.argv[1:]
     if asked := os.environ.get(COMPLETE):
-        from aotc.cli.completion import complete
+        from aotc.cli.completion_command import complete
 
         sys.exit(complete(asked))
     # Read by jaxlib when it is loaded. Its errors reach the user as our findings.
@@ -24,7 +24,7 @@ def main() -> None:
     stops = Stops()
     stops.note()
     try:
-        from aotc.cli.group import run_command
+        from aotc.cli.command_group import run_command
 
         code = run_command(arguments, stops)
     finally:

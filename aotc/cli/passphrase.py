@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from aotc_runtime.errors import AotcError
+    from aotc_runtime.base.errors import AotcError
 
 VARIABLE = "AOTC_KEY_PASSPHRASE"
 
@@ -28,8 +28,8 @@ def given(file: Path | None) -> bytes | None:
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
     if file is not None:
-        from aotc.workers.apart import keep_secret
-        from aotc_runtime.system.store import read_file
+        from aotc.base.workers.confined_process import keep_secret
+        from aotc_runtime.system.bundle_files import read_file
 
         keep_secret(file)
         try:
@@ -46,7 +46,7 @@ def for_key(key: Path, file: Path | None) -> bytes | None:
     passphrase = given(file)
     if passphrase is not None or not sys.stdin.isatty() or not key.is_file():
         return passphrase
-    from aotc.signing.keys import is_encrypted, read_key_file
+    from aotc.bundle.sign.signing_keys import is_encrypted, read_key_file
 
     try:
         data = read_key_file(key)
@@ -72,6 +72,6 @@ def _usable(passphrase: bytes, where: str) -> bytes:
 
 
 def _unusable(where: str, found: str) -> AotcError:
-    from aotc.errors import refusal
+    from aotc.base.errors import refusal
 
     return refusal("AOTC-E008", where, found, most=BYTES_MAX)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.common import Output, print_notes
-from aotc.cli.progress import byte_progress
+from aotc.cli.command_output import Output, print_notes
+from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.store.looking import Looked
+    from aotc_runtime.schema.trust_policy import TrustPolicy
+    from aotc_serve.store.reference_reading import Looked
 
     _Type = click.ParamType["Place"]
 else:
@@ -93,7 +93,7 @@ def looked(
     """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
     hashed. Raises what `looked_at` raises.
     """
-    from aotc_runtime.store.looking import looked_at
+    from aotc_serve.store.reference_reading import looked_at
 
     full, ca = fetching.full, fetching.ca
     quiet = out.json or isinstance(place, Path)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli.cache_options import VARIABLE, store_of
+from aotc.cli.command_registry import optional
 from aotc.cli.key_option import signer_of
-from aotc.cli.registry import optional
 
 if TYPE_CHECKING:
-    from aotc.cache.store import Cache
+    from aotc.pipeline.cache.cache_store import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> 
     local = store_of(place, cache_size)
     if local is None or remote.url is None:
         return local
-    from aotc.signing.trust_file import read_public_key
-    from aotc_runtime.verification.keys import load_public_key
+    from aotc.bundle.trust.trust_text import read_public_key
+    from aotc_runtime.verification.public_keys import load_public_key
 
     keys = [read_public_key(file)[1] for file in remote.trusted]
     signer = signer_of(remote.key, None) if remote.key else None

@@ -1,7 +1,8 @@
 """Reads build manifests: which functions to build, at which shapes, with which weights and targets.
 
 `read_build_manifest` reports every problem of a file at once; docs/build-manifest.md lists the
-keys. The values that it returns are defined in `aotc.config.specs`, and may be imported from here.
+keys. The values that it returns are defined in `aotc.config.manifest_specs`, and may be imported
+from here.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from aotc.config import document as toml
-from aotc.config import relations
-from aotc.config.checkpoints import INDEX, ORBAX, SINGLE, main_file
-from aotc.config.dimensions import DimensionSpec
-from aotc.config.document import Document
-from aotc.config.fields import Name, Size
-from aotc.config.inputs import (
+from aotc.base.errors import raise_if
+from aotc.config import manifest_relations
+from aotc.config import toml_document as toml
+from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
+from aotc.config.dimension_specs import DimensionSpec
+from aotc.config.field_types import Name, Size
+from aotc.config.input_specs import (
     InputDict,
     InputLeaf,
     InputLike,
@@ -30,10 +31,8 @@ from aotc.config.inputs import (
     dimensions_of,
     leaf_paths,
 )
-from aotc.config.policies import at_once
-from aotc.config.problem import Problem, Refused
-from aotc.config.shardings import assign
-from aotc.config.specs import (
+from aotc.config.manifest_problem import Problem, Refused
+from aotc.config.manifest_specs import (
     BuildManifest,
     EntryPointSpec,
     FixtureSpec,
@@ -43,9 +42,11 @@ from aotc.config.specs import (
     WeightsSpec,
     profiles_of,
 )
-from aotc.config.validation import Reading, read_section
-from aotc.errors import raise_if
-from aotc_runtime.errors import Finding
+from aotc.config.routing_policies import at_once
+from aotc.config.sharding_specs import assign
+from aotc.config.toml_document import Document
+from aotc.config.toml_validation import Reading, read_section
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 
 __all__ = [
@@ -91,7 +92,7 @@ def _checked(document: Document, written: Path | None = None) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
     reading = Reading(document.path.resolve().parent)
     keys, problems = read_section(document.data, _KEYS, reading)
-    problems.extend(relations.check(keys, Refused(problems)))
+    problems.extend(manifest_relations.check(keys, Refused(problems)))
     problems.extend(_missing_files(keys, written))
     raise_if(document.findings(problems))
     manifest = BuildManifest(

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from aotc.config.dimensions import (
+from aotc.config.dimension_specs import (
     PROFILES_MAX,
     accepted_by,
     check_range,
     check_size,
     check_sizes,
 )
-from aotc.config.inputs import dimensions_of
-from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
-from aotc.config.profiles import grid
-from aotc.config.specs import EntryPointSpec, ManifestKeys
+from aotc.config.input_specs import dimensions_of
+from aotc.config.manifest_problem import Problem, Refused, duplicates, spell, unknown_reference
+from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
+from aotc.config.profile_grid import grid
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.expressions import Relation, parse_relation
-from aotc_runtime.schema.manifest import Dimension
+from aotc_runtime.schema.bundle_manifest import Dimension
+from aotc_runtime.schema.size_expressions import Relation, parse_relation
 
 
 def check_dimensions(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:

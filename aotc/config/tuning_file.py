@@ -11,13 +11,13 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from aotc.errors import finding, raise_if, refusal
-from aotc.evidence import EngineChoice
-from aotc.stages import ByTarget, CompileJob
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import XLA, MeasuredCandidate, Tuned, engine_name
-from aotc_runtime.system.store import read_file
+from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.evidence import EngineChoice
+from aotc.base.stages import ByTarget, CompileJob
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import XLA, MeasuredCandidate, Tuned, engine_name
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.system.bundle_files import read_file
 
 type Positions = Mapping[ExecutableKey, int]
 """The place of each profile among those of its entry point, for all targets: what a file names it

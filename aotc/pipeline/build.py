@@ -10,22 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.cache.keys import Kind, Task
-from aotc.cache.store import Cache
-from aotc.cache.tasks import ALWAYS, Done, OnDone
+from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
+from aotc.base.stages import Attestation, Bundle, CapturedProgram
+from aotc.bundle.sign.signer import Signer
+from aotc.bundle.write.bundle_writer import Form, TargetParts, default_path, require_place
+from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
+from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.tuning_file import Recorded, TuningFile
-from aotc.constants import CAPTURE_WORKER, REFERENCE_WORKER
-from aotc.packing.bundle import Form, TargetParts, default_path, require_place
-from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
-from aotc.packing.places import Kind as FileKind
-from aotc.pipeline import tune
-from aotc.pipeline.assemble import Assembler
-from aotc.pipeline.backends import OpenCompilers, on_this_host
-from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
-from aotc.pipeline.build_time import stated_time, time_of_build
-from aotc.pipeline.evidence import (
+from aotc.pipeline import build_tuning
+from aotc.pipeline.build_backends import OpenCompilers, on_this_host
+from aotc.pipeline.build_evidence import (
     counted,
     flags_ignored,
     never_split,
@@ -33,20 +29,24 @@ from aotc.pipeline.evidence import (
     specialized,
     unproven,
 )
+from aotc.pipeline.build_materials import builder_id, gather
+from aotc.pipeline.build_plan import resolve_candidates, wanted_executables
+from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
+from aotc.pipeline.build_time import stated_time, time_of_build
+from aotc.pipeline.bundle_output import write_bundle
+from aotc.pipeline.cache.cache_keys import Kind, Task
+from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cached_tasks import ALWAYS, Done, OnDone
+from aotc.pipeline.host_requirements import made_by
 from aotc.pipeline.kept_weights import damage_found
-from aotc.pipeline.materials import builder_id, gather
-from aotc.pipeline.plan import resolve_candidates, wanted_executables
-from aotc.pipeline.requirements import made_by
-from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.tasks.meter import OnStage
-from aotc.pipeline.tasks.unfinished import OnFailed
-from aotc.pipeline.user_code import OnOutput, runs_functions
-from aotc.pipeline.watching.remembered import unkept
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.target_assembly import Assembler
+from aotc.pipeline.tasks.task_progress import OnStage
+from aotc.pipeline.tasks.unfinished_tasks import OnFailed
+from aotc.pipeline.user_processes import OnOutput, runs_functions
+from aotc.pipeline.watching.remembered_tasks import unkept
 from aotc.pipeline.weights_progress import packing_told
-from aotc.pipeline.write import write_bundle
-from aotc.signing.signer import Signer
-from aotc.stages import Attestation, Bundle, CapturedProgram
-from aotc_runtime.schema.manifest import engine_name, engine_of
+from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -89,7 +89,7 @@ def build(
     jobs: int | None = None,
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
-    tuning: tune.Tuning | None = None,
+    tuning: build_tuning.Tuning | None = None,
     cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
@@ -160,7 +160,7 @@ def build(
                 target.name: (target, made_by(built_with, target, platforms[target.name]))
                 for target in compiled.whole
             }
-            file = tune.file_of(
+            file = build_tuning.file_of(
                 executables, compiled.jobs, program, request.not_tuned, compiled.chosen, made
             )
         with (
@@ -199,7 +199,7 @@ def build(
             *counted(program),
             *flags_ignored(program),
             *never_split(written.bundle.manifests),
-            *tune.notes(
+            *build_tuning.notes(
                 request.not_tuned,
                 executables,
                 {
@@ -247,12 +247,14 @@ def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
 def _resolve(
     manifest: BuildManifest,
     targets: Sequence[str],
-    tuning: tune.Tuning | None,
+    tuning: build_tuning.Tuning | None,
     *,
     keep_going: bool,
 ) -> Request:
     names = tuple(targets) or manifest.targets
-    asked = [tune.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)]
+    asked = [
+        build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
+    ]
     resolved = tuple(each.engines[0] for each in asked)
     return Request(
         manifest=manifest,
@@ -262,6 +264,6 @@ def _resolve(
         beside={e.engines[0].name: e.beside for e in asked if e.beside},
         wanted=wanted_executables(manifest, names, resolved),
         tuning=tuning,
-        not_tuned=tune.not_tuned(tuning, resolved),
+        not_tuned=build_tuning.not_tuned(tuning, resolved),
         keep_going=keep_going,
     )

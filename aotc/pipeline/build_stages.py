@@ -12,36 +12,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from aotc.backends.protocol import Backend
-from aotc.cache.keys import Kind
-from aotc.cache.store import Cache
-from aotc.cache.tasks import OnDone, Tasks
+from aotc.base.evidence import EngineChoice
+from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
+from aotc.bundle.write.bundle_writer import TargetParts
+from aotc.check import gates, value_trials
+from aotc.check.padding.trial_files import count_trials
+from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
-from aotc.evidence import EngineChoice
-from aotc.packing.bundle import TargetParts
-from aotc.parity import values
-from aotc.pipeline import gates, trials, tune, user_code
-from aotc.pipeline.assemble import Assembler, proven
-from aotc.pipeline.backends import OpenCompilers, backends_for
+from aotc.pipeline import build_tuning, padding_trials, user_processes
+from aotc.pipeline.build_backends import OpenCompilers, backends_for
+from aotc.pipeline.build_plan import Wanted, compile_jobs, every_executable, planned_tasks
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
 from aotc.pipeline.compile_queue import CompileQueue
-from aotc.pipeline.engines import Fallen, first_refusal
+from aotc.pipeline.engine_order import Fallen, first_refusal
+from aotc.pipeline.host_requirements import made_by
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.parity_check import ParityCheck
-from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
-from aotc.pipeline.requirements import made_by
-from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
+from aotc.pipeline.target_assembly import Assembler, proven
 from aotc.pipeline.tasks.cached_backend import CachedBackend
-from aotc.pipeline.tasks.failures import Failures
-from aotc.pipeline.tasks.history import open_tasks
-from aotc.pipeline.tasks.meter import Meter, OnStage
-from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
-from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.user_code import Keep, OnOutput, Source
-from aotc.shapes.files import count_trials
-from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import BuiltWith, Target, Tuned, engine_name
+from aotc.pipeline.tasks.task_failures import Failures
+from aotc.pipeline.tasks.task_history import open_tasks
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.tasks.task_progress import Meter, OnStage
+from aotc.pipeline.tasks.unfinished_tasks import OnFailed, reporting_unfinished
+from aotc.pipeline.user_processes import Keep, OnOutput, Source
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Request:
     next_engines: Mapping[str, tuple[Target, ...]]
     beside: Mapping[str, Mapping[str, Target]]
     wanted: Wanted
-    tuning: tune.Tuning | None
+    tuning: build_tuning.Tuning | None
     not_tuned: Mapping[str, str]
     keep_going: bool
 
@@ -191,7 +191,7 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     source = Source(job, scratch)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
     program, keep_capture = _capture(run, source, queue)
-    trials.plan(request.manifest, program, request.wanted, scratch)
+    padding_trials.plan(request.manifest, program, request.wanted, scratch)
     return program, _compile(run, source, queue, program, keep_capture)
 
 
@@ -200,7 +200,7 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> tuple[Captur
     # is compiled as soon as it is captured.
     waits = isinstance(run.request.tuning, Recorded)
     with run.times.stage("capture"), run.failures.of_all(lambda: queue.begun):
-        return user_code.capture(
+        return user_processes.capture(
             source,
             run.tasks,
             run.workers,
@@ -228,17 +228,19 @@ def _compile(
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
         jobs = {
-            name: tune.as_recorded(each, request.tuning, program, request.beside.get(name, {}))
+            name: build_tuning.as_recorded(
+                each, request.tuning, program, request.beside.get(name, {})
+            )
             for name, each in jobs.items()
         }
         with_ = run.toolchains(
             (target, [job.target.platform for job in jobs[target.name].values()])
             for target in run.buildable
         )
-        jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch, with_)
+        jobs, chosen = build_tuning.replay(jobs, request.tuning, program, run.scratch, with_)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1 + count_trials(run.scratch.folder))
-    reference = user_code.reference(
+    reference = user_processes.reference(
         source,
         program,
         run.tasks,
@@ -279,7 +281,7 @@ def _compile(
         for target in targets
         if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
     ]
-    return Compiled(jobs, executables, whole, fallen, tune.recorded_choices(request.tuning))
+    return Compiled(jobs, executables, whole, fallen, build_tuning.recorded_choices(request.tuning))
 
 
 def _settle(
@@ -307,7 +309,7 @@ def _settle(
 
 def tune_targets(
     run: BuildRun,
-    tuner: tune.Tuner,
+    tuner: build_tuning.Tuner,
     program: CapturedProgram,
     compiled: Compiled,
     parts: Assembler,
@@ -348,11 +350,11 @@ def _ways(
     target: Target,
     jobs: Mapping[ExecutableKey, CompileJob],
     program: CapturedProgram,
-) -> Iterator[tune.Way]:
+) -> Iterator[build_tuning.Way]:
     """A target that was compiled, and the same for each engine behind the one that did it; where
     single executables may have others, also for those before it, which refused some.
     """
-    yield tune.Way(target, jobs, run.compilers[target.platform])
+    yield build_tuning.Way(target, jobs, run.compilers[target.platform])
     asked = [each for each in run.request.targets if each.name == target.name]
     every = [*asked, *run.request.next_engines.get(target.name, ())]
     begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
@@ -360,7 +362,7 @@ def _ways(
         if other.platform in run.compilers and other != target:
             captured = program.entry_points.values()
             made = compile_jobs(captured, [other], run.request.wanted)[target.name]
-            yield tune.Way(other, made, run.compilers[other.platform])
+            yield build_tuning.Way(other, made, run.compilers[other.platform])
 
 
 def check(
@@ -389,7 +391,7 @@ def check(
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
-    plans = values.read_plans(run.scratch.folder)
+    plans = value_trials.read_plans(run.scratch.folder)
     return [
         proven(each, ran[name], proofs.get(name, {}), plans)
         for each in assembled

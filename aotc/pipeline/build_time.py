@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from aotc.errors import refusal
+from aotc.base.errors import refusal
 
 VARIABLE = "SOURCE_DATE_EPOCH"
 """https://reproducible-builds.org/specs/source-date-epoch: seconds since the epoch."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.pipeline.scratch import Scratch
-from aotc.stages import CapturedProfile, CompileJob
-from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
-from aotc_runtime.schema.manifest import DType, WeightArgument, WeightTensor
+from aotc.base.stages import CapturedProfile, CompileJob
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.schema.bundle_manifest import DType, WeightArgument, WeightTensor
 
 DTYPES = frozenset(
     {DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.INT16, DType.INT32, DType.INT64}

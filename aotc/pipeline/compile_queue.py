@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from aotc.backends.protocol import Backend
-from aotc.pipeline.plan import Wanted, compile_jobs
-from aotc.pipeline.tasks.workers import Workers
-from aotc.stages import ByTarget, CapturedEntryPoint, CompileJob, Executable
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Target
+from aotc.base.stages import ByTarget, CapturedEntryPoint, CompileJob, Executable
+from aotc.compile.compiler_protocol import Backend
+from aotc.pipeline.build_plan import Wanted, compile_jobs
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc_runtime.schema.bundle_manifest import Target
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
 class CompileQueue:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.cache.store import Cache
+from aotc.base.errors import refusal
+from aotc.base.msgpack_values import unpacked
 from aotc.capture import file_digests
-from aotc.errors import refusal
-from aotc.pipeline.scratch import KnownWeights, Scratch
-from aotc.pipeline.tasks import identity
-from aotc.unpacking import unpacked
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import AotcError
+from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.scratch_folder import KnownWeights, Scratch
+from aotc.pipeline.tasks import code_identity
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError
 
 DIGESTS_KEPT = 4096
 """States of files that are remembered for one manifest, the latest ones."""
@@ -55,7 +55,7 @@ class KeptWeights:
 
     def __init__(self, store: Cache | None, manifest: Path) -> None:
         self._store = store
-        code = " ".join(identity.toolchain_code().values())
+        code = " ".join(code_identity.toolchain_code().values())
         of = f"weights\0{manifest.resolve()}\0{code}"
         self._place = sha256(of.encode(errors="surrogateescape")).removeprefix("sha256:")
 

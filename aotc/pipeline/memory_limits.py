@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from aotc.base.child_processes import Processes
+from aotc.bundle.write.bundle_writer import TargetParts
+from aotc.check import memory_process
 from aotc.config.build_manifest import BuildManifest
-from aotc.packing.bundle import TargetParts
-from aotc.parity import memory
-from aotc.pipeline.memory import over_limit
-from aotc.pipeline.provisional import pack_provisional
-from aotc.processes import Processes
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import Target
+from aotc.pipeline.call_memory import over_limit
+from aotc.pipeline.provisional_bundle import pack_provisional
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import Target
 
 
 def exceeded(
@@ -37,7 +37,7 @@ def exceeded(
         findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
         if not findings:
             provisional = pack_provisional([part], folder)
-            taken = memory.run(
+            taken = memory_process.run(
                 *(provisional.bundle, provisional.policy, target.name, target.threads),
                 *(folder, processes),
             )

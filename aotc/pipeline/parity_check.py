@@ -14,24 +14,24 @@ from typing import Any
 
 import msgspec
 
-from aotc.cache.keys import Kind, Task
-from aotc.cache.tasks import Tasks
-from aotc.packing.bundle import TargetParts
-from aotc.parity import isolated, structures, values
-from aotc.parity.isolated import Ran
-from aotc.pipeline import trials
-from aotc.pipeline.policies import EntryProofs
-from aotc.pipeline.provisional import BUNDLE, ProvisionalBundle, pack_provisional
-from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.tasks import identity
-from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.truth import Judge
-from aotc.shapes import files
-from aotc.shapes.verdict import At
-from aotc.temporaries import remove_folder
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.labels import executable_key, label
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc.base.temporary_files import remove_folder
+from aotc.bundle.write.bundle_writer import TargetParts
+from aotc.check import parity_process, plain_structures, value_trials
+from aotc.check.padding import trial_files
+from aotc.check.padding.trial_verdict import At
+from aotc.check.parity_process import Ran
+from aotc.pipeline import padding_trials
+from aotc.pipeline.cache.cache_keys import Kind, Task
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.policy_proofs import EntryProofs
+from aotc.pipeline.provisional_bundle import BUNDLE, ProvisionalBundle, pack_provisional
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.tasks import code_identity
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.truth_check import Judge
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.manifest_labels import executable_key, label
 
 PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
 """Packages that a process which loads a bundle imports: their versions are parts of the key."""
@@ -46,7 +46,7 @@ class ParityCheck:
 
     def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
         self._tasks, self._workers, self._scratch = tasks, workers, scratch
-        self._plans = files.read_plans(scratch.folder)
+        self._plans = trial_files.read_plans(scratch.folder)
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
         """Start the targets whose result is not in the cache; the result of each, by target.
@@ -79,14 +79,14 @@ class ParityCheck:
         """
         remove_folder(self._scratch.folder / BUNDLE)
         tried = {target: None if ran.not_run else ran.trials for target, ran in found.items()}
-        return trials.judge(self._scratch, tried, at)
+        return padding_trials.judge(self._scratch, tried, at)
 
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)
 
     def _run(self, task: Task, manifest: BundleManifest, provisional: ProvisionalBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
-            ran = isolated.run(
+            ran = parity_process.run(
                 provisional.bundle,
                 provisional.policy,
                 manifest.target.name,
@@ -101,10 +101,10 @@ class ParityCheck:
     def _task(self, part: TargetParts) -> Task:
         target = part.manifest.target.name
         parts = {
-            **identity.toolchain_code(),
-            **dict(identity.package_parts(PACKAGES)),
-            **identity.host_parts(),
-            **identity.library_parts(os.environ),
+            **code_identity.toolchain_code(),
+            **dict(code_identity.package_parts(PACKAGES)),
+            **code_identity.host_parts(),
+            **code_identity.library_parts(os.environ),
             **dict(manifest_parts(part.manifest)),
             **dict(self._plain_parts(part.manifest)),
             **dict(self._trial_parts(target)),
@@ -117,7 +117,10 @@ class ParityCheck:
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
-                yield f"call {name} {index}", _file(structures.call_file(self._scratch.folder, key))
+                yield (
+                    f"call {name} {index}",
+                    _file(plain_structures.call_file(self._scratch.folder, key)),
+                )
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
@@ -125,20 +128,20 @@ class ParityCheck:
             plan = sha256(msgspec.msgpack.encode(entry))
             yield f"trials of {entry.entry_point}", plan
             for trial in entry.trials:
-                path = files.call_file(self._scratch.folder, entry.entry_point, trial)
+                path = trial_files.call_file(self._scratch.folder, entry.entry_point, trial)
                 where = label(entry.entry_point, trial.sizes)
                 yield f"call {where} of {trial.inputs}", _file(path)
 
     def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the value trials, and each with its results in plain JAX."""
-        plans = values.read_plans(self._scratch.folder)
+        plans = value_trials.read_plans(self._scratch.folder)
         for name, entry_point in manifest.entry_points.items():
             for profile in entry_point.profiles:
                 key = executable_key(name, profile.sizes)
-                plan = plans.get(key.label, values.PlannedValues())
+                plan = plans.get(key.label, value_trials.PlannedValues())
                 yield f"value trials of {key.label}", sha256(msgspec.msgpack.encode(plan))
                 for kind in plan.kinds:
-                    path = values.value_file(self._scratch.folder, key, kind)
+                    path = value_trials.value_file(self._scratch.folder, key, kind)
                     yield f"inputs {kind} of {key.label}", _file(path)
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from aotc.backends.registry import kind_of
-from aotc.errors import CompileError
-from aotc.stages import CompileJob, Module
-from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import (
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob, Module
+from aotc.compile.compiler_registry import kind_of
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.engines.engine_survey import detect_all
+from aotc_runtime.schema.bundle_manifest import (
     CARRIED_FORMAT,
     BuiltWith,
     BundleManifest,
     Requirements,
     Target,
 )
-from aotc_runtime.system import processor
-from aotc_runtime.verification.compatibility import check_host
+from aotc_runtime.system import processor_check
+from aotc_runtime.verification.host_compatibility import check_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def check_target(target: Target) -> TargetCheck:
     Raises IncompatibleHostError (AOTC-E506) where jaxlib itself cannot run, and CompileError
     (AOTC-E909) without a backend for the target's platform.
     """
-    processor.require()
+    processor_check.require()
     kind = kind_of(target.platform)
     backend = kind.backend()
     built_with = backend.toolchain()
@@ -76,7 +76,7 @@ def _module(platform: str) -> Module:
     import jax
     import jax.numpy as jnp
 
-    from aotc.lowering.stablehlo import portable
+    from aotc.capture.portable_stablehlo import portable
 
     # An accelerator's plugin that is there to compile would be asked for its devices.
     jax.config.update("jax_platforms", "cpu")

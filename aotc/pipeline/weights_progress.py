@@ -7,13 +7,13 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from threading import Lock
 
+from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.checkpoints import files_of
-from aotc.packing.bundle import TargetParts
-from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.tasks.meter import OnStage
-from aotc_runtime.formats import oci
-from aotc_runtime.system.passing import Told, nobody
+from aotc.config.checkpoint_files import files_of
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.tasks.task_progress import OnStage
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.streamed_bundle import Told, nobody
 
 LARGE_BYTES = 64 * 2**20
 """Less than this is written and hashed before anybody could read how far it is."""
@@ -57,7 +57,7 @@ def packing_told(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
         blob.digest: len(blob.data)
         for part in parts
         for blob in part.blobs
-        if blob.media_type == oci.WEIGHTS_TYPE
+        if blob.media_type == oci_layout.WEIGHTS_TYPE
     }
     total, lock = 2 * sum(weights.values()), Lock()
     if total < LARGE_BYTES:

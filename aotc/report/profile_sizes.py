@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc.errors import refusal
+from aotc.base.errors import refusal
 
 NO_SIZES = "-"
 """In place of sizes, where an entry point has none."""

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 import aotc_runtime
-from aotc_runtime.servers.models import models_of
+from aotc_serve.inference.served_models import models_of
 from benchmarks.measure import machine
 from benchmarks.serve import Client, Listening, serving
 from benchmarks.serve_peers import graphs

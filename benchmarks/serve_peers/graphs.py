@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.servers.tensors import Port
+from aotc_serve.inference.protocol_tensors import Port
 from benchmarks.compare.onnx_graph import OPSET, Graph
 from benchmarks.compare.onnx_graphs import mlp
 from benchmarks.serve_peers.models import EXAMPLES, FOLDER, PROGRAMS

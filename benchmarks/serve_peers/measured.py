@@ -98,7 +98,7 @@ def over_grpc(address: str, model: Ported, requests: Requests) -> Way:
     """Raw contents both ways."""
     import grpc
 
-    from aotc_runtime.servers import grpc_messages as messages
+    from aotc_serve.grpc import grpc_messages as messages
 
     sent = []
     for arrays in requests:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from aotc_runtime.servers.models import models_of
-from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_serve.inference.served_models import models_of
 from benchmarks.measure import OUT, ROOT
 
 Array = np.ndarray[Any, Any]
@@ -161,10 +161,10 @@ def bundle_of(name: str, engines: Sequence[str]) -> tuple[Path, Path]:
     """Build the bundle: its file, and its policy. engines: if there are several, the best of them
     is taken, as `--tune` does.
     """
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
+    from aotc.commands.tune.tuning_service import Measure
     from aotc.pipeline.build import build
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
-    from aotc.workshops.tune.measure import Measure
 
     given, signer = PROGRAMS[name].manifest, LocalSigner.ephemeral()
     folder = FOLDER / name

@@ -80,7 +80,7 @@ def rest(engine: Call, model: Ported) -> None:
 
 
 def _grpc_answer(engine: Call, model: Ported, request: Any) -> Any:
-    from aotc_runtime.servers import grpc_messages as messages
+    from aotc_serve.grpc import grpc_messages as messages
 
     arrays: list[Array] = [
         np.frombuffer(data, DTYPES[tensor.datatype]).reshape(list(tensor.shape))
@@ -96,7 +96,7 @@ def _grpc_answer(engine: Call, model: Ported, request: Any) -> Any:
 def _grpc_handlers(method: Callable[[Any, Any], Any]) -> Any:
     import grpc
 
-    from aotc_runtime.servers import grpc_messages as messages
+    from aotc_serve.grpc import grpc_messages as messages
 
     handler = grpc.unary_unary_rpc_method_handler(
         method, messages.InferRequest.FromString, messages.InferResponse.SerializeToString

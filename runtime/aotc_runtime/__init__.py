@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from aotc_runtime.errors import (
+from aotc_runtime.base.errors import (
     AotcError,
     BackendError,
     BundleFormatError,
@@ -16,33 +16,33 @@ from aotc_runtime.errors import (
     ShapeError,
     TrustError,
 )
-from aotc_runtime.system import processor as _processor
+from aotc_runtime.system import processor_check as _processor
 
 if _typing.TYPE_CHECKING:
-    from aotc_runtime.loader import load
-    from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.serving.arrays import DeviceArray
-    from aotc_runtime.serving.containers import Record
-    from aotc_runtime.serving.entry_point import LoadedEntryPoint
-    from aotc_runtime.serving.loaded import LoadedBundle, State
-    from aotc_runtime.serving.loading import Loading
-    from aotc_runtime.serving.slot import BundleSlot
-    from aotc_runtime.verification.trust import read_policy
-    from aotc_runtime.verified import Verified, verify
+    from aotc_runtime.loader.bundle_loader import load
+    from aotc_runtime.loader.verified import Verified, verify
+    from aotc_runtime.schema.trust_policy import TrustPolicy
+    from aotc_runtime.serving.background_loading import Loading
+    from aotc_runtime.serving.bundle_slot import BundleSlot
+    from aotc_runtime.serving.device_arrays import DeviceArray
+    from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
+    from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
+    from aotc_runtime.serving.result_records import Record
+    from aotc_runtime.verification.policy_reader import read_policy
 else:
     _IMPORTED_WHEN_USED = {
-        "BundleSlot": "aotc_runtime.serving.slot",
-        "DeviceArray": "aotc_runtime.serving.arrays",
-        "LoadedBundle": "aotc_runtime.serving.loaded",
-        "LoadedEntryPoint": "aotc_runtime.serving.entry_point",
-        "Loading": "aotc_runtime.serving.loading",
-        "Record": "aotc_runtime.serving.containers",
-        "State": "aotc_runtime.serving.loaded",
-        "TrustPolicy": "aotc_runtime.schema.policy",
-        "Verified": "aotc_runtime.verified",
-        "load": "aotc_runtime.loader",
-        "read_policy": "aotc_runtime.verification.trust",
-        "verify": "aotc_runtime.verified",
+        "BundleSlot": "aotc_runtime.serving.bundle_slot",
+        "DeviceArray": "aotc_runtime.serving.device_arrays",
+        "LoadedBundle": "aotc_runtime.serving.loaded_bundle",
+        "LoadedEntryPoint": "aotc_runtime.serving.loaded_entry_point",
+        "Loading": "aotc_runtime.serving.background_loading",
+        "Record": "aotc_runtime.serving.result_records",
+        "State": "aotc_runtime.serving.loaded_bundle",
+        "TrustPolicy": "aotc_runtime.schema.trust_policy",
+        "Verified": "aotc_runtime.loader.verified",
+        "load": "aotc_runtime.loader.bundle_loader",
+        "read_policy": "aotc_runtime.verification.policy_reader",
+        "verify": "aotc_runtime.loader.verified",
     }
 
     def __getattr__(name: str) -> _typing.Any:

@@ -15,11 +15,11 @@ from typing import NoReturn
 
 import msgspec
 
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.rendering import document_text, refusal, render, say
-from aotc_runtime.report import HOST, Report, host_report, verify_report
-from aotc_runtime.servers.options import add_arguments, options_of
-from aotc_runtime.system.progress import line_of_progress
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.rendering import document_text, refusal, render, say
+from aotc_runtime.loader.verify_report import HOST, Report, host_report, verify_report
+from aotc_runtime.system.read_progress import line_of_progress
+from aotc_serve.inference.server_options import add_arguments, options_of
 
 PROGRAM = "aotc-runtime"
 
@@ -130,11 +130,11 @@ def _report(arguments: list[str]) -> Report:
 def _serve(options: argparse.Namespace) -> Report:
     """Serve until a signal ends it."""
     try:
-        from aotc_runtime.servers.server import run as run_server
+        from aotc_serve.server_process import run as run_server
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         if name in SERVE_PACKAGES:
-            from aotc_runtime.errors import refusal
+            from aotc_runtime.base.errors import refusal
 
             raise refusal("AOTC-E406", "serve", f"no {name}") from error
         raise

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotc.review.reading import review
-from aotc.workshops.page.hosts import Asked
-from aotc.workshops.page.page import page_of
-from aotc.workshops.page.parts import Mark, Page, Section, bars
-from aotc.workshops.page.parts import Text as Paragraph
-from aotc.workshops.page.render import render
-from aotc_runtime.system.store import open_bundle
+from aotc.bundle.read.bundle_review import review
+from aotc.commands.report_page.hosts_section import Asked
+from aotc.commands.report_page.page_parts import Mark, Page, Section, bars
+from aotc.commands.report_page.page_parts import Text as Paragraph
+from aotc.commands.report_page.page_renderer import render
+from aotc.commands.report_page.review_page import page_of
+from aotc_runtime.system.bundle_files import open_bundle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,10 +13,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.channel.state import STATE
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.cli.command_group import run_command
+from aotc.cli.stop_signals import Stops
+from aotc_serve.channel.channel_state import STATE
 
 
 def init(metadata: Path, root: Path) -> int:

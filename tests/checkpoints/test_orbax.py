@@ -20,16 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
-from aotc.capture.checkpoints import open_weights
-from aotc.capture.orbax import ArrayBytes
-from aotc.capture.stored import Fetched
+from aotc.base.errors import CaptureError
+from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.orbax_checkpoint import ArrayBytes
+from aotc.capture.weight_files import Fetched
 from aotc.config.build_manifest import SourceFile
-from aotc.config.checkpoints import files_of
-from aotc.config.specs import WeightsSpec
-from aotc.errors import CaptureError
+from aotc.config.checkpoint_files import files_of
+from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -217,9 +217,9 @@ def test_everything_that_is_wrong_is_named_at_once(saved: dict[str, Path], tmp_p
 FETCHING = """
 import os, resource, sys
 from pathlib import Path
-from aotc.capture.checkpoints import open_weights
+from aotc.capture.checkpoint_tensors import open_weights
 from aotc.config.build_manifest import SourceFile
-from aotc.config.specs import WeightsSpec
+from aotc.config.manifest_specs import WeightsSpec
 
 folder, scratch, largest = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), resource.RLIM_INFINITY))

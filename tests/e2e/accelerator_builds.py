@@ -10,14 +10,14 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.backends.targets import list_targets, read_target
+from aotc.bundle.read.bundle_review import Review, review
+from aotc.commands.explain.representations import Stage, explain
+from aotc.compile.target_files import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
-from aotc.review.reading import Review, review
-from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityNotRun
+from aotc_runtime.system.bundle_files import open_bundle
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,7 +26,7 @@ import json
 import sys
 
 import aotc_runtime
-from aotc_runtime.verification import compatibility
+from aotc_runtime.verification import host_compatibility as compatibility
 
 path, policy, target, weakened = sys.argv[1:]
 compatibility.CHECKS = tuple(c for c in compatibility.CHECKS if c.__name__ != weakened)

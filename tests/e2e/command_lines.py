@@ -19,8 +19,8 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
+from aotc.cli.command_group import run_command
+from aotc.cli.stop_signals import Stops
 
 said = []
 for folder, arguments in json.load(sys.stdin):

@@ -30,7 +30,7 @@ code = 0
 said = {}
 try:
     if weakened:
-        from aotc_runtime.verification import compatibility
+        from aotc_runtime.verification import host_compatibility as compatibility
         compatibility.CHECKS = tuple(c for c in compatibility.CHECKS if c.__name__ != weakened)
     with aotc_runtime.load(path, trust=policy) as bundle:
         import numpy as np

@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc import dialects
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc.compile.mlir import mlir_context
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 
 def operation_paths(bundle: Path, entry_point: str) -> list[Counter[str]]:
@@ -20,7 +20,7 @@ def operation_paths(bundle: Path, entry_point: str) -> list[Counter[str]]:
     contents, _ = read_unverified(open_bundle(bundle))
     (manifest,) = contents.manifests.values()
     return [
-        _count(dialects.read_artifact(bytes(contents.blobs[profile.module.digest])))
+        _count(mlir_context.read_artifact(bytes(contents.blobs[profile.module.digest])))
         for profile in manifest.entry_points[entry_point].profiles
     ]
 

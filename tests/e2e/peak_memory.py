@@ -1,7 +1,7 @@
 """`python peak_memory.py BUNDLE POLICY`: what calls take, beside what XLA says of it, as JSON.
 
-Calls of a server with other numbers than the fixtures', observed as `aotc.parity.peak` says, which
-needs its environment.
+Calls of a server with other numbers than the fixtures', observed as `aotc.check.peak_memory` says,
+which needs its environment.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import aotc_runtime
-from aotc.parity.peak import peak
-from aotc_runtime.formats.tensors import numpy_dtype
-from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import InputArgument
-from aotc_runtime.serving.trees import arguments_of
+from aotc.check.peak_memory import peak
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import InputArgument
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.serving.rebuilt_trees import arguments_of
 
 
 def main() -> None:

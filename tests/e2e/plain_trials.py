@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.tasks import Tasks
+from aotc.base.errors import ParityError
+from aotc.base.workers.worker_child import Progress
+from aotc.check.padding import trial_files
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import ParityError
-from aotc.pipeline import trials, user_code
+from aotc.pipeline import padding_trials, user_processes
+from aotc.pipeline.build_plan import every_executable
+from aotc.pipeline.cache.cached_tasks import Tasks
 from aotc.pipeline.children.reference_worker import work
-from aotc.pipeline.plan import every_executable
-from aotc.pipeline.scratch import ProgramJob, Scratch
-from aotc.pipeline.tasks.failures import Failures
-from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.user_code import Source
-from aotc.shapes import files
-from aotc.workers.child import Progress
-from aotc_runtime.errors import Finding
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch
+from aotc.pipeline.tasks.task_failures import Failures
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.user_processes import Source
+from aotc_runtime.base.errors import Finding
 
 
 class PlainTrials:
@@ -37,7 +37,7 @@ class PlainTrials:
         wanted = {name: self._manifest.executables(name) for name in self._manifest.targets}
         self._job = ProgramJob(self._manifest, self._manifest.targets, every_executable(wanted))
         with Workers(1) as workers:
-            program, _ = user_code.capture(
+            program, _ = user_processes.capture(
                 Source(self._job, self._scratch),
                 Tasks(None, {}),
                 workers,
@@ -46,16 +46,16 @@ class PlainTrials:
                 on_output=lambda process, text: None,
                 failures=Failures(keep_going=False),
             )
-        trials.plan(self._manifest, program, wanted, self._scratch)
+        padding_trials.plan(self._manifest, program, wanted, self._scratch)
 
     def refusal(self, name: str) -> Finding:
         """Why one entry point is refused: by what runs plain JAX for a build, with that alone."""
         scratch = Scratch(self._scratch.folder.with_name(f"scratch.{name}"))
         shutil.copytree(self._scratch.folder, scratch.folder)
-        program, plans = scratch.read_program(), files.read_plans(scratch.folder)
+        program, plans = scratch.read_program(), trial_files.read_plans(scratch.folder)
         alone = {name: program.entry_points[name]}
         scratch.write_program(replace(program, entry_points=alone))
-        files.write_plans(
+        trial_files.write_plans(
             scratch.folder,
             {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()},
         )

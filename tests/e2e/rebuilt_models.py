@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
 
 MANIFEST = """
 schema = 1

@@ -13,8 +13,8 @@ from hostile.archives import on_disk
 from hostile.tampering import Documents, in_memory, signed, take_apart
 from jax import export
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 
 PROGRAM = """\
 import jax

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 
 
 def build_signed(folder: Path, name: str, program: str, manifest: str) -> tuple[Path, Path]:

@@ -17,9 +17,9 @@ import pytest
 from jax_free import Arrays, Client
 from safetensors.numpy import load_file
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
 from digits.model import predict as predict_digits
 from lm.generate import generate_greedy, plain_jax

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Done, OnDone
-from aotc.errors import BudgetExceededError, CaptureError, CompileError
+from aotc.base.errors import BudgetExceededError, CaptureError, CompileError
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Done, OnDone
 from aotc.pipeline.tasks import cached_backend
 
 MANIFEST = """

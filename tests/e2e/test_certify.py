@@ -15,14 +15,14 @@ import pytest
 from msgspec import UNSET
 from small_programs import build_signed
 
-from aotc.processes import Processes
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.certify.environments import Environments, cache_folder
-from aotc.workshops.certify.isolated import runtime_copy
-from aotc_runtime.schema.certified import Release
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc.base.child_processes import Processes
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.commands.certify.certify_environments import Environments, cache_folder
+from aotc.commands.certify.certify_process import runtime_copy
+from aotc_runtime.schema.certified_releases import Release
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from aotc.backends.cuda import descriptions, disassembly, wheels
-from aotc.backends.registry import kind_of
-from aotc.backends.targets import file_text, read_target
+from aotc.bundle.read.bundle_review import Review
+from aotc.commands.explain.representations import Stage, explain
+from aotc.compile.compiler_registry import kind_of
+from aotc.compile.target_files import file_text, read_target
+from aotc.engines.cuda import cuda_disassembly, cuda_wheels, gpu_descriptions
 from aotc.pipeline.target_check import check_target
-from aotc.review.reading import Review
-from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.schema.manifest import CudaDevice
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.bundle_manifest import CudaDevice
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,
@@ -34,8 +34,8 @@ from tests.e2e.accelerator_builds import (
     targets_for,
 )
 
-WHEELS, MISSING = wheels.find(version("jaxlib"))
-DESCRIBED = bool(WHEELS and descriptions.texts_once(WHEELS.plugin))
+WHEELS, MISSING = cuda_wheels.find(version("jaxlib"))
+DESCRIBED = bool(WHEELS and gpu_descriptions.texts_once(WHEELS.plugin))
 
 pytestmark = [
     pytest.mark.cuda,
@@ -64,7 +64,7 @@ def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_p
         assert manifest.compilation and manifest.compilation.left_out == ("autotuning",)
         assert manifest.requires.device and manifest.requires.device.driver == "13.0"
         assert manifest.requires.device.accepts_plugin == (version("jaxlib"),)
-        assert manifest.built_with.tools.keys() >= set(wheels.NEEDED)
+        assert manifest.built_with.tools.keys() >= set(cuda_wheels.NEEDED)
 
 
 def test_two_builds_are_the_same_bytes_whatever_the_environment_says(
@@ -120,7 +120,7 @@ def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
 
 
 @pytest.mark.skipif(
-    wheels.file_of(disassembly.PACKAGE, disassembly.TOOL) is None,
+    cuda_wheels.file_of(cuda_disassembly.PACKAGE, cuda_disassembly.TOOL) is None,
     reason="no nvdisasm here; `make test-cuda` installs it",
 )
 def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:

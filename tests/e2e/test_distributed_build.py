@@ -17,11 +17,11 @@ import psutil
 import pytest
 from hostile.doors import toolchain
 
-from aotc.errors import CompileError, UsageError
-from aotc.pipeline.backends import on_this_host
+from aotc.base.errors import CompileError, UsageError
+from aotc.commands.dask.dask_cluster import connect
+from aotc.commands.dask.executor_option_service import on_executor
 from aotc.pipeline.build import Built, build
-from aotc.workshops.dask.dask_cluster import connect
-from aotc.workshops.dask.places import on_executor
+from aotc.pipeline.build_backends import on_this_host
 from tests.waiting import until
 
 pytest.importorskip("distributed")
@@ -51,7 +51,7 @@ def f(params, x):
     return jnp.sort(x)
 """
 
-COMPILER = "aotc.backends.xla.worker"
+COMPILER = "aotc.compile.xla.xla_worker"
 
 
 @pytest.fixture(scope="module")
@@ -249,14 +249,14 @@ def test_a_url_that_names_no_scheduler_is_refused(url: str, code: str) -> None:
 
 
 def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.workshops.dask.dask_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("aotc.commands.dask.dask_cluster.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert "'.[dask]'" in caught.value.findings[0].hint
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.workshops.dask.dask_cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("aotc.commands.dask.dask_cluster.CONNECT_SECONDS", 1.0)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert caught.value.code == "AOTC-E065"

@@ -12,7 +12,7 @@ from jax_free import Arrays
 from small_programs import build_signed
 
 from aotc_runtime import LoadedBundle
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.bundle_manifest import DType
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -12,7 +12,7 @@ from jax_free import MANIFESTS, Array, Arrays
 from plain import compiled_at_each_size
 
 import aotc_runtime
-from aotc.workshops.suggest.suggest import suggest
+from aotc.commands.profiles.suggested_profiles import suggest
 from aotc_runtime import LoadedBundle
 from encoder.model import encode, init
 

@@ -170,9 +170,9 @@ def test_people_are_told_its_version_instead_of_jaxlibs(without: list[Said]) -> 
 
 
 def test_executables_ran_and_matched_plain_jax_at_build(folder: Path) -> None:
-    from aotc_runtime.schema.manifest import ParityRan
-    from aotc_runtime.system.store import open_bundle
-    from aotc_runtime.verification.examine import read_unverified
+    from aotc_runtime.schema.bundle_manifest import ParityRan
+    from aotc_runtime.system.bundle_files import open_bundle
+    from aotc_runtime.verification.bundle_examination import read_unverified
 
     contents, _ = read_unverified(open_bundle(folder / "sums.aotb"))
     (manifest,) = contents.manifests.values()

@@ -17,13 +17,13 @@ import pytest
 from safetensors.numpy import load as load_tensors
 
 import aotc_runtime
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = {

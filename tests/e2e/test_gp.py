@@ -18,7 +18,7 @@ from operations import operation_paths
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from aotc.cli.group import cli
+from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from gp.data import NOISE, observe, truth
 from gp.model import Fit, fit, predict, robust_cholesky, sample

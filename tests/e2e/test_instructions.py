@@ -8,14 +8,14 @@ import machine_code
 import msgspec
 import pytest
 
-from aotc.backends.targets import read_target
-from aotc.backends.xla.compile import XlaBackend
-from aotc.backends.xla.objects import Contents, contents
+from aotc.base.stages import CompileJob, Module
+from aotc.compile.target_files import read_target
+from aotc.compile.xla.xla_compiler import XlaBackend
+from aotc.compile.xla.xla_objects import Contents, contents
 from aotc.pipeline.build import build
-from aotc.stages import CompileJob, Module
-from aotc_runtime.digest import sha256
-from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 V3, V4 = "cpu-x86-64-v3", "cpu-x86-64-v4"
 

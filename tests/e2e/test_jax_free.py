@@ -18,7 +18,7 @@ def import_jax(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def import_the_toolchain(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
-    import aotc.errors  # noqa: F401
+    import aotc.base.errors  # noqa: F401
 
     return {}
 

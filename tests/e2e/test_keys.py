@@ -19,10 +19,11 @@ from jax_free import Array, Arrays
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc.report.inspect import bundle_report
-from aotc.review.reading import review
-from aotc_runtime import LoadedBundle, ShapeError, canonical
-from aotc_runtime.system.store import open_bundle
+from aotc.bundle.read.bundle_review import review
+from aotc.report.inspect_report import bundle_report
+from aotc_runtime import LoadedBundle, ShapeError
+from aotc_runtime.base import canonical_json
+from aotc_runtime.system.bundle_files import open_bundle
 
 PROGRAM = """
 from typing import NamedTuple
@@ -280,7 +281,7 @@ def test_inspect_shows_keys_and_the_manifest_names_their_implementation(bundle: 
 
 
 def test_only_keys_have_an_implementation_in_the_manifest(loaded: LoadedBundle) -> None:
-    key, x = (json.loads(canonical.encode(spec)) for spec in loaded["dropout"].spec.inputs)
+    key, x = (json.loads(canonical_json.encode(spec)) for spec in loaded["dropout"].spec.inputs)
     assert key == {
         "path": "key",
         "dtype": "uint32",

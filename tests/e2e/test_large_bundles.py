@@ -18,19 +18,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.bundles.endorse import endorse
-from aotc.packing.bundle import Form
-from aotc.packing.weights import write_tensors
-from aotc.signing.keys import generate_key_pair
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.extract.extract import extract
-from aotc.workshops.merge.merge import merge_bundles
-from aotc_runtime import digest
-from aotc_runtime.digest import pieces
-from aotc_runtime.errors import IntegrityError
-from aotc_runtime.formats import oci
-from aotc_runtime.system.passing import look_into
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Form
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_bundle import merge_bundles
+from aotc_runtime.base import digest
+from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.errors import IntegrityError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.streamed_bundle import look_into
 from tests.waiting import SECONDS
 
 ONE, OTHER = "cpu-x86-64-v3", "cpu-x86-64-v2"
@@ -249,5 +249,5 @@ def test_a_damaged_shard_is_noticed_named_and_nothing_is_written(
             extract(look_into(damaged), [target], folder / "new", Form.ARCHIVE)
     (found,) = refused.value.findings
     assert found.code == "AOTC-E201" and found.where.startswith(str(damaged))
-    assert oci.WEIGHTS_TYPE in found.where
+    assert oci_layout.WEIGHTS_TYPE in found.where
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.compat.matrix import matrix
-from aotc.errors import UsageError
-from aotc.packing.bundle import Form
+from aotc.base.errors import UsageError
+from aotc.bundle.compat.compat_matrix import matrix
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.extract.extract import extract
-from aotc.workshops.merge.merge import merge_bundles
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.errors import IncompatibleHostError
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import examine, read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.base.errors import IncompatibleHostError
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import examine, read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 
-from aotc.parity import memory
-from aotc.parity.peak import MALLOC
-from aotc.pipeline.memory import call_bytes, over_limit
-from aotc.processes import Processes
-from aotc_runtime.schema.labels import label as label_of
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc.base.child_processes import Processes
+from aotc.check import memory_process
+from aotc.check.peak_memory import MALLOC
+from aotc.pipeline.call_memory import call_bytes, over_limit
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.manifest_labels import label as label_of
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 Bundle = tuple[Path, Path]
 
@@ -61,7 +61,7 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
 @cache
 def measured(bundle: Path, policy: Path, target: str, attempt: int = 0) -> dict[str, int]:
     with TemporaryDirectory() as folder:
-        return memory.run(bundle, policy, target, 1, Path(folder), Processes())
+        return memory_process.run(bundle, policy, target, 1, Path(folder), Processes())
 
 
 @pytest.mark.parametrize(

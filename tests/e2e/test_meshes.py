@@ -20,8 +20,8 @@ from small_programs import build_signed
 
 from aotc.pipeline.build import build
 from aotc_runtime import LoadedBundle
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
 from parallel.model import encode, init
 
 Bundle = tuple[Path, Path]
@@ -79,8 +79,8 @@ def test_the_example_computes_on_four_devices_what_plain_jax_does_on_one(
 
 
 def test_the_executables_of_the_example_talk_to_each_other(parallel_bundle: Bundle) -> None:
-    from aotc.report.inspect import bundle_report
-    from aotc.review.reading import review
+    from aotc.bundle.read.bundle_review import review
+    from aotc.report.inspect_report import bundle_report
 
     read = review(open_bundle(parallel_bundle[0]), None, datetime.now(UTC))
     target = bundle_report(read)["targets"]["cpu-x86-64-v3"]
@@ -255,11 +255,11 @@ import sys
 import time
 from pathlib import Path
 import aotc_runtime
-from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.serving.resident_bundle import make_resident
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.bundle_examination import verify
 
 source, policy = open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2]))
 bundle = verify(source, policy, detect(), time.time())

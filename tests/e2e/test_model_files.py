@@ -13,13 +13,13 @@ import pytest
 from jax import export
 
 import aotc_runtime
-from aotc.errors import ParityError
+from aotc.base.errors import ParityError
+from aotc.bundle.read.bundle_review import review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
-from aotc.review.reading import review
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.errors import AotcError
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import open_bundle
 
 MANIFEST = """
 schema = 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from aotc.base.workers.worker_environment import inherited
 from aotc.pipeline.build import build
-from aotc.workers.environment import inherited
 
 PROGRAM = "def f(x):\n    return x * 2\n"
 MANIFEST = """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from aotc.errors import CaptureError
+from aotc.base.errors import CaptureError
 from tests.e2e.rebuilt_models import Rebuilt, packages, ran
 
 PT2 = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files" / "branch.pt2"

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
-from aotc.packing.bundle import Form
-from aotc.packing.weights import write_tensors
+from aotc.bundle.write.bundle_writer import Form
+from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.pipeline.build import Built, build
-from aotc_runtime.errors import AotcError
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc_runtime.base.errors import AotcError
 from tests.page_cache import forget, read_of
 from tests.waiting import until
 

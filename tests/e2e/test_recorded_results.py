@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.errors import ParityError
+from aotc.base.errors import ParityError
+from aotc.bundle.read.bundle_review import review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.commands.report_page.hosts_section import Asked
+from aotc.commands.report_page.page_renderer import render
+from aotc.commands.report_page.review_page import page_of
 from aotc.pipeline.build import Built, build
-from aotc.report.inspect import bundle_report
-from aotc.report.text import print_bundle
-from aotc.review.reading import review
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.page.hosts import Asked
-from aotc.workshops.page.page import page_of
-from aotc.workshops.page.render import render
-from aotc_runtime.system.store import open_bundle
+from aotc.report.inspect_report import bundle_report
+from aotc.report.report_text import print_bundle
+from aotc_runtime.system.bundle_files import open_bundle
 from tests.pages import read_page
 
 PROGRAM = """

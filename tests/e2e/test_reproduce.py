@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from aotc.cache.store import LocalStore
-from aotc.errors import CaptureError, ReproducibilityError
-from aotc.packing.attestations import with_attestations
+from aotc.base.errors import CaptureError, ReproducibilityError
+from aotc.bundle.read.bundle_review import review
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.added_attestations import with_attestations
+from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
+from aotc.commands.reproduce.reproducibility_check import BuildAgain
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.tasks import identity
-from aotc.report.inspect import bundle_report
-from aotc.review.reading import review
-from aotc.signing.attest import attest
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.reproduce.build_again import BuildAgain
-from aotc.workshops.reproduce.reproduce import Install, reproduce
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding, TrustError
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import parse_policy
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.tasks import code_identity
+from aotc.report.inspect_report import bundle_report
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding, TrustError
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import parse_policy
 
 # What the tests change is read when it is imported, which no provenance can record.
 PROGRAM = """
@@ -143,7 +143,7 @@ def test_a_bundle_is_built_again_elsewhere_byte_for_byte(tmp_path: Path) -> None
     assert done.manifest == elsewhere / "deep" / "small.toml"
     assert {"small.py"} == set(done.recipe.files)
     assert {"jax", "jaxlib", "numpy", "aotc"} <= set(done.recipe.packages)
-    assert done.recipe.code == identity.code_digests()
+    assert done.recipe.code == code_identity.code_digests()
     assert not any("code of" in note for note in done.notes)
 
 
@@ -185,7 +185,7 @@ def test_other_code_of_the_same_version_is_the_first_suspect_where_something_dif
     *variables, first = different[:3]
     assert all(each.code == "AOTC-E946" for each in variables)
     assert first.code == "AOTC-E944" and first.where.startswith("code of aotc ")
-    assert OTHER_CODE in first.expected and identity.code_digests()["aotc"] in first.found
+    assert OTHER_CODE in first.expected and code_identity.code_digests()["aotc"] in first.found
     assert {finding.code for finding in different[3:]} == {"AOTC-E940"}
 
 
@@ -281,7 +281,7 @@ def test_other_code_of_the_same_version_is_noted_where_it_makes_no_difference(
     alike: tuple[str, ...],
 ) -> None:
     (note,) = (note for note in alike if note.startswith("code of aotc 0."))
-    assert OTHER_CODE in note and identity.code_digests()["aotc"] in note
+    assert OTHER_CODE in note and code_identity.code_digests()["aotc"] in note
 
 
 def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy: Path) -> None:

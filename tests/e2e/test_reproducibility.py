@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc import dialects
+from aotc.compile.mlir import mlir_context
 from aotc.pipeline.build import build as build_here
-from aotc_runtime.formats import oci
-from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 
@@ -204,7 +204,9 @@ def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path:
     (reference,) = read_root(after).attestations
     assert reference.digest in added
     assert len(added) == len({"image manifest", "envelope", "empty config"})
-    assert bytes(before.file(oci.LAYOUT_FILE) or b"") == bytes(after.file(oci.LAYOUT_FILE) or b"")
+    assert bytes(before.file(oci_layout.LAYOUT_FILE) or b"") == bytes(
+        after.file(oci_layout.LAYOUT_FILE) or b""
+    )
 
 
 def test_a_build_that_signs_has_the_root_of_one_that_does_not(
@@ -236,7 +238,7 @@ def test_modules_and_executables_hold_no_locations_and_no_names_of_the_program(
                 for data in (artifact, executable):
                     found = [n for n in (b".py", b"lambda", b"jit_", b"varied") if n in data]
                     assert found == []
-                module = dialects.read_artifact(artifact)
+                module = mlir_context.read_artifact(artifact)
                 with module.context:
                     text = module.operation.get_asm(enable_debug_info=True)
                 located = [line for line in text.splitlines() if line.startswith("#loc")]

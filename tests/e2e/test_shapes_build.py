@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from plain_trials import PlainTrials
 
-from aotc.errors import CaptureError, ParityError
+from aotc.base.errors import CaptureError, ParityError
 from aotc.pipeline.build import Built, build
-from aotc_runtime.schema.manifest import EntryPoint, Pad, Split, TrialRan
+from aotc_runtime.schema.bundle_manifest import EntryPoint, Pad, Split, TrialRan
 
 TARGETS = Path(__file__).parents[2] / "targets"
 

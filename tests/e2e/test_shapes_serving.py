@@ -24,11 +24,11 @@ from small_programs import build_signed
 
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
-from aotc_runtime.schema.manifest import Symbolic, WeightArgument
-from aotc_runtime.serving.routing import fallback, padding
-from aotc_runtime.serving.routing.calls import PaddedCall
-from aotc_runtime.serving.tallies import Padding
-from aotc_runtime.system import host
+from aotc_runtime.schema.bundle_manifest import Symbolic, WeightArgument
+from aotc_runtime.serving.call_metrics import Padding
+from aotc_runtime.serving.routing import fallback_calls, padded_arrays
+from aotc_runtime.serving.routing.routed_calls import PaddedCall
+from aotc_runtime.system import host_probe
 
 Array = np.ndarray[Any, Any]
 
@@ -270,7 +270,7 @@ def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(padding.np, "empty", no_memory)
+        patched.setattr(padded_arrays.np, "empty", no_memory)
         error = refused(bundle["step"], first, x)
     assert isinstance(error, ResourceError) and error.code == "AOTC-E553"
     result, _ = bundle["step"](first, x)
@@ -383,7 +383,7 @@ def test_a_closed_bundle_refuses_and_still_reports(built: tuple[Path, Path]) -> 
 def test_as_many_shapes_are_remembered_as_may_be_and_the_oldest_is_forgotten(
     bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "REMEMBERED_MAX", 2)
+    monkeypatch.setattr(fallback_calls, "REMEMBERED_MAX", 2)
     calls = bundle["padded"]._checked_calls().fallback()
     found = [calls.find(((batch, 4), (batch, 4))) for batch in (3, 4, 5)]
     assert [shapes[0][0] for shapes in calls._calls] == [4, 5]
@@ -397,7 +397,7 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
     assert resident is not None
     inputs = tuple(msgspec.structs.replace(t, shape=("batch*seq", 4)) for t in resident.spec.inputs)
     spec = msgspec.structs.replace(resident.spec, inputs=inputs, dimensions=("batch", "seq"))
-    found = fallback.FallbackCalls(
+    found = fallback_calls.FallbackCalls(
         msgspec.structs.replace(resident, spec=spec),
         list(call._table.values()),
         call._checked_calls().execution,
@@ -541,7 +541,7 @@ def test_an_executable_whose_calls_find_no_memory_serves_none(
     with aotc_runtime.load(path, trust=trust) as bundle, monkeypatch.context() as patched:
         # Two inputs, a result as large, and one of a number for each row.
         needed = 5 * (3 * 4 + 1) * 4
-        patched.setattr(host, "free_memory", lambda: needed - 1)
+        patched.setattr(host_probe, "free_memory", lambda: needed - 1)
         found = reason(bundle, "later", *rows(5))
         assert found.startswith("a call needs ") and found.endswith(f" {needed - 1} are free")
         assert int(found.split()[3]) >= needed
@@ -553,7 +553,7 @@ import numpy as np
 import aotc_runtime
 bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 x = np.ones((5, 4), np.float32)
-assert "aotc_runtime.serving.routing.fallback" in sys.modules
+assert "aotc_runtime.serving.routing.fallback_calls" in sys.modules
 assert (bundle["padded"](x, x)["sum"] == 2).all()
 for _ in range(1000):
     try:

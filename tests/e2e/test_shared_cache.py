@@ -12,13 +12,13 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from aotc.cache.store import LocalStore
-from aotc.cli.group import cli
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.cli.command_group import cli
+from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.pipeline.build import Built, build
-from aotc.signing.keys import generate_key_pair
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.remote.sharing import share
-from aotc_runtime.verification.keys import load_public_key
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc_runtime.verification.public_keys import load_public_key
 from tests.waiting import until
 
 MANIFEST = """
@@ -198,9 +198,7 @@ def test_ctrl_c_does_not_wait_for_a_server_that_is_silent(
         assert server.stdout is not None
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/cache"
         # For whom a minute of silence is nothing.
-        program = (
-            "from aotc.workshops.remote.http_blobs import HttpBlobs; HttpBlobs.seconds = 3600; "
-        )
+        program = "from aotc.commands.remote_cache.http_blobs import HttpBlobs; HttpBlobs.seconds = 3600; "
         program += "from aotc.cli.main import main; main()"
         build_command = [sys.executable, "-c", program, "build", "shared.toml"]
         options = ["-o", str(tmp_path / "x.aotb"), "--cache", str(tmp_path / "cache")]

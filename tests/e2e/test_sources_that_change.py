@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from aotc.errors import CaptureError
+from aotc.base.errors import CaptureError
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import Built, build
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.digest import sha256
+from aotc_runtime.base.digest import sha256
 from tests.waiting import until
 
 MANIFEST = """

@@ -17,10 +17,10 @@ from jax_free import Arrays
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc.report.inspect import bundle_report
-from aotc.review.reading import review
+from aotc.bundle.read.bundle_review import review
+from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle, ShapeError
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.bundle_files import open_bundle
 
 PROGRAM = """
 import collections

@@ -12,18 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.backends.targets import read_target
-from aotc.backends.tpu import wheels
-from aotc.backends.tpu.compile import TpuBackend
-from aotc.errors import CaptureError, CompileError
-from aotc.lowering.stablehlo import portable
+from aotc.base.errors import CaptureError, CompileError
+from aotc.base.stages import CompileJob, Module
+from aotc.capture.portable_stablehlo import portable
+from aotc.commands.explain.representations import Stage, explain
+from aotc.compile.target_files import read_target
+from aotc.engines.tpu import tpu_wheels
+from aotc.engines.tpu.tpu_compiler import TpuBackend
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
-from aotc.stages import CompileJob, Module
-from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.schema.kernels import is_tpu_call
-from aotc_runtime.schema.manifest import ParityNotRun
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.bundle_manifest import ParityNotRun
+from aotc_runtime.schema.served_kernels import is_tpu_call
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,
@@ -37,7 +37,7 @@ from tests.e2e.accelerator_builds import (
     targets_for,
 )
 
-_, LIBTPU, MISSING = wheels.find()
+_, LIBTPU, MISSING = tpu_wheels.find()
 
 pytestmark = [
     pytest.mark.tpu,

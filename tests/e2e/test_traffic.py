@@ -14,10 +14,10 @@ from hostile.doors import toolchain
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc.workshops.suggest.coverage import check_bundle
-from aotc.workshops.suggest.probe import CostKind
-from aotc.workshops.suggest.suggest import suggest
-from aotc.workshops.suggest.write_profiles import write_profiles
+from aotc.commands.profiles.cost_probe import CostKind
+from aotc.commands.profiles.profiles_coverage import check_bundle
+from aotc.commands.profiles.profiles_edit import write_profiles
+from aotc.commands.profiles.suggested_profiles import suggest
 
 PROGRAM = """
 def double(x):

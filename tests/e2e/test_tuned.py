@@ -13,24 +13,24 @@ import pytest
 from safetensors.numpy import save_file
 
 import aotc_runtime
-from aotc.backends.targets import builtin_folder
-from aotc.backends.xla.compile import XlaBackend
-from aotc.cache.keys import Kind
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Done
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob, Executable
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.commands.tune.tuning_service import Measure
+from aotc.commands.tune.tuning_variants import CANDIDATES
+from aotc.compile.target_files import builtin_folder
+from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
-from aotc.errors import CompileError
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.tune import Tuning
-from aotc.report.build import build_report
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.stages import CompileJob, Executable
-from aotc.workshops.tune.candidates import CANDIDATES
-from aotc.workshops.tune.measure import Measure
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import (
+from aotc.pipeline.build_tuning import Tuning
+from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Done
+from aotc.report.build_report import build_report
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import (
     XLA,
     InputArgument,
     LeftOutCandidate,
@@ -289,7 +289,9 @@ class FaultyBackend(XlaBackend):
 def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.pipeline.backends.backend_for", lambda platform: FaultyBackend())
+    monkeypatch.setattr(
+        "aotc.pipeline.build_backends.backend_for", lambda platform: FaultyBackend()
+    )
     built = place.again("faulty", Measure())
     left_out = {
         each.name: each.reason

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from command_lines import Said, run_all
 
-from aotc.backends.targets import builtin_folder
+from aotc.compile.target_files import builtin_folder
 
 SLATE = Path(__file__).parent / "slate"
 

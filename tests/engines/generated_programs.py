@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
-from aotc.parity.trial_inputs import KINDS, TrialLeaf, trial_inputs
+from aotc.check.value_inputs import KINDS, TrialLeaf, trial_inputs
 
 type Array = Any
 type Step = Callable[["Draft"], str]

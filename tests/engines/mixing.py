@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.config.tuning_file import Recorded, TunedExecutable, TunedTarget, TuningFile
 from aotc.pipeline.build import Built, build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.schema.labels import executable_key
-from aotc_runtime.schema.manifest import XLA, BundleManifest, MeasuredCandidate, Tuned, engine_name
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    MeasuredCandidate,
+    Tuned,
+    engine_name,
+)
+from aotc_runtime.schema.manifest_labels import executable_key
 
 TARGET = "cpu-x86-64-v3"
 

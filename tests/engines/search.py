@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-    from aotc_runtime.engines.device import Aval
+    from aotc_runtime.engines.engine_device import Aval
 
 SECONDS_MAX = 120.0
 """For programs that are compiled as one, with one engine."""
@@ -178,8 +178,8 @@ class Lowered:
         import jax
         import numpy as np
 
-        from aotc.lowering.stablehlo import portable
-        from aotc_runtime.engines.device import Aval
+        from aotc.capture.portable_stablehlo import portable
+        from aotc_runtime.engines.engine_device import Aval
 
         self.cases = cases
         self._truth: Any = None
@@ -228,7 +228,7 @@ class Lowered:
 
     def truth(self, inputs: Sequence[Array]) -> list[Array] | None:
         """What the module computes in float64; None if it has no counterpart there."""
-        from aotc_runtime.engines.device import Aval
+        from aotc_runtime.engines.engine_device import Aval
 
         arguments = [*map(_wide, (*self.weights, *inputs))]
         avals = [Aval(each.shape, each.dtype) for each in arguments]
@@ -236,8 +236,8 @@ class Lowered:
         device = _processor()
         try:
             if self._truth is None:
-                from aotc.lowering.wide import widened
-                from aotc_runtime.verification.verify import VerifiedBlob
+                from aotc.capture.float64_module import widened
+                from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
                 blob = VerifiedBlob("", memoryview(widened(self.module.artifact)))
                 self._truth = device.compile_symbolic(blob, avals, outputs, {}, "float64")
@@ -256,7 +256,7 @@ class Lowered:
 
 
 def _processor() -> Any:
-    from aotc_runtime.engines.xla import engine
+    from aotc_runtime.engines.xla import xla_engine as engine
 
     return engine.start("cpu", None, None)
 
@@ -282,9 +282,9 @@ def _first[T](every: Mapping[str, T]) -> T:
 
 def compile_xla(lowered: Lowered, alone: bool) -> bytes:
     """XLA's executable, as the backend's worker makes it."""
-    from aotc.backends.targets import read_target
-    from aotc.backends.xla import compile_here, objects
-    from aotc.backends.xla.job import Job
+    from aotc.compile.target_files import read_target
+    from aotc.compile.xla import cpu_artifact_compiler, xla_objects
+    from aotc.compile.xla.xla_job import Job
 
     target = read_target("cpu-x86-64-v3", Path(__file__).parent)
     job = Job(
@@ -298,21 +298,21 @@ def compile_xla(lowered: Lowered, alone: bool) -> bytes:
         devices=(0,),
         constants=b"",
     )
-    result = compile_here.compile_job(job, randomized=True, own_threads=True)
+    result = cpu_artifact_compiler.compile_job(job, randomized=True, own_threads=True)
     if result.problem:
         raise RefusedError(f"{' '.join(result.called)} {result.words}".strip())
-    return bytes(objects.canonical(result.serialized))
+    return bytes(xla_objects.canonical(result.serialized))
 
 
 def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     """IREE's module, compiled in this process as the backend's worker does; at all levels in turn
     for a program alone.
     """
-    from aotc.backends.iree.compile import FLAGS, _target_flags, complaint
-    from aotc.backends.iree.job import LEVEL, LEVELS, Job
-    from aotc.backends.iree.worker import compile_job
-    from aotc.backends.targets import read_target
-    from aotc.pipeline.engines import candidates
+    from aotc.compile.target_files import read_target
+    from aotc.engines.iree.iree_compiler import FLAGS, _target_flags, complaint
+    from aotc.engines.iree.iree_job import LEVEL, LEVELS, Job
+    from aotc.engines.iree.iree_worker import compile_job
+    from aotc.pipeline.engine_order import candidates
 
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""
@@ -336,13 +336,13 @@ def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     raise RefusedError(words.strip())
 
 
-def compile_graph(folder: str, lowered: Lowered, alone: bool) -> bytes:
+def compile_graph(engine: str, lowered: Lowered, alone: bool) -> bytes:
     """What an engine that takes graphs is given, made as its backend's worker does."""
     from importlib import import_module
 
-    from aotc.backends.onnx_graphs.job import Job
+    from aotc.engines.onnx_graphs.graph_job import Job
 
-    worker = import_module(f"aotc.backends.{folder}.worker")
+    worker = import_module(f"aotc.engines.{engine}.{engine}_worker")
     result = worker.compile_job(Job(lowered.module.artifact, tuple(range(len(lowered.weights)))))
     if result.problem:
         raise RefusedError(f"{' '.join(result.called)} {result.words}".strip())
@@ -352,7 +352,7 @@ def compile_graph(folder: str, lowered: Lowered, alone: bool) -> bytes:
 ENGINES: dict[str, Callable[[Lowered, bool], bytes]] = {
     "xla": compile_xla,
     "iree": compile_iree,
-    "onnxruntime": partial(compile_graph, "onnx"),
+    "onnxruntime": partial(compile_graph, "onnxruntime"),
     "openvino": partial(compile_graph, "openvino"),
 }
 PLATFORMS = {"xla": "cpu"}
@@ -362,14 +362,14 @@ def is_refused_alone(engine: str, lowered: Lowered) -> str:
     """Why an engine's own checks refuse a program, before its compiler is asked; "" if not."""
     if engine != "iree":
         return ""
-    from aotc import dialects
-    from aotc.backends.iree.module_text import UnsupportedError, require_supported
-    from aotc.backends.iree.repairs import UnrepairableError, repair
-    from aotc.backends.xla import private
+    from aotc.compile.mlir import mlir_context
+    from aotc.compile.xla import jaxlib_private
+    from aotc.engines.iree.iree_module_text import UnsupportedError, require_supported
+    from aotc.engines.iree.repairs import UnrepairableError, repair
 
     try:
-        module = dialects.read_artifact(lowered.module.artifact)
-        if called := tuple(private.custom_call_targets(module)):
+        module = mlir_context.read_artifact(lowered.module.artifact)
+        if called := tuple(jaxlib_private.custom_call_targets(module)):
             return f"custom calls: {' '.join(called)}"
         require_supported(module)
         repair(module, range(len(lowered.weights)))
@@ -394,12 +394,12 @@ class Loaded:
     ) -> None:
         from importlib import import_module
 
-        from aotc_runtime.digest import sha256
-        from aotc_runtime.engines.device import Aval, Stored
-        from aotc_runtime.verification.verify import VerifiedBlob
+        from aotc_runtime.base.digest import sha256
+        from aotc_runtime.engines.engine_device import Aval, Stored
+        from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
         platform = PLATFORMS.get(engine, engine)
-        module = import_module(f"aotc_runtime.engines.{engine}.engine")
+        module = import_module(f"aotc_runtime.engines.{engine}.{engine}_engine")
         self._device = module.start(platform, None, None)
         blob = VerifiedBlob(sha256(serialized), memoryview(serialized))
         self._outputs = outputs
@@ -643,7 +643,7 @@ def _is_as_good(
     """Whether results are as close to those of float64 as plain JAX's."""
     import numpy as np
 
-    from aotc.parity.verdict import Truth, judge
+    from aotc.check.value_verdict import Truth, judge
 
     given = alone.inputs(number) if inputs is None else inputs
     truth = alone.truth(given)

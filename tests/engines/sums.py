@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from tests.hostile.tampering import in_memory, take_apart
 
 PROGRAM = """

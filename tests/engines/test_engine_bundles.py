@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.evidence import Evidence
+from aotc.base.evidence import Evidence
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime import canonical
+from aotc_runtime.base import canonical_json
 from tests.conftest import Once
 from tests.engines.conftest import Other
 from tests.engines.sums import (
@@ -204,7 +204,7 @@ def test_what_it_refuses_falls_to_the_next_engine_and_is_recorded(
     assert manifest["target"]["platform"] == "cpu"
     assert "device" not in manifest["requires"]
     evidence = documents.layers[manifest["evidence"]["digest"]]
-    (refusal,) = canonical.decode(evidence, Evidence, where="evidence").refused
+    (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
     assert (refusal.engine, refusal.code) == (other.name, "AOTC-E904")
     assert "lapack_spotrf_ffi" in refusal.found
 

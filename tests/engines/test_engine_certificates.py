@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 import aotc_runtime
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.errors import IncompatibleRuntimeError
-from aotc_runtime.schema.certified import Release
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.base.errors import IncompatibleRuntimeError
+from aotc_runtime.schema.certified_releases import Release
 from tests.conftest import Once
 from tests.engines.conftest import Other
 from tests.engines.sums import make, write
 from tests.hostile.archives import on_disk
 from tests.hostile.tampering import in_memory, signed, take_apart
-from tests.unit.workshops.certify.sealed import seal_packages_of_this
+from tests.unit.commands.certify.sealed import seal_packages_of_this
 
 ELSEWHERE = "0.0.98"
 """A version that nobody runs."""

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines import registry
-from aotc_runtime.engines.device import Aval, Device, Stored
-from aotc_runtime.errors import Finding
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.engines import engine_registry
+from aotc_runtime.engines.engine_device import Aval, Device, Stored
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.sums import IMAGE, KERNEL, SCORES, make, write
@@ -36,7 +36,7 @@ def sums(other: Other, once: Once) -> Path:
 
 @pytest.fixture
 def device(other: Other) -> Device:
-    return registry.start(other.name)
+    return engine_registry.start(other.name)
 
 
 def stored(code: bytes, outputs: Sequence[Aval]) -> Stored:
@@ -143,7 +143,7 @@ def test_modules_that_aotc_did_not_compile_are_told_from_its_own(name: str, foun
         target_backends=["llvm-cpu"],
         extra_args=["--iree-llvmcpu-target-cpu=generic"],
     )
-    assert refused(registry.start("iree"), code, [STATE]).found == found
+    assert refused(engine_registry.start("iree"), code, [STATE]).found == found
 
 
 @pytest.mark.onnx
@@ -157,7 +157,7 @@ def test_a_graph_of_operators_that_onnx_runtime_has_not_is_refused_in_its_words(
     )
     graph = helper.make_graph([node], "graph", [given], [result])
     code = helper.make_model(graph).SerializeToString()
-    assert "Nothing" in refused(registry.start("onnxruntime"), code, [STATE]).found
+    assert "Nothing" in refused(engine_registry.start("onnxruntime"), code, [STATE]).found
 
 
 @pytest.mark.openvino
@@ -170,5 +170,5 @@ def test_a_graph_that_takes_inputs_by_other_names_is_refused(once: Once) -> None
     renamed = graph.replace(b'name="p0"', b'name="p00"')
     assert renamed != graph
     code = begin + b"\n" + len(renamed).to_bytes(8, "little") + renamed + constants
-    finding = refused(registry.start("openvino"), code, [STATE, TOTAL])
+    finding = refused(engine_registry.start("openvino"), code, [STATE, TOTAL])
     assert finding.found.startswith("a graph that takes ")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import aotc_runtime
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
 from tests.conftest import MANIFESTS
 from tests.engines.conftest import ENGINES, Other
 from tests.hostile.tampering import policy_for

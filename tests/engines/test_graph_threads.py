@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.backends.onnx.compile import OnnxBackend
-from aotc.backends.onnx_graphs.compile import GraphBackend
-from aotc.backends.openvino.compile import OpenvinoBackend
-from aotc.backends.targets import builtin_folder
-from aotc.errors import CompileError
-from aotc.stages import CompileJob, Module
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob, Module
+from aotc.compile.target_files import builtin_folder
+from aotc.engines.onnx_graphs.graph_compiler import GraphBackend
+from aotc.engines.onnxruntime.onnxruntime_compiler import OnnxBackend
+from aotc.engines.openvino.openvino_compiler import OpenvinoBackend
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.sums import SCORES, make, run, write
-from tests.unit.workshops.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_hosts import HOST
 
 SERVER = """
 import json, os, sys

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from tests.conftest import Once
 from tests.engines.sums import (
     SERVER,

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.iree.compile import IreeBackend
-from aotc.backends.targets import read_target
-from aotc.lowering.stablehlo import portable
-from aotc.pipeline.engines import candidates
-from aotc.stages import CompileJob
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval, Stored
-from aotc_runtime.engines.iree import engine
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc.base.stages import CompileJob
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.target_files import read_target
+from aotc.engines.iree.iree_compiler import IreeBackend
+from aotc.pipeline.engine_order import candidates
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.engines.engine_device import Aval, Stored
+from aotc_runtime.engines.iree import iree_engine
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 X = np.random.default_rng(0).normal(size=37).astype(np.float32)
 ROWS = X[:36].reshape(4, 9)
@@ -71,7 +71,7 @@ def test_neither_arguments_change_nor_what_others_read(name: str) -> None:
     module = portable(lowered.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo"))
     (target,) = candidates(read_target("cpu-x86-64-v3", Path()), ["iree"], "here")
     made = IreeBackend().compile(CompileJob("sorts", module, target))
-    device = engine.start("iree", None, None)
+    device = iree_engine.start("iree", None, None)
     avals = [Aval(array.shape, array.dtype) for array in expected]
     blob = VerifiedBlob(sha256(made.serialized), memoryview(made.serialized))
     (executable,) = device.deserialize([Stored(blob, avals, name)], (0,), ())

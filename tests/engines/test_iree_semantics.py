@@ -14,16 +14,16 @@ import jax
 import numpy as np
 import pytest
 
-from aotc.backends.iree.compile import IreeBackend
-from aotc.backends.targets import read_target
-from aotc.errors import CompileError
-from aotc.lowering.stablehlo import portable
-from aotc.pipeline.engines import candidates
-from aotc.stages import CompileJob
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval, Stored
-from aotc_runtime.engines.iree import engine
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.target_files import read_target
+from aotc.engines.iree.iree_compiler import IreeBackend
+from aotc.pipeline.engine_order import candidates
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.engines.engine_device import Aval, Stored
+from aotc_runtime.engines.iree import iree_engine
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 from . import semantics_program as program
 
@@ -49,7 +49,7 @@ def results_of(name: str) -> tuple[Sequence[Any], Sequence[Any]]:
         module = portable(lowered.compiler_ir("stablehlo"))
     (target,) = candidates(read_target("cpu-x86-64-v3", program.HERE), ["iree"], "here")
     made = IreeBackend().compile(CompileJob(name, module, target))
-    device = engine.start("iree", None, None)
+    device = iree_engine.start("iree", None, None)
     avals = [Aval(array.shape, array.dtype) for array in expected]
     blob = VerifiedBlob(sha256(made.serialized), memoryview(made.serialized))
     (executable,) = device.deserialize([Stored(blob, avals, name)], (0,), ())

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.engines.iree.names import DRIVERS, LOCAL_SYNC, LOCAL_TASK
+from aotc_runtime.engines.iree.iree_names import DRIVERS, LOCAL_SYNC, LOCAL_TASK
 from tests.conftest import Once
 from tests.hostile.tampering import in_memory, take_apart
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.iree.compile import IreeBackend
-from aotc.backends.targets import builtin_folder
+from aotc.base.errors import CompileError
+from aotc.base.evidence import Evidence, MeasuredEngine
+from aotc.base.stages import CompileJob, Module
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.tune.tuning_service import Measure
+from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
-from aotc.errors import CompileError
-from aotc.evidence import Evidence, MeasuredEngine
+from aotc.engines.iree.iree_compiler import IreeBackend
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.tune import Tuning
-from aotc.signing.signer import LocalSigner
-from aotc.stages import CompileJob, Module
-from aotc.workshops.tune.measure import Measure
-from aotc_runtime import canonical
-from aotc_runtime.schema.manifest import LeftOutCandidate, ParityRan, Tuned, engine_name
+from aotc.pipeline.build_tuning import Tuning
+from aotc_runtime.base import canonical_json
+from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, ParityRan, Tuned, engine_name
 from tests.hostile.tampering import in_memory, take_apart
-from tests.unit.workshops.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_hosts import HOST
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def test_both_engines_are_measured_and_the_target_has_the_chosen_one(
     documents = take_apart(in_memory(folder / "tuned.aotb"))
     (manifest,) = (t.manifest for t in documents.targets if t.manifest["target"]["name"] == "few")
     evidence = documents.layers[manifest["evidence"]["digest"]]
-    choice = canonical.decode(evidence, Evidence, where="evidence").chosen
+    choice = canonical_json.decode(evidence, Evidence, where="evidence").chosen
     assert choice
     assert [each.engine for each in choice.engines] == ["xla", "iree"]
     assert all(isinstance(each, MeasuredEngine) for each in choice.engines)

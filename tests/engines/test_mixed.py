@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.base.errors import UsageError
+from aotc.base.evidence import MIXED, Evidence
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.commands.certify.certify_bundle import targets_run_by
+from aotc.commands.tune.tuning_service import Measure
 from aotc.config import tuning_file
-from aotc.errors import UsageError
-from aotc.evidence import MIXED, Evidence
 from aotc.pipeline.build import build
-from aotc.report.inspect import manifest_report
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.certify.certify import targets_run_by
-from aotc.workshops.tune.measure import Measure
-from aotc_runtime import canonical
-from aotc_runtime.errors import AotcError, BundleFormatError
-from aotc_runtime.schema.manifest import engine_of
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.trust import read_policy
+from aotc.report.inspect_report import manifest_report
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import AotcError, BundleFormatError
+from aotc_runtime.schema.bundle_manifest import engine_of
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.mixing import TARGET, make_mixed
@@ -228,7 +228,7 @@ def test_measuring_takes_the_best_engine_for_each_executable(other: Other, tmp_p
     ]
     documents = take_apart(in_memory(tmp_path / "sums.aotb"))
     evidence = documents.layers[documents.manifest["evidence"]["digest"]]
-    choice = canonical.decode(evidence, Evidence, where="evidence").chosen
+    choice = canonical_json.decode(evidence, Evidence, where="evidence").chosen
     assert choice
     assert (choice.engine == MIXED) == (len(used) > 1)
     assert manifest.format_version == ("1.3" if len(used) > 1 else "1.2")
@@ -332,7 +332,7 @@ def test_an_executable_that_claims_another_engine_than_its_bytes_is_refused(
 def test_a_loader_that_reads_an_earlier_format_says_so(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc_runtime.verification.contents.FORMAT_VERSION", "1.2")
+    monkeypatch.setattr("aotc_runtime.verification.bundle_contents.FORMAT_VERSION", "1.2")
     with pytest.raises(BundleFormatError) as caught:
         load(mixed)
     assert caught.value.code == "AOTC-E115"

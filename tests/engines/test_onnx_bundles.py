@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner
 from tests.conftest import Once
 from tests.engines.sums import executable, make, write
 from tests.hostile.tampering import (

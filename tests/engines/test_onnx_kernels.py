@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.onnx_graphs import graph, program
+from aotc.engines.onnx_graphs import graph_builder, stablehlo_program
 from aotc_runtime.engines import graph_names
 
 from .test_onnx_semantics import compiled, differences
@@ -70,11 +70,11 @@ def test_what_moves_numbers_has_a_kernel_for_each_type_or_for_one_in_its_place(
     operator: str,
 ) -> None:
     kernels = _kernels()[operator]
-    instead = {"f16": "f32", **graph.INSTEAD.get(operator, {})}
+    instead = {"f16": "f32", **graph_builder.INSTEAD.get(operator, {})}
     if operator == "Where":
         instead["i1"] = "i1"  # booleans are chosen by And and Or
         kernels = {*kernels, "tensor(bool)"}
-    for element in program.DTYPES:
+    for element in stablehlo_program.DTYPES:
         has = {f"tensor({TYPES[each]})" for each in (element, instead.get(element, element))}
         assert has & kernels, f"{operator} of {element}"
 
@@ -111,13 +111,13 @@ def _moved(x: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("dtype", list(program.DTYPES.values()), ids=str)
+@pytest.mark.parametrize("dtype", list(stablehlo_program.DTYPES.values()), ids=str)
 def test_large_arrays_of_every_type_are_moved_as_plain_jax_moves_them(dtype: Any) -> None:
     assert not differences(_moved, _large(dtype))
 
 
 def test_a_kernel_that_is_missing_is_told_by_the_operation(monkeypatch: Any) -> None:
-    monkeypatch.setattr(graph, "INSTEAD", {"Expand": {}, "Where": {}, "Pad": {}})
+    monkeypatch.setattr(graph_builder, "INSTEAD", {"Expand": {}, "Where": {}, "Pad": {}})
     made, _ = compiled(
         lambda x: jnp.concatenate([jnp.broadcast_to(x, (80, 128))] * 2), jnp.bfloat16(1)
     )

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.onnx.worker import compile_job
-from aotc.backends.onnx_graphs.job import Job
-from aotc.lowering.stablehlo import portable
-from aotc_runtime.engines.device import Aval
+from aotc.capture.portable_stablehlo import portable
+from aotc.engines.onnx_graphs.graph_job import Job
+from aotc.engines.onnxruntime.onnxruntime_worker import compile_job
+from aotc_runtime.engines.engine_device import Aval
 
 from . import semantics_program as program
 from .search import run_here

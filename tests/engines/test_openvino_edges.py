@@ -101,8 +101,8 @@ REPAIRED = (
     "unary.relu.float32",
     "window.nan.float32",
 )
-"""What is no number would be one, or a number another, without `aotc.backends.openvino.repairs` and
-`chains`."""
+"""What is no number would be one, or a number another, without
+`aotc.engines.openvino.openvino_repairs` and `chains`."""
 
 REFUSED = {
     "binary.add.float16": "a parameter of f16",

@@ -15,7 +15,7 @@ CALLS = """
 import json, sys
 import numpy as np
 import aotc_runtime
-from aotc_runtime.engines.openvino import engine
+from aotc_runtime.engines.openvino import openvino_engine as engine
 
 bundle, policy = sys.argv[1:]
 image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
@@ -54,8 +54,8 @@ def test_the_part_that_sends_messages_is_not_imported(sums: Path) -> None:
 
 
 def test_float32_is_computed_in_float32() -> None:
-    from aotc_runtime.engines.openvino.compiling import PROPERTIES
-    from aotc_runtime.engines.openvino.engine import package
+    from aotc_runtime.engines.openvino.openvino_compilation import PROPERTIES
+    from aotc_runtime.engines.openvino.openvino_engine import package
 
     openvino = package()
     number = openvino.opset15.parameter([8, 8], np.float32)
@@ -66,7 +66,7 @@ def test_float32_is_computed_in_float32() -> None:
 
 
 def test_of_what_openvino_says_the_last_line_is_told_or_else_its_kind() -> None:
-    from aotc_runtime.engines.openvino.compiling import last_line
+    from aotc_runtime.engines.openvino.openvino_compilation import last_line
 
     assert last_line(RuntimeError("in a source:1\n\n  what it is \n\n")) == "what it is"
     assert last_line(RuntimeError("\n")) == "RuntimeError"

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.onnx_graphs.job import Job
-from aotc.backends.results import Result
-from aotc.lowering.stablehlo import portable
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval, Stored
-from aotc_runtime.errors import BackendError
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.worker_results import Result
+from aotc.engines.onnx_graphs.graph_job import Job
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.engine_device import Aval, Stored
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 type Array = Any
 
@@ -33,7 +33,7 @@ def compiled(
     function: Callable[..., Any], inputs: Sequence[Array], weights: Sequence[Array]
 ) -> Any:
     """Return the worker's result and the shapes of the function's own."""
-    from aotc.backends.openvino.worker import compile_job
+    from aotc.engines.openvino.openvino_worker import compile_job
 
     given = [*weights, *inputs]
     lowered = jax.jit(function, keep_unused=True).trace(*given).lower(lowering_platforms=("cpu",))
@@ -45,9 +45,9 @@ def compiled(
 
 def loaded(result: Result, avals: Sequence[Aval], inputs: Sequence[Array], weights: Any) -> Any:
     """Return a function of inputs, on the loader's own device."""
-    from aotc_runtime.engines.openvino import engine
+    from aotc_runtime.engines.openvino import openvino_engine
 
-    device = engine.start("openvino", None, None)
+    device = openvino_engine.start("openvino", None, None)
     blob = VerifiedBlob(sha256(result.serialized), memoryview(result.serialized))
     (executable,) = device.deserialize([Stored(blob, avals, "here")], (0,), ())
     held = [device.share(each, Aval(each.shape, each.dtype)) for each in weights]
@@ -154,9 +154,11 @@ def test_constant_parts_are_the_same_in_every_call(name: str) -> None:
 
 @pytest.fixture
 def _computing_no_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aotc_runtime.engines.openvino import compiling
+    from aotc_runtime.engines.openvino import openvino_compilation
 
-    monkeypatch.setattr(compiling, "_compute_constants", lambda library, core, model: None)
+    monkeypatch.setattr(
+        openvino_compilation, "_compute_constants", lambda library, core, model: None
+    )
 
 
 @pytest.mark.parametrize("name", ["compared", "gathered_weights"])
@@ -180,9 +182,9 @@ def test_the_loader_refuses_weights_that_calls_write_over() -> None:
 
 
 def test_weights_of_int8_stay_packed() -> None:
-    from aotc_runtime.engines.openvino import compiling
-    from aotc_runtime.engines.openvino.engine import package
-    from aotc_runtime.engines.openvino.reading import read
+    from aotc_runtime.engines.openvino import openvino_compilation
+    from aotc_runtime.engines.openvino.openvino_engine import package
+    from aotc_runtime.engines.openvino.openvino_reader import read
 
     random = np.random.default_rng(0)
     weight = random.integers(-127, 127, (64, 64)).astype(np.int8)
@@ -195,8 +197,8 @@ def test_weights_of_int8_stay_packed() -> None:
     library = package()._pyopenvino
     core, graph = library.Core(), read(memoryview(result.serialized))
     tensors = {place: library.Tensor(each) for place, each in enumerate((weight, scale))}
-    model = compiling.read_model(library, core, graph, tensors)
-    compiled_model = compiling.compile_model(library, core, model, 1)
+    model = openvino_compilation.read_model(library, core, graph, tensors)
+    compiled_model = openvino_compilation.compile_model(library, core, model, 1)
     types = {
         str(node.get_rt_info()["outputPrecisions"].astype(str))
         for node in compiled_model.get_runtime_model().get_ordered_ops()

@@ -19,13 +19,13 @@ import pytest
 from jax import lax
 from msgspec.structs import replace
 
-from aotc import private
-from aotc.backends.xla import compile as xla_compile
-from aotc.backends.xla.job import Job
-from aotc.errors import ParityError
-from aotc.lowering.stablehlo import portable
+from aotc.base.errors import ParityError
+from aotc.base.stages import CompileJob
+from aotc.capture import jax_private
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.xla import xla_compiler as xla_compile
+from aotc.compile.xla.xla_job import Job
 from aotc.pipeline.build import build
-from aotc.stages import CompileJob
 
 FLOAT, INTEGER = "float32", "int32"
 
@@ -193,7 +193,7 @@ def _compiling(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
             for name, shape in fault.shapes.items()
         ]
         lowered = jax.jit(fault.wrong, keep_unused=True).lower(*avals)
-        artifact = portable(private.static_module(lowered)).artifact
+        artifact = portable(jax_private.static_module(lowered)).artifact
     made = xla_compile.request_of
 
     def request(job: CompileJob) -> Job:

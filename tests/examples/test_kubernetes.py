@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from waiting import SECONDS
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.registries.client import Repository
-from aotc_runtime.registries.credentials import NOBODY
-from aotc_runtime.registries.references import parse
-from aotc_runtime.registries.transport import Transport
-from aotc_runtime.system.passing import look_into
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_serve.oci.docker_credentials import NOBODY
+from aotc_serve.oci.http_transport import Transport
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository
 from tests.conftest import ROOT, Bundle
 from tests.examples.started import (
     EXAMPLES,

@@ -11,8 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from aotc.cache.store import LocalStore
-from aotc_runtime.digest import sha256
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc_runtime.base.digest import sha256
 
 from .tracer import Fault, run
 

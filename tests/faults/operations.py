@@ -11,31 +11,31 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from aotc.bundles import trust_files
-from aotc.bundles.endorse import endorse
-from aotc.packing import files
-from aotc.packing.bundle import Assembled, Blob, Form, TargetParts, assemble, pack
-from aotc.signing.keys import (
+from aotc.base.stages import Bundle
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import (
     KeyType,
     generate_key_pair,
     load_private_key,
     new_key,
     public_pem,
 )
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import write_policy
-from aotc.stages import Bundle
-from aotc.workshops.attest.model_signature import require_model_signature, write_model_signature
-from aotc.workshops.channel import repository
-from aotc.workshops.extract.extract import extract
-from aotc.workshops.merge.merge import merge_bundles
-from aotc_runtime.channel import client
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats import oci
-from aotc_runtime.schema.policy import Channel, TrustPolicy
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc.bundle.trust import trust_files
+from aotc.bundle.trust.trust_text import write_policy
+from aotc.bundle.write import atomic_files
+from aotc.bundle.write.bundle_writer import Assembled, Blob, Form, TargetParts, assemble, pack
+from aotc.commands.attest.model_signature import require_model_signature, write_model_signature
+from aotc.commands.channel import channel_repository
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_bundle import merge_bundles
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_serve.channel import channel_client
 
 OLD, NEW, NONE = "old", "new", "none"
 BILL = b"the second result of one command"
@@ -153,7 +153,7 @@ def operations(bundle: Path) -> dict[str, Operation]:
         ),
         "write arrays": Operation(
             lambda folder: (folder / "x.npz").write_bytes(b"old") and None,
-            lambda folder: files.write_atomically(folder / "x.npz", arrays),
+            lambda folder: atomic_files.write_atomically(folder / "x.npz", arrays),
             lambda folder: {b"old": OLD, b"".join(arrays): NEW}.get(
                 (folder / "x.npz").read_bytes(), "half"
             ),
@@ -170,10 +170,10 @@ def _small(bundle: Path) -> TargetParts:
     small = msgspec.structs.replace(entry_point, profiles=(profile,))
     weights = [ref.digest for set_ in manifest.weights.values() for ref in set_.blobs]
     blobs = [
-        *(Blob(contents.blobs[digest], oci.WEIGHTS_TYPE) for digest in weights),
-        Blob(contents.blobs[profile.module.digest], oci.MODULE_TYPE),
-        Blob(contents.blobs[profile.executable.digest], oci.EXECUTABLE_TYPE),
-        Blob(contents.blobs[profile.fixture.digest], oci.FIXTURE_TYPE),
+        *(Blob(contents.blobs[digest], oci_layout.WEIGHTS_TYPE) for digest in weights),
+        Blob(contents.blobs[profile.module.digest], oci_layout.MODULE_TYPE),
+        Blob(contents.blobs[profile.executable.digest], oci_layout.EXECUTABLE_TYPE),
+        Blob(contents.blobs[profile.fixture.digest], oci_layout.FIXTURE_TYPE),
     ]
     changed = msgspec.structs.replace(manifest, entry_points={name: small}, evidence=msgspec.UNSET)
     return TargetParts(changed, blobs)
@@ -182,7 +182,7 @@ def _small(bundle: Path) -> TargetParts:
 def _weights_in_files(assembled: Assembled) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         for digest, blob in assembled.blobs.items():
-            if blob.media_type == oci.WEIGHTS_TYPE:
+            if blob.media_type == oci_layout.WEIGHTS_TYPE:
                 (folder / digest[7:]).write_bytes(blob.data)
 
     return write
@@ -205,7 +205,7 @@ def _from_files(assembled: Assembled) -> Callable[[Path], Bundle]:
 
 def _with_a_bill(assembled: Assembled) -> Callable[[Path], Bundle]:
     def run(folder: Path) -> Bundle:
-        with files.prepared({folder / "b.json": BILL}) as put_in_place:
+        with atomic_files.prepared({folder / "b.json": BILL}) as put_in_place:
             return pack(folder / "b.aotb", Form.ARCHIVE, assembled, before=put_in_place)
 
     return run
@@ -232,12 +232,12 @@ def _in_two_steps(run: Callable[[Path], object]) -> Callable[[Path], object]:
     """As on a file system, or a kernel, that cannot exchange two names."""
 
     def without(folder: Path) -> object:
-        exchange = files.exchange
-        files.exchange = lambda one, other: False
+        exchange = atomic_files.exchange
+        atomic_files.exchange = lambda one, other: False
         try:
             return run(folder)
         finally:
-            files.exchange = exchange
+            atomic_files.exchange = exchange
 
     return without
 
@@ -258,14 +258,14 @@ def _signed(name: str) -> Callable[[Path], str]:
 
 def _with_channel(folder: Path) -> None:
     keys = {signer.key_id: signer.public_pem() for signer in SIGNERS[:1]}
-    roles = repository.Roles(keys, keys, keys, 1, 1)
-    repository.create(folder / "channel", roles, SIGNERS[:1], datetime.now(UTC), 365)
+    roles = channel_repository.Roles(keys, keys, keys, 1, 1)
+    channel_repository.create(folder / "channel", roles, SIGNERS[:1], datetime.now(UTC), 365)
     _publish(folder, "1")
 
 
 def _publish(folder: Path, version: str) -> None:
-    named = repository.Named("production/digits", version, b"an index")
-    with repository.changing(folder / "channel") as found:
+    named = channel_repository.Named("production/digits", version, b"an index")
+    with channel_repository.changing(folder / "channel") as found:
         found.publish(named, SIGNERS[:1], SIGNERS[0], datetime.now(UTC), 7)
 
 
@@ -276,7 +276,7 @@ def _names_in_channel(folder: Path) -> str:
         channel = Channel(
             name="production", source=source, root_file=f"{source}/1.root.json", state=state
         )
-        current = client.ask(channel, folder, ["digits"])
+        current = channel_client.ask(channel, folder, ["digits"])
     return {"1": OLD, "2": NEW}[current.entries["digits"].version]
 
 

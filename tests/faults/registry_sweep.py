@@ -17,23 +17,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aotc.packing.bundle import Form
-from aotc.workshops.registries import pull, push
-from aotc_runtime import codes
-from aotc_runtime.formats import tensors
-from aotc_runtime.registries.client import Repository, Tries
-from aotc_runtime.registries.credentials import NOBODY
-from aotc_runtime.registries.references import parse
-from aotc_runtime.registries.transport import Transport
-from aotc_runtime.store import Store
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.examine import read_unverified
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.registry import bundle_pull, bundle_push
+from aotc_runtime.base import codes
+from aotc_runtime.formats import safetensors_reader
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_serve.oci.docker_credentials import NOBODY
+from aotc_serve.oci.http_transport import Transport
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.store import Store
 
 from .tracer import Fault, run
 
 NEVER = -1
 
-FORKED_WITH = (codes, tensors)
+FORKED_WITH = (codes, safetensors_reader)
 """Imported when they are needed: here once, and not by each fork anew."""
 
 STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 20
@@ -57,14 +57,14 @@ def there(place: str) -> Iterator[Repository]:
 def pulled(form: Form, name: str) -> Callable[[str, Path], object]:
     def work(place: str, folder: Path) -> None:
         with there(place) as repository:
-            pull.pull(repository, folder / name, form)
+            bundle_pull.pull(repository, folder / name, form)
 
     return work
 
 
 def kept(place: str, folder: Path) -> None:
     with there(place) as repository:
-        pull.keep(repository, Store(folder / "store"))
+        bundle_pull.keep(repository, Store(folder / "store"))
 
 
 WORK = {
@@ -132,7 +132,7 @@ def pushes(bundle: str, place: str) -> None:
             try:
                 os.kill(os.getpid(), signal.SIGSTOP)
                 with there(place) as repository:
-                    push.push(look_into(Path(bundle)), repository, None, 0.0)
+                    bundle_push.push(look_into(Path(bundle)), repository, None, 0.0)
                 code = 0
             finally:
                 os._exit(code)

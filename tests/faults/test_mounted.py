@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.keys import KeyType, generate_key_pair
-from aotc.signing.trust_file import write_policy
+from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+from aotc.bundle.trust.trust_text import write_policy
 
 from .mounted import UNSHARE
 from .tiny import MANIFEST, PROGRAM

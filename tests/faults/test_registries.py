@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.system.passing import look_into
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.system.streamed_bundle import look_into
 from tests.faults.registry_sweep import there
 from tests.memory_files import folder_in_memory
 from tests.registries.conftest import GOLDEN, LAYERS

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole
@@ -30,8 +30,8 @@ for _ in range(25):
 SIGNER = """
 import sys
 from pathlib import Path
-from aotc.bundles.endorse import endorse
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
 for _ in range(6):
     endorse(Path(sys.argv[1]), LocalSigner.ephemeral())
 """

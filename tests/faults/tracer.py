@@ -180,7 +180,7 @@ def _stop_at_calls() -> None:
 
 def _outcome(operation: Callable[[], object], said: mmap.mmap) -> int:
     """0 for a result, the family's exit code for an error of ours, 130 for Ctrl-C, 1 for a bug."""
-    from aotc_runtime.errors import AotcError
+    from aotc_runtime.base.errors import AotcError
 
     try:
         operation()

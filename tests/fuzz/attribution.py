@@ -19,16 +19,21 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from securesystemslib.signer import Signature
 from tuf.api.metadata import Metadata
 
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.attest import sigstore_bundle
-from aotc.workshops.channel import repository
-from aotc_runtime.channel import client, state
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import AotcError, raise_if
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.attest import sigstore_bundle
+from aotc.commands.channel import channel_repository
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, raise_if
 from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, PROVENANCE_TYPE
-from aotc_runtime.schema.policy import Channel, Identity, TimestampAuthority, TrustPolicy
-from aotc_runtime.verification import authorities, identities, timestamps
-from aotc_runtime.verification.signatures import SignedPayload, Trials
+from aotc_runtime.schema.trust_policy import Channel, Identity, TimestampAuthority, TrustPolicy
+from aotc_runtime.verification import (
+    signature_timestamps,
+    sigstore_identities,
+    timestamp_authorities,
+)
+from aotc_runtime.verification.root_signatures import SignedPayload, Trials
+from aotc_serve.channel import channel_client
+from aotc_serve.channel import channel_state as state
 from tests.hostile.authorities import Authority, answer_to, authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 from tests.memory_files import folder_in_memory
@@ -83,7 +88,7 @@ def _who(material: bytes, identity: Identity) -> list[tuple[str, bytes]]:
         materials={signature: base64.b64encode(material).decode()},
     )
     policy = TrustPolicy(schema=1, name=NAME, identities=(identity,))
-    return identities.who_signed(payload, signature, policy, set(), Trials())
+    return sigstore_identities.who_signed(payload, signature, policy, set(), Trials())
 
 
 def sigstore_material(data: bytes) -> None:
@@ -117,7 +122,7 @@ def timestamp(data: bytes) -> None:
     policy = TrustPolicy(schema=1, name=NAME, timestamp_authorities=(stamps()[0].trusted(),))
     token = base64.b64encode(data).decode()
     now = (datetime.now(UTC) + timedelta(days=1)).timestamp()
-    timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", now)
+    signature_timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", now)
 
 
 def authority_certificates(data: bytes) -> None:
@@ -125,9 +130,9 @@ def authority_certificates(data: bytes) -> None:
     with suppress(UnicodeDecodeError):
         given = TimestampAuthority(certificates=data.decode())
         policy = TrustPolicy(schema=1, name=NAME, timestamp_authorities=(given,))
-        raise_if([*authorities.check_authorities(policy, "x")])
+        raise_if([*timestamp_authorities.check_authorities(policy, "x")])
         token = base64.b64encode(stamps()[1]).decode()
-        timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", 2.0**33)
+        signature_timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", 2.0**33)
 
 
 @cache
@@ -135,12 +140,12 @@ def channel() -> Path:
     """The folder of a channel, published once and rotated once."""
     folder = Path(_folder().name, "channel")
     now = datetime.now(UTC)
-    roles = repository.Roles(
+    roles = channel_repository.Roles(
         *({each.key_id: each.public_pem()} for each in (OFFLINE, RELEASE, ONLINE)), 1, 1
     )
-    repository.create(folder, roles, [OFFLINE], now, 365)
-    named = repository.Named(f"production/{NAME}", "1.0.0", INDEX)
-    found = repository.Repository(folder)
+    channel_repository.create(folder, roles, [OFFLINE], now, 365)
+    named = channel_repository.Named(f"production/{NAME}", "1.0.0", INDEX)
+    found = channel_repository.Repository(folder)
     found.publish(named, [RELEASE], ONLINE, now, 7)
     found.rotate({}, [OFFLINE], now, 365)
     return folder
@@ -166,8 +171,8 @@ def _host() -> Path:
 
 def _ask(folder: Path, root_file: str = f"served/{FIRST_ROOT}") -> None:
     asked = Channel(name="production", source="served", root_file=root_file, state="seen")
-    current = client.ask(asked, folder, [NAME])
-    raise_if([*client.check_newest(current, NAME, "1.0.0", INDEX)])
+    current = channel_client.ask(asked, folder, [NAME])
+    raise_if([*channel_client.check_newest(current, NAME, "1.0.0", INDEX)])
     assert all(len(each.root_digest) >= 7 and each.version != 1 for each in current.listed)
 
 

@@ -9,23 +9,23 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from aotc_runtime import canonical
-from aotc_runtime.canonical import decode_foreign
-from aotc_runtime.errors import AotcError, raise_if
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.certificate import Certificate
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.errors import AotcError, raise_if
+from aotc_runtime.base.rendering import render
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.formats.in_toto import Statement
-from aotc_runtime.formats.tar import read_members
-from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.rendering import render
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.consistency import check_consistency
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.signatures import open_envelope
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.versions import version_key
+from aotc_runtime.formats.safetensors_reader import read_tensors
+from aotc_runtime.formats.tar_archive import read_members
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_versions import version_key
+from aotc_runtime.verification.manifest_consistency import check_consistency
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.public_keys import load_public_key
+from aotc_runtime.verification.root_signatures import open_envelope
 
 from . import attribution, shipping, toolchain
 
@@ -38,7 +38,10 @@ class _Layout:
     name = "bundle"
 
     def __init__(self, index: bytes) -> None:
-        self.files = {oci.LAYOUT_FILE: b'{"imageLayoutVersion":"1.0.0"}', oci.INDEX_FILE: index}
+        self.files = {
+            oci_layout.LAYOUT_FILE: b'{"imageLayoutVersion":"1.0.0"}',
+            oci_layout.INDEX_FILE: index,
+        }
 
     def file(self, name: str) -> memoryview | None:
         return memoryview(self.files[name]) if name in self.files else None
@@ -60,19 +63,24 @@ def index(data: bytes) -> None:
 
 
 def root(data: bytes) -> None:
-    assert canonical.encode(canonical.decode(data, oci.RootIndex, where="x")) == data
+    assert (
+        canonical_json.encode(canonical_json.decode(data, oci_layout.RootIndex, where="x")) == data
+    )
 
 
 def image(data: bytes) -> None:
-    assert canonical.encode(canonical.decode(data, oci.ImageManifest, where="x")) == data
+    assert (
+        canonical_json.encode(canonical_json.decode(data, oci_layout.ImageManifest, where="x"))
+        == data
+    )
 
 
 def attestation(data: bytes) -> None:
-    decode_foreign(data, oci.AttestationManifest, where="x")
+    decode_foreign(data, oci_layout.AttestationManifest, where="x")
 
 
 def manifest(data: bytes) -> None:
-    raise_if(check_consistency(canonical.decode(data, BundleManifest, where="x"), "x"))
+    raise_if(check_consistency(canonical_json.decode(data, BundleManifest, where="x"), "x"))
 
 
 def envelope(data: bytes) -> None:

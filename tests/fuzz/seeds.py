@@ -11,10 +11,10 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from aotc_runtime.formats import oci
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 from . import attribution, shipping, toolchain_seeds
 
@@ -67,7 +67,7 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
     layers = [(layer.mediaType, blob(layer.digest)) for layer in image.layers]
     return {
         "tar": [_beginning(bundle.read_bytes()), bytes(1024)],
-        "index": [bytes(source.file(oci.INDEX_FILE) or b"")],
+        "index": [bytes(source.file(oci_layout.INDEX_FILE) or b"")],
         "root": [blob(root.entry.digest)],
         "image": [blob(json.loads(blob(root.entry.digest))["manifests"][0]["digest"])],
         "attestation": [blob(entry.digest) for entry in root.attestations],
@@ -75,7 +75,7 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
         "envelope": list(envelopes),
         "statement": [base64.b64decode(json.loads(data)["payload"]) for data in envelopes],
         "certificate": [CERTIFICATE],
-        "tensors": [data for kind, data in layers if kind == oci.FIXTURE_TYPE][:3],
+        "tensors": [data for kind, data in layers if kind == oci_layout.FIXTURE_TYPE][:3],
         "policy": [policy.read_bytes()],
         "key": [_between(policy.read_text("utf-8"), "-----BEGIN", "KEY-----\n")],
         "version": [b"1.0.0", b"1.2.3-rc1+cuda", b"1.0.post2"],

@@ -15,17 +15,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from aotc_runtime.digest import is_digest, sha256
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.tensors import numpy_dtype
-from aotc_runtime.registries.authentication import Login
-from aotc_runtime.registries.blobs import fetch_blob, push_blob
-from aotc_runtime.registries.client import Repository, Tries
-from aotc_runtime.registries.credentials import Credentials, credentials_for
-from aotc_runtime.registries.listing import Memory, hear, look, resolve, tags
-from aotc_runtime.registries.references import parse
-from aotc_runtime.registries.transport import (
+from aotc_runtime.base.digest import is_digest, sha256
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import DType
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_serve.grpc import grpc_inference, grpc_messages
+from aotc_serve.grpc.grpc_wire import WireError
+from aotc_serve.grpc.grpc_wire import read_request as read_message
+from aotc_serve.http.json_inference import prepare, read_request
+from aotc_serve.inference.protocol_tensors import Port, datatype_of, take_nothing
+from aotc_serve.oci.docker_credentials import Credentials, credentials_for
+from aotc_serve.oci.http_transport import (
     BROKEN,
     UNWATCHED,
     Answer,
@@ -34,17 +37,14 @@ from aotc_runtime.registries.transport import (
     Transport,
     _Exchange,
 )
-from aotc_runtime.schema.manifest import DType
-from aotc_runtime.servers import grpc_inference, grpc_messages
-from aotc_runtime.servers.grpc_wire import WireError
-from aotc_runtime.servers.grpc_wire import read_request as read_message
-from aotc_runtime.servers.json_inference import prepare, read_request
-from aotc_runtime.servers.tensors import Port, datatype_of, take_nothing
-from aotc_runtime.store.bundles import RECORD, Store
-from aotc_runtime.store.files import BLOBS, BUNDLES
-from aotc_runtime.store.pulling import pull
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_authentication import Login
+from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
+from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_listing import Memory, hear, look, resolve, tags
+from aotc_serve.store.blob_files import BLOBS, BUNDLES
+from aotc_serve.store.store_pull import pull
+from aotc_serve.store.stored_bundles import RECORD, Store
 from tests.memory_files import folder_in_memory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layers-1.2.aotb"
@@ -133,7 +133,7 @@ def _socket(data: bytes) -> socket.socket:
 
 def _referrers(digests: tuple[str, ...]) -> bytes:
     listed = [
-        {"mediaType": oci.MANIFEST_TYPE, "digest": each, "size": 1, "artifactType": ""}
+        {"mediaType": oci_layout.MANIFEST_TYPE, "digest": each, "size": 1, "artifactType": ""}
         for each in digests
     ]
     return json.dumps({"schemaVersion": 2, "manifests": listed}).encode()
@@ -161,7 +161,7 @@ def registry_answer(data: bytes) -> None:
             lambda: push_blob(
                 there, sha256(b"a blob"), memoryview(b"a blob"), (), UNWATCHED, chunk_bytes=2
             ),
-            lambda: there.put_manifest("x", b"{}", oci.INDEX_TYPE),
+            lambda: there.put_manifest("x", b"{}", oci_layout.INDEX_TYPE),
         ):
             with suppress(AotcError):
                 ask()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.schema.trust_policy import TrustPolicy
 
 from .readers import READERS, read
 from .seeds import seeds

@@ -19,45 +19,46 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from aotc.backends.cuda.disassembly import cubins
-from aotc.backends.targets import read_target
-from aotc.backends.xla import elf, objects, records
-from aotc.cache.bounded import HEAD_BYTES_MAX
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Tasks
-from aotc.capture import npz
-from aotc.compat.host_files import read_hosts
+from aotc.base.child_processes import StoppedError
+from aotc.base.errors import ReproducibilityError
+from aotc.base.evidence import Evidence
+from aotc.base.source_locations import read_locations
+from aotc.base.stages import CompileJob, Executable, Module
+from aotc.bundle.compat.host_files import read_hosts
+from aotc.bundle.read.bundle_review import Claim
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.capture import npz_files
+from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.capture.model_files.model_archive import Damaged
+from aotc.commands.attest import openssf_signing
+from aotc.commands.dask.executor_backend import _executable
+from aotc.commands.dask.executor_messages import _digest, decode_answer
+from aotc.commands.profiles.traffic.traffic_log import describe_bad, read_traffic
+from aotc.commands.remote_cache.cache_seal import Refusal, Seals
+from aotc.commands.remote_cache.oci_blobs import layer_of
+from aotc.commands.report_page import origins_section
+from aotc.commands.report_page.page_parts import Mark, Page, Section
+from aotc.commands.report_page.page_renderer import render
+from aotc.commands.reproduce.build_recipe import recipe_of
+from aotc.commands.reproduce.source_check import check_files, find_manifest
+from aotc.compile.binary import elf
+from aotc.compile.target_files import read_target
+from aotc.compile.xla import executable_records, xla_objects
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import ReproducibilityError
-from aotc.evidence import Evidence
-from aotc.frontends import jax_export, tensorflow
-from aotc.frontends.archive import Damaged
-from aotc.frontends.modules import refused_as_damaged
-from aotc.frontends.protocol import ModelFile
-from aotc.frontends.pytorch.frontend import PyTorch
-from aotc.locations import read_locations
-from aotc.processes import StoppedError
-from aotc.review.reading import Claim
-from aotc.signing.signer import LocalSigner
-from aotc.stages import CompileJob, Executable, Module
-from aotc.workshops.attest import openssf
-from aotc.workshops.dask.executor_backend import _executable
-from aotc.workshops.dask.wire import _digest, decode_answer
-from aotc.workshops.page import origins
-from aotc.workshops.page.parts import Mark, Page, Section
-from aotc.workshops.page.render import render
-from aotc.workshops.remote.oci_blobs import layer_of
-from aotc.workshops.remote.seal import Refusal, Seals
-from aotc.workshops.reproduce.recipe import recipe_of
-from aotc.workshops.reproduce.source_check import check_files, find_manifest
-from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
-from aotc_runtime import canonical
-from aotc_runtime.canonical import decode_foreign
-from aotc_runtime.digest import is_digest, sha256
+from aotc.engines.cuda.cuda_disassembly import cubins
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
+from aotc.frontends.stablehlo.module_checks import refused_as_damaged
+from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.formats.in_toto import Statement
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.verification.keys import PublicKey, load_public_key
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 from tests.memory_files import folder_in_memory
 
 ONNX, KERAS = (find_spec(name) is not None for name in ("onnx", "keras"))
@@ -153,33 +154,33 @@ def claim(data: bytes) -> None:
     statement = decode_foreign(data, Statement, where="x")
     predicate = msgspec.json.decode(statement.predicate)
     found = Claim((), (), statement.predicateType, predicate)
-    stands = origins._as_it_stands("What it says", predicate)
-    parts = (*origins._slsa(found), *origins._bill(found), stands)
+    stands = origins_section._as_it_stands("What it says", predicate)
+    parts = (*origins_section._slsa(found), *origins_section._bill(found), stands)
     page = Page("x", KEY, Mark("x", "bad"), (Section("x", "x", parts),))
     assert b"</html>" in render(page)[-20:]
     read_locations(predicate)
 
 
 def evidence(data: bytes) -> None:
-    assert canonical.encode(canonical.decode(data, Evidence, where="x")) == data
+    assert canonical_json.encode(canonical_json.decode(data, Evidence, where="x")) == data
 
 
 def model_signature(data: bytes) -> None:
-    openssf.verified_files(data, load_public_key(ECDSA.public_pem(), "", "x"), "x")
+    openssf_signing.verified_files(data, load_public_key(ECDSA.public_pem(), "", "x"), "x")
 
 
 def model_files(data: bytes) -> None:
-    assert all(file.startswith("sha256:") for file in openssf._files(data, "x").values())
+    assert all(file.startswith("sha256:") for file in openssf_signing._files(data, "x").values())
 
 
 def executable(data: bytes) -> None:
     """What explain, diff and report take apart; of another layout, it is opaque to them."""
-    for read in (objects.contents, objects.canonical, objects.compile_options):
-        with suppress(objects.UnknownLayoutError):
+    for read in (xla_objects.contents, xla_objects.canonical, xla_objects.compile_options):
+        with suppress(xla_objects.UnknownLayoutError):
             read(data)
     with suppress(ValueError):
-        assert sum(map(len, records.messages(data))) <= 64 * len(data)
-    objects.optimized_module(data)
+        assert sum(map(len, executable_records.messages(data))) <= 64 * len(data)
+    xla_objects.optimized_module(data)
     assert sum(map(len, cubins(data))) <= 100 * len(data)
 
 
@@ -246,9 +247,9 @@ def pt2_program(data: bytes) -> None:
 
 def npz_weights(data: bytes) -> None:
     """Arrays of weights, as far as a file is taken for one that has them."""
-    if data.startswith(npz.BEGINS):
+    if data.startswith(npz_files.BEGINS):
         with suppress(Damaged):
-            list(npz.arrays(memoryview(data)))
+            list(npz_files.arrays(memoryview(data)))
 
 
 def tfhlo_document(data: bytes) -> None:
@@ -264,7 +265,7 @@ def tfhlo_document(data: bytes) -> None:
 def tfhlo_archive(data: bytes) -> None:
     """Modules are read in a process of their own, which takes too long here."""
     with suppress(Damaged):
-        tensorflow.described(ModelFile("x.tfhlo", data, None, lambda _: b"", False))
+        tensorflow_frontend.described(ModelFile("x.tfhlo", data, None, lambda _: b"", False))
 
 
 def exported_function(data: bytes) -> None:
@@ -273,12 +274,12 @@ def exported_function(data: bytes) -> None:
     """
     file = ModelFile("x.jax", data, None, lambda _: b"", False)
     with refused_as_damaged(file.text, "x"):
-        jax_export.described(file)
+        jax_export_frontend.described(file)
 
 
 def onnx_model(data: bytes) -> None:
     """Read, and traced with what it says of its inputs."""
-    from aotc.frontends.onnx.frontend import OnnxFrontend
+    from aotc.frontends.onnx.onnx_frontend import OnnxFrontend
 
     model = OnnxFrontend().read(ModelFile("x.onnx", data, None, lambda _: b"", False))
     arrays = [
@@ -305,7 +306,7 @@ def onnx_document(data: bytes) -> None:
 
 
 def _keras_file(**members: bytes) -> None:
-    from aotc.frontends.keras.frontend import KerasFrontend
+    from aotc.frontends.keras.keras_frontend import KerasFrontend
 
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
@@ -317,7 +318,7 @@ def _keras_file(**members: bytes) -> None:
 @cache
 def keras_members() -> Mapping[str, bytes]:
     """Of a file that is good."""
-    from aotc.frontends.keras.loading import imported
+    from aotc.frontends.keras.keras_loading import imported
 
     keras = imported()
     x = keras.Input((6,), name="x")

@@ -15,22 +15,22 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from aotc.backends.targets import builtin_folder
-from aotc.backends.xla import objects
-from aotc.cache.store import MAGIC, _digest
+from aotc.base.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
+from aotc.base.stages import Executable
+from aotc.commands.attest.openssf_signing import model_signature
+from aotc.commands.dask.executor_messages import Answer
+from aotc.compile.target_files import builtin_folder
+from aotc.compile.xla import xla_objects
 from aotc.config import tuning_file
 from aotc.config.tuning_file import TunedExecutable, TunedTarget, TuningFile
-from aotc.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
-from aotc.stages import Executable
-from aotc.workshops.attest.openssf import model_signature
-from aotc.workshops.dask.wire import Answer
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.formats.host_facts import host_document
+from aotc.pipeline.cache.cache_store import MAGIC, _digest
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.engines.engine_survey import detect_all
+from aotc_runtime.formats.host_facts_json import host_document
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
-from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.schema.bundle_manifest import Cost, MeasuredCandidate, Memory, Tuned
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 from .toolchain import (
     DATA,
@@ -153,7 +153,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "model_signature": [(signed := model_signature({"a": KEY, "b/c": KEY}, "x", ECDSA))],
         "model_files": [base64.b64decode(json.loads(signed)["dsseEnvelope"]["payload"])],
         "executable": [made],
-        "machine_code": [*objects.contents(made).objects[:2]],
+        "machine_code": [*xla_objects.contents(made).objects[:2]],
         "tuning": [tuning_file.encode(TUNING), tuning_file.encode(CHOSEN)],
         "traffic": [*_logs()],
         "host": [_json(host_document(detect_all()))],

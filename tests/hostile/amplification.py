@@ -18,27 +18,53 @@ from importlib import import_module
 from pathlib import Path
 
 import aotc_runtime
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
+from aotc.cli.command_group import run_command
+from aotc.cli.stop_signals import Stops
 from aotc_runtime.__main__ import main
-from aotc_runtime.errors import AotcError
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 IMPORTED = (
-    *("aotc.bundles.endorse", "aotc.cli.inspect", "aotc.cli.main", "aotc.cli.sign"),
-    *("aotc.cli.verified", "aotc.cli.verify", "aotc.report.inspect"),
-    *("aotc.workshops.attest.command", "aotc.workshops.attest.model_signature"),
-    *("aotc.workshops.channel.command", "aotc.workshops.channel.repository"),
-    *("aotc.workshops.diff.command", "aotc.workshops.diff.diff", "aotc.workshops.diff.text"),
-    *("aotc.workshops.explain.command", "aotc.workshops.explain.explain"),
-    *("aotc.workshops.extract.command", "aotc.workshops.extract.extract"),
-    *("aotc.workshops.merge.command", "aotc.workshops.merge.merge", "aotc.workshops.merge.text"),
-    *("aotc.workshops.page.command", "aotc.workshops.page.page", "aotc.workshops.page.render"),
-    *("aotc.workshops.registries.commands", "aotc.workshops.registries.pull"),
-    *("aotc_runtime.channel.client", "aotc_runtime.engines.xla.cpu.device"),
-    *("aotc_runtime.loader", "aotc_runtime.registries.client", "aotc_runtime.serving.loading"),
-    *("aotc_runtime.store.loading", "jaxlib.xla_client", "jinja2", "tuf.api.serialization.json"),
+    *(
+        "aotc.bundle.sign.bundle_signing",
+        "aotc.cli.inspect_command",
+        "aotc.cli.main",
+        "aotc.cli.sign_command",
+    ),
+    *("aotc.cli.trust_option", "aotc.cli.verify_command", "aotc.report.inspect_report"),
+    *("aotc.commands.attest.attest_command", "aotc.commands.attest.model_signature"),
+    *("aotc.commands.channel.channel_command", "aotc.commands.channel.channel_repository"),
+    *(
+        "aotc.commands.diff.diff_command",
+        "aotc.commands.diff.bundle_diff",
+        "aotc.commands.diff.diff_text",
+    ),
+    *("aotc.commands.explain.explain_command", "aotc.commands.explain.representations"),
+    *("aotc.commands.extract.extract_command", "aotc.commands.extract.extracted_bundle"),
+    *(
+        "aotc.commands.merge.merge_command",
+        "aotc.commands.merge.merged_bundle",
+        "aotc.commands.merge.merge_text",
+    ),
+    *(
+        "aotc.commands.report_page.report_command",
+        "aotc.commands.report_page.review_page",
+        "aotc.commands.report_page.page_renderer",
+    ),
+    *("aotc.commands.registry.push_pull_command", "aotc.commands.registry.bundle_pull"),
+    *("aotc_serve.channel.channel_client", "aotc_runtime.engines.xla.cpu.xla_cpu_device"),
+    *(
+        "aotc_runtime.loader.bundle_loader",
+        "aotc_serve.oci.registry_client",
+        "aotc_runtime.serving.background_loading",
+    ),
+    *(
+        "aotc_serve.store.reference_loading",
+        "jaxlib.xla_client",
+        "jinja2",
+        "tuf.api.serialization.json",
+    ),
 )
 """What the doors import when they need it: here once, and not by each fork anew."""
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.errors import AotcError
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import verify
-from aotc_runtime.verification.trust import read_policy
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import verify
+from aotc_runtime.verification.policy_reader import read_policy
 
 from . import test_certificate_checks_matter as certificate_checks
 from . import test_checks_matter, test_format_checks_matter

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aotc.signing.timestamping import timestamped
-from aotc_runtime.schema.policy import TimestampAuthority
+from aotc.bundle.sign.timestamp_client import timestamped
+from aotc_runtime.schema.trust_policy import TimestampAuthority
 
 DAY = timedelta(days=1)
 CONFIG = """

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
 
 from .provenances import NOW, a_build, key_of
 from .tampering import (

@@ -15,13 +15,13 @@ from typing import Any
 from securesystemslib.signer import Signature
 from tuf.api.metadata import Metadata, MetaFile
 
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.channel import repository
-from aotc.workshops.channel.repository import Named, Roles
-from aotc_runtime.channel import client
-from aotc_runtime.channel.client import Current
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.policy import Channel
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.channel import channel_repository
+from aotc.commands.channel.channel_repository import Named, Roles
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.trust_policy import Channel
+from aotc_serve.channel import channel_client
+from aotc_serve.channel.channel_client import Current
 
 INDEX = b"the root index of a bundle"
 
@@ -43,7 +43,7 @@ class Deployed:
             keys_of(self.root), keys_of(self.release), keys_of([self.online]),
             len(self.root), len(self.release),
         )  # fmt: skip
-        repository.create(self.served, roles, self.root, now(), 365)
+        channel_repository.create(self.served, roles, self.root, now(), 365)
 
     @property
     def served(self) -> Path:
@@ -58,14 +58,14 @@ class Deployed:
         when: datetime | None = None,
     ) -> None:  # fmt: skip
         named = Named(path, version, index)
-        found = repository.Repository(self.served)
+        found = channel_repository.Repository(self.served)
         found.publish(named, self.release, self.online, when or now(), 7)
 
     def renew(self, when: datetime | None = None) -> None:
-        repository.Repository(self.served).publish(None, [], self.online, when or now(), 7)
+        channel_repository.Repository(self.served).publish(None, [], self.online, when or now(), 7)
 
     def rotate(self, days: int = 365, when: datetime | None = None, **roles: Any) -> None:
-        found = repository.Repository(self.served)
+        found = channel_repository.Repository(self.served)
         found.rotate(roles, self.root, when or now(), days)
 
     def channel(self, source: str = "channel", **stated: str) -> Channel:
@@ -73,7 +73,7 @@ class Deployed:
         return Channel(source=source, **{**given, **stated})
 
     def ask(self, source: str = "channel", *names: str, **stated: str) -> Current:
-        return client.ask(self.channel(source, **stated), self.folder, names)
+        return channel_client.ask(self.channel(source, **stated), self.folder, names)
 
     def answer(self, source: str = "channel", **stated: str) -> str:
         """The code with which the host refuses; or `NEVER`."""

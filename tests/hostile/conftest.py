@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES as OTHERS
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
+from aotc.cli.command_group import run_command
+from aotc.cli.stop_signals import Stops
 from aotc_runtime.__main__ import main as runtime_main
-from aotc_runtime.errors import AotcError
+from aotc_runtime.base.errors import AotcError
 
 Answer = tuple[str, int]
 """Code and exit code; "ready" and 0 for a bundle that comes in."""

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aotc_runtime import canonical
+from aotc_runtime.base import canonical_json
 from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, pre_authentication_encoding
 
 ISSUER = "https://issuer.example.org"
@@ -170,7 +170,7 @@ class Sigstore:
         """What the transparency log says: the first entry of a log that has one."""
         at = int(self.now.timestamp())
         digest = {"algorithm": "sha256", "value": hashlib.sha256(payload).hexdigest()}
-        body = canonical.encode(
+        body = canonical_json.encode(
             {
                 "apiVersion": "0.0.1",
                 "kind": "dsse",
@@ -181,7 +181,7 @@ class Sigstore:
                 },
             }
         )
-        promise = canonical.encode(
+        promise = canonical_json.encode(
             {
                 "body": b64(body),
                 "integratedTime": at,

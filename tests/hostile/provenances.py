@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.schema.manifest import (
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     CompileHere,
     DimensionPolicy,
     Pad,
     Split,
 )
-from aotc_runtime.schema.policy import TrustedKey
+from aotc_runtime.schema.trust_policy import TrustedKey
 
 from .tampering import (
     Documents,

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import verify
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.host_facts import Accelerator, HostFacts
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import verify
 
 BLOBS = "blobs/sha256/"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.examine import examine
-from aotc_runtime.verification.verify import vouch
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.schema.host_facts import Accelerator, HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.bundle_examination import examine
+from aotc_runtime.verification.verify_bundle import vouch
 
 from .tampering import Documents, MemoryBundle, host_with, policy_for, second_target, signed
 

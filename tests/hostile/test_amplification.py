@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aotc.signing.keys import KeyType, generate_key_pair
-from aotc_runtime import limits
-from aotc_runtime.verification.identities import BUNDLE_TYPE
+from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+from aotc_runtime.base import limits
+from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE
 
 from .archives import on_disk
 from .doors import toolchain

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, BundleFormatError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import AotcError, BundleFormatError
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import layout_folder
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.bundle_files import open_bundle
 
 from .archives import archive, entries_of
 from .tampering import ACCEPTED, MemoryBundle, code_of, write_folder

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime.errors import AotcError
-from aotc_runtime.verification.verify import Fitting
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.verification.verify_bundle import Fitting
 
-loading = importlib.import_module("aotc_runtime.loader")
+loading = importlib.import_module("aotc_runtime.loader.bundle_loader")
 """The module; the package's `load` is its function."""
 
 Bundle = tuple[Path, Path]
@@ -127,8 +127,8 @@ def test_a_file_that_changes_after_aotc_verify_is_verified_again_by_load(
 TRUNCATED = """
 import importlib, os, sys
 import aotc_runtime
-from aotc_runtime.verification.verify import Fitting
-load = importlib.import_module("aotc_runtime.loader")
+from aotc_runtime.verification.verify_bundle import Fitting
+load = importlib.import_module("aotc_runtime.loader.bundle_loader")
 owner = Fitting if sys.argv[3] == "finish" else load
 step = getattr(owner, sys.argv[3])
 def and_then(*arguments, **named):

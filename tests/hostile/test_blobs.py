@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime import limits
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.base import limits
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import verify
 
 from .archives import on_disk
 from .tampering import (

@@ -18,10 +18,10 @@ from .tampering import put_together as together
 READING = """
 import json, resource, sys
 from pathlib import Path
-from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.safetensors_reader import read_tensors
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.base.errors import AotcError
 try:
     read_unverified(open_bundle("/nowhere"))
 except AotcError:

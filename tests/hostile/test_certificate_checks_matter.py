@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.formats import in_toto
-from aotc_runtime.schema.policy import Revoked
-from aotc_runtime.verification import certificates, signatures, verify
-from aotc_runtime.verification.examine import examine
+from aotc_runtime.schema.trust_policy import Revoked
+from aotc_runtime.verification import certificate_rules, root_signatures, verify_bundle
+from aotc_runtime.verification.bundle_examination import examine
 
 from .certificates import (
     TWO,
@@ -121,56 +121,56 @@ STATE = 'keys[id].state(now) == "valid"'
 RUNS = "{*found} != wanted"
 
 CHECKS = [
-    Check(certificates.read_statements, (STATE, "True"),
+    Check(certificate_rules.read_statements, (STATE, "True"),
           windowed("AOTC-E411", not_after=AGO), "AOTC-E411"),
-    Check(certificates.read_statements, (STATE, "True"),
+    Check(certificate_rules.read_statements, (STATE, "True"),
           windowed("AOTC-E411", not_before=AHEAD), "AOTC-E411"),
-    Check(certificates.read_statements, (STATE, "True"), by_a_revoked_key, "AOTC-E411"),
-    Check(certificates.read_statements,
+    Check(certificate_rules.read_statements, (STATE, "True"), by_a_revoked_key, "AOTC-E411"),
+    Check(certificate_rules.read_statements,
           ("_, maker in who_signed(signed, keys, trials) if maker", "maker in keys.values()"),
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
-    Check(signatures.who_signed, ("trials.verify(key, signature, message, signed.where)", "True"),
+    Check(root_signatures.who_signed, ("trials.verify(key, signature, message, signed.where)", "True"),
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
-    Check(certificates._certificate, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
+    Check(certificate_rules._certificate, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
           lambda arms: of_another_payload(arms), "AOTC-E412"),
-    Check(certificates._certificate,
+    Check(certificate_rules._certificate,
           ("(statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE)",
            "False"),
           stated("AOTC-E412", predicateType="https://aotc.dev/warning/v1"), "AOTC-E412"),
-    Check(certificates._certificate,
+    Check(certificate_rules._certificate,
           ("(statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE)",
            "False"),
           stated("AOTC-E412", _type="https://in-toto.io/Statement/v0"), "AOTC-E412"),
-    Check(certificates._certificate,
+    Check(certificate_rules._certificate,
           ('subjects != [{"sha256": root_digest.removeprefix("sha256:")}]', "False"),
           stated("AOTC-E412", subject=TWO), "AOTC-E412"),
-    Check(certificates.ruling, ("(s[0].target, s[0].release) == (target, release)",
+    Check(certificate_rules.ruling, ("(s[0].target, s[0].release) == (target, release)",
                                 "s[0].release == release"),
           certified_with("AOTC-E412", target="cpu-x86-64-v4"), "AOTC-E412"),
-    Check(certificates.ruling, ("(s[0].target, s[0].release) == (target, release)",
+    Check(certificate_rules.ruling, ("(s[0].target, s[0].release) == (target, release)",
                                 "s[0].target == target"),
           certified_with("AOTC-E412", version="0.11.2"), "AOTC-E412"),
-    Check(certificates.ruling, ("(s[0].target, s[0].release) == (target, release)",
+    Check(certificate_rules.ruling, ("(s[0].target, s[0].release) == (target, release)",
                                 "(s[0].target, s[0].release.version) == (target, release.version)"),
           certified_with("AOTC-E412", package="another"), "AOTC-E412"),
-    Check(certificates.ruling, ("*_check_passed(certificate, place),", ""),
+    Check(certificate_rules.ruling, ("*_check_passed(certificate, place),", ""),
           certified_with("AOTC-E413", outcome="crashed", detail="killed by SIGILL"), "AOTC-E413"),
-    Check(certificates.ruling, ("*_check_runs(certificate, manifest, place),", ""),
+    Check(certificate_rules.ruling, ("*_check_runs(certificate, manifest, place),", ""),
           certified_with("AOTC-E414", runs=without_one), "AOTC-E414"),
-    *(Check(certificates._check_passed, ("certificate.outcome != PASSED", "False"),
+    *(Check(certificate_rules._check_passed, ("certificate.outcome != PASSED", "False"),
             certified_with("AOTC-E413", outcome=outcome), "AOTC-E413")
       for outcome in ("beyond tolerance", "refused", "crashed", "hung", "unheard of")),
-    Check(certificates._check_passed, ("or beyond", ""),
+    Check(certificate_rules._check_passed, ("or beyond", ""),
           certified_with("AOTC-E413", runs=changed(1, withinTolerance=False)), "AOTC-E413"),
-    Check(certificates._check_runs, (RUNS, "False"),
+    Check(certificate_rules._check_runs, (RUNS, "False"),
           certified_with("AOTC-E414", runs=changed(0, fixture=OTHER)), "AOTC-E414"),
-    Check(certificates._check_runs, (RUNS, "False"),
+    Check(certificate_rules._check_runs, (RUNS, "False"),
           certified_with("AOTC-E414", runs=changed(0, executable=OTHER)), "AOTC-E414"),
-    Check(certificates._check_runs, (RUNS, "False"),
+    Check(certificate_rules._check_runs, (RUNS, "False"),
           certified_with("AOTC-E414", runs=changed(0, label="predict[batch=9]")), "AOTC-E414"),
-    Check(certificates._check_runs, ("len(found) != len(wanted)", "False"),
+    Check(certificate_rules._check_runs, ("len(found) != len(wanted)", "False"),
           certified_with("AOTC-E414", runs=one_twice), "AOTC-E414"),
-    Check(verify.certificates_of, ("not policy.certifiers", "False"),
+    Check(verify_bundle.certificates_of, ("not policy.certifiers", "False"),
           without_certifiers, "refused", "AOTC-E412"),
 ]  # fmt: skip
 
@@ -193,4 +193,4 @@ def test_a_certificate_counts_exactly_when_its_check_is_removed(
 
 
 def test_every_code_of_certificates_has_its_check_here() -> None:
-    assert codes_in(certificates) <= {check.code for check in CHECKS}
+    assert codes_in(certificate_rules) <= {check.code for check in CHECKS}

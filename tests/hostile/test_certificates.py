@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.certified import Release
-from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
-from aotc_runtime.schema.policy import Accepts, TrustPolicy
-from aotc_runtime.verification import compatibility
-from aotc_runtime.verification.compatibility import choose_target
-from aotc_runtime.verification.examine import Verdict, examine
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.certified_releases import Release
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
+from aotc_runtime.schema.trust_policy import Accepts, TrustPolicy
+from aotc_runtime.verification import host_compatibility
+from aotc_runtime.verification.bundle_examination import Verdict, examine
+from aotc_runtime.verification.host_compatibility import choose_target
 
 from .certificates import (
     OTHER,
@@ -215,7 +215,7 @@ def test_a_key_that_vouches_and_certifies_does_both(
 def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_version_by_itself(
     documents: Documents, host: HostFacts
 ) -> None:
-    manifest = msgspec.convert(documents.manifest, compatibility.BundleManifest)
+    manifest = msgspec.convert(documents.manifest, host_compatibility.BundleManifest)
 
     def never(*_: object) -> Any:
         raise AssertionError("nobody asks")

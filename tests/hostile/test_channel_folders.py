@@ -23,12 +23,12 @@ from tuf.api.metadata import (
     Timestamp,
 )
 
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.channel.host import Host
-from aotc.workshops.channel.repository import WAITING, Named, Repository
-from aotc_runtime.errors import AotcError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.cli.command_group import run_command
+from aotc.cli.stop_signals import Stops
+from aotc.commands.channel.channel_host import Host
+from aotc.commands.channel.channel_repository import WAITING, Named, Repository
+from aotc_runtime.base.errors import AotcError
 
 from .channels import INDEX, NEVER, Deployed, now
 

@@ -21,15 +21,15 @@ pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
 
 from tuf.api.exceptions import DownloadError
 
-from aotc.signing.keys import KeyType
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.channel.repository import Repository
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import KeyType
+from aotc.commands.channel.channel_repository import Repository
 from aotc_runtime.__main__ import main as runtime_main
-from aotc_runtime.channel import client, sources, state
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.policy import Channel
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.trust_policy import Channel
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_serve.channel import channel_client, channel_state, metadata_sources
 
 from .channels import INDEX, NEVER, Deployed, ago, files_of, keys_of, now, serving
 from .doors import READY, Answer, Capture, commanded, loaded, toolchain
@@ -47,11 +47,11 @@ def test_a_host_learns_what_is_deployed(deployed: Deployed) -> None:
     assert [*current.entries] == ["digits"]
     entry = current.entries["digits"]
     assert (entry.path, entry.version) == ("production/digits", "1.0.0")
-    assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
+    assert not [*channel_client.check_newest(current, "digits", "1.0.0", INDEX)]
     deployed.publish(version="1.1.0", index=b"another")
     current = deployed.ask("channel", "digits")
     assert current.entries["digits"].version == "1.1.0"
-    assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [
+    assert [found.code for found in channel_client.check_newest(current, "digits", "1", INDEX)] == [
         "AOTC-E335"
     ]
     assert [role.version for role in current.roles.values()] == [1, 2, 2, 2]
@@ -71,7 +71,9 @@ def test_another_name_and_another_channel_name_nothing(
     other = Deployed(tmp_path / "other")
     other.publish(named)
     current = other.ask("channel", "digits", name=asked)
-    assert [found.code for found in client.check_newest(current, "digits", "1", INDEX)] == [code]
+    assert [found.code for found in channel_client.check_newest(current, "digits", "1", INDEX)] == [
+        code
+    ]
 
 
 @pytest.mark.parametrize("custom", [None, "1.0.0", [], {}, {"version": 1}, {"version": None}])
@@ -85,7 +87,7 @@ def test_what_a_channel_says_of_the_version_may_be_nothing(custom: Any, deployed
     deployed.lead_to(1)
     current = deployed.ask("channel", "digits")
     assert current.entries["digits"].version == ""
-    assert not [*client.check_newest(current, "digits", "1.0.0", INDEX)]
+    assert not [*channel_client.check_newest(current, "digits", "1.0.0", INDEX)]
 
 
 # Rollback.
@@ -329,7 +331,7 @@ def test_a_key_that_anybody_can_sign_under_is_no_vote(public: str, deployed: Dep
 
 def test_a_damaged_state_is_refused_and_not_forgotten(deployed: Deployed) -> None:
     assert deployed.answer() == NEVER
-    path = deployed.folder / "seen" / state.STATE
+    path = deployed.folder / "seen" / channel_state.STATE
     good = path.read_bytes()
     for at in range(0, len(good), 7):
         path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
@@ -354,7 +356,7 @@ def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Pa
     (tmp_path / "file").touch()
     assert deployed.answer(state=str(tmp_path / "file")) == "AOTC-E332"
     assert deployed.answer(state="a\0b") == "AOTC-E332"
-    for name in (state.STATE, state.NEW):
+    for name in (channel_state.STATE, channel_state.NEW):
         folder = tmp_path / f"taken-{name}"
         (folder / name).mkdir(parents=True)
         assert deployed.answer(state=str(folder)) == "AOTC-E332"
@@ -362,7 +364,7 @@ def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Pa
 
 def test_what_was_seen_before_is_not_written_again(deployed: Deployed) -> None:
     """Hosts that ask every minute write once a week."""
-    path = deployed.folder / "seen" / state.STATE
+    path = deployed.folder / "seen" / channel_state.STATE
     assert deployed.answer() == NEVER
     before = path.stat()
     assert deployed.answer() == NEVER
@@ -430,7 +432,7 @@ def test_a_policy_may_name_a_later_root_and_not_an_earlier_one(deployed: Deploye
 
 def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:
     while True:
-        client.ask(channel, folder, ())
+        channel_client.ask(channel, folder, ())
         asked.release()
 
 
@@ -456,8 +458,8 @@ def test_processes_that_ask_at_once_and_are_killed_leave_a_state_that_is_read(
             process.kill()
             process.join()
         assert deployed.answer() == NEVER
-    left = {path.name for path in (deployed.folder / "seen").iterdir()} - {state.NEW}
-    assert left == {state.STATE, state.LOCK}
+    left = {path.name for path in (deployed.folder / "seen").iterdir()} - {channel_state.NEW}
+    assert left == {channel_state.STATE, channel_state.LOCK}
     deployed.kept("old")
     deployed.renew()
     assert deployed.answer() == NEVER
@@ -536,7 +538,7 @@ def test_a_hostile_server_is_given_up(
     deployed: Deployed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "SECONDS", 2.0)
+    monkeypatch.setattr(metadata_sources, "SECONDS", 2.0)
     with serving(how) as url:
         assert deployed.answer(url) == code
 
@@ -567,7 +569,7 @@ def test_endless_files_of_a_mirror_are_refused(deployed: Deployed) -> None:
 
 def test_nothing_beside_a_mirror_is_read(deployed: Deployed) -> None:
     (deployed.folder / "secret.json").write_text("{}", "utf-8")
-    mirror = sources.Mirror(deployed.served)
+    mirror = metadata_sources.Mirror(deployed.served)
     with pytest.raises(DownloadError, match="no name of a file"):
         mirror.download_bytes("mirror:/..%2Fsecret.json", 100)
 

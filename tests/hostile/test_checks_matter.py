@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime import limits
-from aotc_runtime.errors import raise_if
-from aotc_runtime.schema.facts import NOT_INSTALLED
-from aotc_runtime.schema.manifest import BundleManifest, Symbolic
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import raise_if
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Symbolic
+from aotc_runtime.schema.host_facts import NOT_INSTALLED
 from aotc_runtime.verification import (
-    compatibility,
-    consistency,
-    contents,
-    custom_calls,
-    examine,
+    bundle_contents,
+    bundle_examination,
+    custom_call_checks,
+    host_compatibility,
+    manifest_consistency,
     missing_targets,
     newer_modules,
-    verify,
+    verify_bundle,
 )
 
 from .tampering import (
@@ -254,7 +254,7 @@ def a_later_format(arms: Arms) -> str:
 
 
 def an_unknown_target(arms: Arms) -> Any:
-    return examine.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
+    return bundle_examination.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
 
 
 def on_host(**change: Any) -> Any:
@@ -277,70 +277,70 @@ def requiring(**change: Any) -> Any:
 
 
 VERIFY = [
-    Check(contents.read_root, ("layout.imageLayoutVersion != oci.LAYOUT_VERSION", "False"),
+    Check(bundle_contents.read_root, ("layout.imageLayoutVersion != oci.LAYOUT_VERSION", "False"),
           another_layout, "AOTC-E112"),
-    Check(contents.read_root,
+    Check(bundle_contents.read_root,
           ("len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests)", "False"),
           an_entry_of_another_kind, "AOTC-E113"),
-    Check(contents.read_root, ("len(attestations) > limits.ATTESTATIONS_MAX", "False"),
+    Check(bundle_contents.read_root, ("len(attestations) > limits.ATTESTATIONS_MAX", "False"),
           countless_attestations, "AOTC-E111", "AOTC-E113"),
-    Check(contents.read_root,
+    Check(bundle_contents.read_root,
           ("len({entry.digest for entry in index.manifests}) != len(index.manifests)", "False"),
           an_attestation_twice, "AOTC-E113", "AOTC-E114"),
-    Check(contents._file, ("data is None", "False"), no_index, "AOTC-E110", "TypeError"),
-    Check(contents._file, ("len(data) > limits.INDEX_BYTES_MAX", "False"), a_huge_index,
+    Check(bundle_contents._file, ("data is None", "False"), no_index, "AOTC-E110", "TypeError"),
+    Check(bundle_contents._file, ("len(data) > limits.INDEX_BYTES_MAX", "False"), a_huge_index,
           "AOTC-E111"),
-    Check(contents._stored, ("data is None", "False"), a_missing_layer, "AOTC-E202", "TypeError"),
-    Check(contents._stored, ("len(data) != ref.size", "False"), a_wrong_size, "AOTC-E203"),
-    Check(contents._document, ("len(data) > limit", "False"), a_large_config, "AOTC-E111"),
-    Check(contents._document, ("sha256(copy) != ref.digest", "False"), another_root, "AOTC-E201"),
-    Check(contents.read_envelopes, ("subject != root.entry.digest", "False"), no_subject,
+    Check(bundle_contents._stored, ("data is None", "False"), a_missing_layer, "AOTC-E202", "TypeError"),
+    Check(bundle_contents._stored, ("len(data) != ref.size", "False"), a_wrong_size, "AOTC-E203"),
+    Check(bundle_contents._document, ("len(data) > limit", "False"), a_large_config, "AOTC-E111"),
+    Check(bundle_contents._document, ("sha256(copy) != ref.digest", "False"), another_root, "AOTC-E201"),
+    Check(bundle_contents.read_envelopes, ("subject != root.entry.digest", "False"), no_subject,
           "AOTC-E114"),
-    Check(contents.read_envelopes, ("len(manifest.layers) != 1", "False"), two_layers, "AOTC-E114"),
-    Check(contents.read_envelopes, ("layer.digest in layers", "False"), an_envelope_twice,
+    Check(bundle_contents.read_envelopes, ("len(manifest.layers) != 1", "False"), two_layers, "AOTC-E114"),
+    Check(bundle_contents.read_envelopes, ("layer.digest in layers", "False"), an_envelope_twice,
           "AOTC-E114"),
-    Check(contents.read_envelopes, ("total > limits.ATTESTATIONS_BYTES_MAX", "False"),
+    Check(bundle_contents.read_envelopes, ("total > limits.ATTESTATIONS_BYTES_MAX", "False"),
           two_large_envelopes, "AOTC-E111"),
-    Check(contents.begin_contents, ("_check_root(index, source.name)", "pass"), another_artifact,
+    Check(bundle_contents.begin_contents, ("_check_root(index, source.name)", "pass"), another_artifact,
           "AOTC-E113"),
-    Check(contents._check_root, ('stated != {""}', "False"), another_artifact, "AOTC-E113"),
-    Check(contents._check_root, ("*(ref.artifactType for ref in index.manifests)", ""),
+    Check(bundle_contents._check_root, ('stated != {""}', "False"), another_artifact, "AOTC-E113"),
+    Check(bundle_contents._check_root, ("*(ref.artifactType for ref in index.manifests)", ""),
           an_artifact_of_a_target, "AOTC-E113"),
-    Check(contents._check_root, ("index.artifactType != oci.BUNDLE_TYPE and", ""),
+    Check(bundle_contents._check_root, ("index.artifactType != oci.BUNDLE_TYPE and", ""),
           an_artifact_as_ever, ACCEPTED, "AOTC-E113"),
-    Check(contents.begin_contents, ("not index.artifactType and", "False and"), a_root_of_no_type,
+    Check(bundle_contents.begin_contents, ("not index.artifactType and", "False and"), a_root_of_no_type,
           "AOTC-E113"),
-    Check(contents.begin_contents, ("and manifest.format_version in TYPED_ROOTS", ""),
+    Check(bundle_contents.begin_contents, ("and manifest.format_version in TYPED_ROOTS", ""),
           signed_as_it_is, ACCEPTED, "AOTC-E113"),
-    Check(contents.begin_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
+    Check(bundle_contents.begin_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
           "AOTC-E116"),
-    Check(contents.begin_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),
-    Check(contents.begin_contents,
+    Check(bundle_contents.begin_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),
+    Check(bundle_contents.begin_contents,
           ("raise_if(check_layers(image, manifest, source.name))", "pass"), a_layer_unmentioned,
           "AOTC-E205"),
-    Check(contents.check_layers, ("wanted.get(digest) != given.get(digest)", "False"),
+    Check(bundle_contents.check_layers, ("wanted.get(digest) != given.get(digest)", "False"),
           a_layer_unmentioned, "AOTC-E205"),
-    Check(contents.check_layers,
+    Check(bundle_contents.check_layers,
           ("[layer.digest for layer in image.layers] != sorted(given)", "False"),
           a_layer_twice, "AOTC-E205"),
-    Check(consistency.check_consistency,
+    Check(manifest_consistency.check_consistency,
           ("any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result))",
            "False"), a_deep_tree, "AOTC-E118"),
-    Check(contents.begin_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
-    Check(contents.begin_contents, ("if surplus", "if False"), a_target_left_out_by_half,
+    Check(bundle_contents.begin_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
+    Check(bundle_contents.begin_contents, ("if surplus", "if False"), a_target_left_out_by_half,
           "AOTC-E204"),
-    Check(contents._check_format, ("version not in", "version in [] and version not in"),
+    Check(bundle_contents._check_format, ("version not in", "version in [] and version not in"),
           a_later_format, "AOTC-E115"),
-    Check(contents._hash_layers, ("found != digest", "False"), another_executable,
+    Check(bundle_contents._hash_layers, ("found != digest", "False"), another_executable,
           "AOTC-E201"),
-    Check(contents.WeightsHashing.finish, ("found != digest", "False"), other_weights, "AOTC-E201"),
-    Check(contents.begin_contents, ("stored or index.manifests", "stored"), no_target_at_all,
+    Check(bundle_contents.WeightsHashing.finish, ("found != digest", "False"), other_weights, "AOTC-E201"),
+    Check(bundle_contents.begin_contents, ("stored or index.manifests", "stored"), no_target_at_all,
           "AOTC-E202", "AOTC-E116"),
-    Check(contents.begin_contents, ("if source.blob(ref.digest) is not None", ""),
+    Check(bundle_contents.begin_contents, ("if source.blob(ref.digest) is not None", ""),
           a_target_left_out, ACCEPTED, "AOTC-E202"),
-    Check(compatibility.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
+    Check(host_compatibility.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
           "AOTC-E505", "KeyError"),
-    Check(compatibility.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
+    Check(host_compatibility.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
           "AOTC-E502"),
 ]  # fmt: skip
 
@@ -351,7 +351,9 @@ def needing_lapack(arms: Arms) -> None:
         manifest.requires, custom_call_targets=("lapack_sgeqrf_ffi",)
     )
     host = msgspec.structs.replace(arms.host, libraries=())
-    raise_if(compatibility.check_host(msgspec.structs.replace(manifest, requires=requires), host))
+    raise_if(
+        host_compatibility.check_host(msgspec.structs.replace(manifest, requires=requires), host)
+    )
 
 
 def a_newer_module(arms: Arms) -> None:
@@ -362,39 +364,41 @@ def a_newer_module(arms: Arms) -> None:
     host = msgspec.structs.replace(arms.host, jaxlib="0.12.0")
     manifest = msgspec.structs.replace(manifest, accepts_jaxlib=("0.12.0",))
     raise_if(
-        compatibility.check_host(msgspec.structs.replace(manifest, entry_points=entry_points), host)
+        host_compatibility.check_host(
+            msgspec.structs.replace(manifest, entry_points=entry_points), host
+        )
     )
 
 
 GPUS = on_host(platform="cuda")
 
 COMPATIBILITY = [
-    Check(compatibility.check_format, ("if reads and", "if False and"),
+    Check(host_compatibility.check_format, ("if reads and", "if False and"),
           on_host(bundle_format="0.9"), "AOTC-E402"),
-    Check(compatibility.check_libc, ("found < GLIBC_FLOOR", "False"), on_host(libc="glibc 2.17"),
+    Check(host_compatibility.check_libc, ("found < GLIBC_FLOOR", "False"), on_host(libc="glibc 2.17"),
           "AOTC-E507"),
-    Check(compatibility.check_platform, ("needs != has", "False"), on_host(os="darwin"),
+    Check(host_compatibility.check_platform, ("needs != has", "False"), on_host(os="darwin"),
           "AOTC-E501"),
-    Check(compatibility.check_jaxlib, ("host.jaxlib not in manifest.accepts_jaxlib", "False"),
+    Check(host_compatibility.check_jaxlib, ("host.jaxlib not in manifest.accepts_jaxlib", "False"),
           on_host(jaxlib="0.11.2"), "AOTC-E401"),
-    Check(compatibility.check_jaxlib, ("host.jaxlib == NOT_INSTALLED", "False"),
+    Check(host_compatibility.check_jaxlib, ("host.jaxlib == NOT_INSTALLED", "False"),
           on_host(jaxlib=NOT_INSTALLED), "AOTC-E405", "AOTC-E401"),
-    Check(compatibility.check_platform, ("needs != has", "False"), GPUS,
+    Check(host_compatibility.check_platform, ("needs != has", "False"), GPUS,
           "AOTC-E501"),
-    Check(compatibility.check_platform, ("needs != has", "False"),
+    Check(host_compatibility.check_platform, ("needs != has", "False"),
           on_host(architecture="aarch64"), "AOTC-E501"),
-    Check(compatibility.check_isa, ("if missing", "if False"), requiring(isa=["amx-tile"]),
+    Check(host_compatibility.check_isa, ("if missing", "if False"), requiring(isa=["amx-tile"]),
           "AOTC-E502"),
-    Check(compatibility.check_devices, ("has < needs", "False"),
+    Check(host_compatibility.check_devices, ("has < needs", "False"),
           requiring(devices=2), "AOTC-E503"),
-    Check(custom_calls.unserved_calls, ("if unknown", "if False"),
+    Check(custom_call_checks.unserved_calls, ("if unknown", "if False"),
           requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),
           "AOTC-E504"),
-    Check(custom_calls.missing_libraries, ('"scipy" not in host.libraries', "False"),
+    Check(custom_call_checks.missing_libraries, ('"scipy" not in host.libraries', "False"),
           needing_lapack, "AOTC-E510"),
     Check(newer_modules.newer_modules, ("version_numbers(needs) > reads", "False"),
           a_newer_module, "AOTC-E404"),
-    Check(compatibility.check_memory,
+    Check(host_compatibility.check_memory,
           ("host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest)", "False"),
           on_host(memory_bytes=321_351), "AOTC-E551"),
 ]  # fmt: skip
@@ -423,12 +427,12 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 def test_every_code_of_the_verification_has_its_check_here() -> None:
     modules = (
-        verify,
-        contents,
+        verify_bundle,
+        bundle_contents,
         missing_targets,
-        compatibility,
-        custom_calls,
-        consistency,
+        host_compatibility,
+        custom_call_checks,
+        manifest_consistency,
         newer_modules,
     )
     assert codes_in(*modules) == {check.code for check in CHECKS} - {ACCEPTED}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 
 from .tampering import (
     MemoryBundle,

@@ -6,11 +6,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.consistency import check_consistency
-from aotc_runtime.verification.contents import begin_contents
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.verification.bundle_contents import begin_contents
+from aotc_runtime.verification.manifest_consistency import check_consistency
 
 from .generator.contradictions import contradict, pair
 from .tampering import ACCEPTED, Documents, code_of, policy_for, signed

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
 
 from .archives import on_disk
 from .tampering import (

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats.tar import read_members
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats.tar_archive import read_members
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
+from aotc_runtime.verification.bundle_examination import verify
 
 from .archives import archive, entries_of, on_disk
 from .tampering import (

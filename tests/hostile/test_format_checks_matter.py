@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime import canonical, limits
-from aotc_runtime.formats import extended_tensors, in_toto, tar, tensors
-from aotc_runtime.system import layout_folder, store
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.formats import extended_tensors, in_toto, safetensors_reader, tar_archive
+from aotc_runtime.system import bundle_files, layout_folder
 
 from .archives import archive, entries_of, entry, on_disk
 from .tampering import (
@@ -82,7 +82,7 @@ def a_linked_file(arms: Arms) -> str:
     folder = write_folder(arms.folder / "layout", arms.genuine)
     (folder / "index.json").rename(arms.folder / "index.json")
     (folder / "index.json").symlink_to(arms.folder / "index.json")
-    return code_of(store.open_bundle(folder), arms.policy, arms.host)
+    return code_of(bundle_files.open_bundle(folder), arms.policy, arms.host)
 
 
 def again_linked(arms: Arms) -> str:
@@ -93,13 +93,13 @@ def again_linked(arms: Arms) -> str:
 
 def no_layout_file(arms: Arms) -> str:
     folder = write_folder(arms.folder / "layout", arms.genuine.without("oci-layout"))
-    return code_of(store.open_bundle(folder), arms.policy, arms.host)
+    return code_of(bundle_files.open_bundle(folder), arms.policy, arms.host)
 
 
 def a_readme(arms: Arms) -> str:
     bundle = arms.genuine.with_file("README", b"x")
     return code_of(
-        store.open_bundle(on_disk(bundle, "folder", arms.folder)), arms.policy, arms.host
+        bundle_files.open_bundle(on_disk(bundle, "folder", arms.folder)), arms.policy, arms.host
     )
 
 
@@ -107,11 +107,11 @@ def a_pipe(arms: Arms) -> str:
     path = arms.folder / "pipe"
     if not path.exists():
         os.mkfifo(path)
-    return code_of(store.open_bundle(path), arms.policy, arms.host)
+    return code_of(bundle_files.open_bundle(path), arms.policy, arms.host)
 
 
 def no_file(arms: Arms) -> Any:
-    return store.open_bundle(arms.folder / "missing")
+    return bundle_files.open_bundle(arms.folder / "missing")
 
 
 def countless_values(arms: Arms) -> str:
@@ -130,11 +130,11 @@ def no_json(arms: Arms) -> str:
 
 
 def respelled(arms: Arms) -> Any:
-    return canonical.decode(b'{"a": 1}', dict[str, int], where="x")
+    return canonical_json.decode(b'{"a": 1}', dict[str, int], where="x")
 
 
 def not_canonical_at_all(arms: Arms) -> Any:
-    return canonical.decode(b"[" * 100_000, dict[str, int], where="x")
+    return canonical_json.decode(b"[" * 100_000, dict[str, int], where="x")
 
 
 def twin_of_the_signature(arms: Arms) -> str:
@@ -179,7 +179,7 @@ def reading(header: dict[str, Any] | bytes, data: bytes = b"", length: int | Non
     blob = (len(text) if length is None else length).to_bytes(8, "little") + text + data
 
     def attack(arms: Arms) -> Any:
-        return tensors.read_tensors(memoryview(blob), where="x")
+        return safetensors_reader.read_tensors(memoryview(blob), where="x")
 
     return attack
 
@@ -195,45 +195,45 @@ def _typed(dtypes: str, entry: Any) -> dict[str, Any]:
 TWICE = b'{"a":' + to_json(F32) + b',"a":' + to_json(F32) + b"}"
 
 CHECKS = [
-    Check(tar._member, ("header[257:265] not in MAGICS", "False"), with_header(put(257, b"x")),
+    Check(tar_archive._member, ("header[257:265] not in MAGICS", "False"), with_header(put(257, b"x")),
           "AOTC-E103"),
-    Check(tar._member, ("_number(header[148:156], at, where) != checksum", "False"),
+    Check(tar_archive._member, ("_number(header[148:156], at, where) != checksum", "False"),
           with_header(put(136, b"1"), summed=False), "AOTC-E103"),
-    Check(tar._member, ('header[156:157] != b"0"', "False"), with_header(put(156, b"7")),
+    Check(tar_archive._member, ('header[156:157] != b"0"', "False"), with_header(put(156, b"7")),
           "AOTC-E104"),
-    Check(tar._member, ("any(header[157:257])", "False"), with_header(put(157, b"x")),
+    Check(tar_archive._member, ("any(header[157:257])", "False"), with_header(put(157, b"x")),
           "AOTC-E104"),
-    Check(tar._member, ("any(header[345:512])", "False"), with_header(put(345, b"x")),
+    Check(tar_archive._member, ("any(header[345:512])", "False"), with_header(put(345, b"x")),
           "AOTC-E104"),
-    Check(tar._member, ("not NAME.match(name)", "False"), with_entry("../index.json"),
+    Check(tar_archive._member, ("not NAME.match(name)", "False"), with_entry("../index.json"),
           "AOTC-E104", "AOTC-E109"),
-    Check(tar._number, ("digits is None", "False"), with_header(put(124, b"+0000000036")),
+    Check(tar_archive._number, ("digits is None", "False"), with_header(put(124, b"+0000000036")),
           "AOTC-E103", "AOTC-E108"),
-    Check(tar._number, ("_OCTAL.match(field)", '_OCTAL.match(field.lstrip(b"\\0"))'),
+    Check(tar_archive._number, ("_OCTAL.match(field)", '_OCTAL.match(field.lstrip(b"\\0"))'),
           with_header(put(124, b"\0" + b"0000000036")), "AOTC-E103"),
-    Check(tar.read_members, ("if any(data[member.offset + member.size : member.offset + padded])",
+    Check(tar_archive.read_members, ("if any(data[member.offset + member.size : member.offset + padded])",
           "if False"), hidden_in_padding, "AOTC-E105"),
-    Check(tar.read_members, ("member.name in members", "False"), index_twice, "AOTC-E104"),
-    Check(tar.read_members, ("len(trailer) < 2 * BLOCK", "False"), one_zero_block, "AOTC-E103"),
-    Check(tar.read_members, ("len(trailer) > TRAILER_BYTES_MAX", "False"), a_tail(bytes(2**20)),
+    Check(tar_archive.read_members, ("member.name in members", "False"), index_twice, "AOTC-E104"),
+    Check(tar_archive.read_members, ("len(trailer) < 2 * BLOCK", "False"), one_zero_block, "AOTC-E103"),
+    Check(tar_archive.read_members, ("len(trailer) > TRAILER_BYTES_MAX", "False"), a_tail(bytes(2**20)),
           "AOTC-E105"),
-    Check(tar.read_members, ("or any(trailer)", ""), a_tail(bytes(511) + b"x"), "AOTC-E105"),
-    Check(tar.read_members, ("or len(trailer) % BLOCK", ""), a_tail(b"\0"), "AOTC-E105"),
-    Check(store.map_file, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
+    Check(tar_archive.read_members, ("or any(trailer)", ""), a_tail(bytes(511) + b"x"), "AOTC-E105"),
+    Check(tar_archive.read_members, ("or len(trailer) % BLOCK", ""), a_tail(b"\0"), "AOTC-E105"),
+    Check(bundle_files.map_file, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
           "AOTC-E103"),
-    Check(store.open_bundle, ("(OSError, ValueError, TypeError)", "ZeroDivisionError"), no_file,
+    Check(bundle_files.open_bundle, ("(OSError, ValueError, TypeError)", "ZeroDivisionError"), no_file,
           "AOTC-E108",
           "FileNotFoundError"),
     Check(layout_folder._mode, ("os.lstat(path)", "os.stat(path)"), again_linked, "AOTC-E109"),
     Check(layout_folder._read_once, ("not (folder / oci.LAYOUT_FILE).is_file()", "False"),
           no_layout_file, "AOTC-E109", "AOTC-E110"),
-    Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
-    Check(canonical.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),
-    Check(canonical._check_marks, ("marks > most", "False"), countless_values, "AOTC-E111"),
-    Check(canonical.decode_foreign, ("msgspec.MsgspecError, ValueError, RecursionError", ""),
+    Check(bundle_files._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
+    Check(canonical_json.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),
+    Check(canonical_json._check_marks, ("marks > most", "False"), countless_values, "AOTC-E111"),
+    Check(canonical_json.decode_foreign, ("msgspec.MsgspecError, ValueError, RecursionError", ""),
           no_json, "AOTC-E106", "DecodeError"),
-    Check(canonical.decode, ("again != data", "False"), respelled, "AOTC-E102"),
-    Check(canonical.decode, ("msgspec.MsgspecError, UnicodeDecodeError, RecursionError", ""),
+    Check(canonical_json.decode, ("again != data", "False"), respelled, "AOTC-E102"),
+    Check(canonical_json.decode, ("msgspec.MsgspecError, UnicodeDecodeError, RecursionError", ""),
           not_canonical_at_all, "AOTC-E101", "ValidationError"),
     Check(in_toto.decode_base64, (".decode() != text", "is None"),
           twin_of_the_signature, "AOTC-E107"),
@@ -243,37 +243,37 @@ CHECKS = [
           the_bare_payload_signed, "AOTC-E303"),
     Check(in_toto.pre_authentication_encoding, ("payload_type.encode()", 'b"text/plain"'),
           another_payload_type, "AOTC-E303"),
-    Check(tensors.read_tensors, ("len(data) < 8", "False"), reading(b"", length=0),
+    Check(safetensors_reader.read_tensors, ("len(data) < 8", "False"), reading(b"", length=0),
           "AOTC-E131", "AOTC-E131"),
-    Check(tensors.read_tensors, ("8 + length > len(data)", "False"),
+    Check(safetensors_reader.read_tensors, ("8 + length > len(data)", "False"),
           reading({"a": tensor("F32", [0], 0, 0)}, length=2**20), "AOTC-E131", "AOTC-E133"),
-    Check(tensors._entries, ('not header.startswith(b"{")', "False"),
+    Check(safetensors_reader._entries, ('not header.startswith(b"{")', "False"),
           reading(b" " + to_json({"a": F32}), bytes(4)), "AOTC-E131"),
-    Check(tensors._entries, ("check_keys(header)", "pass"), reading(TWICE, bytes(4)), "AOTC-E131"),
-    Check(tensors._entries, ("decoder(dict[str, str]).decode(metadata)", "{}"),
+    Check(safetensors_reader._entries, ("check_keys(header)", "pass"), reading(TWICE, bytes(4)), "AOTC-E131"),
+    Check(safetensors_reader._entries, ("decoder(dict[str, str]).decode(metadata)", "{}"),
           reading({"__metadata__": {"a": 1}, "a": F32}, bytes(4)), "AOTC-E131"),
-    Check(tensors._entries, ("check_keys(named.encode())", "pass"),
+    Check(safetensors_reader._entries, ("check_keys(named.encode())", "pass"),
           reading(_typed('{"a":"int4","a":"int4"}', tensor("I8", [4], 0, 4)), bytes(4)),
           "AOTC-E131"),
-    Check(tensors._entries, ("extended.keys() - entries.keys()", "()"),
+    Check(safetensors_reader._entries, ("extended.keys() - entries.keys()", "()"),
           reading(_typed('{"b":"int4"}', F32), bytes(4)), "AOTC-E131"),
     Check(extended_tensors.extended_tensor, ("stored != spelled", "False"),
           reading(_typed('{"a":"int4"}', F32), bytes(4)), "AOTC-E132"),
     Check(extended_tensors.extended_tensor, ("shape[-1:] != (PARTS,)", "False"),
           reading(_typed('{"a":"complex128"}', tensor("F64", [1], 0, 8)), bytes(8)), "AOTC-E132"),
-    Check(tensors.read_tensors, ("known is None", "False"),
+    Check(safetensors_reader.read_tensors, ("known is None", "False"),
           reading({"a": tensor("F16X", [1], 0, 4)}, bytes(4)), "AOTC-E132", "TypeError"),
-    Check(tensors.read_tensors, ("len(entry.shape) > limits.TENSOR_RANK_MAX", "False"),
+    Check(safetensors_reader.read_tensors, ("len(entry.shape) > limits.TENSOR_RANK_MAX", "False"),
           reading({"a": tensor("F32", [1] * 65, 0, 4)}, bytes(4)), "AOTC-E132"),
-    Check(tensors.read_tensors, ("min(entry.shape, default=0) < 0", "False"),
+    Check(safetensors_reader.read_tensors, ("min(entry.shape, default=0) < 0", "False"),
           reading({"a": tensor("F32", [-1, -1], 0, 4)}, bytes(4)), "AOTC-E132"),
-    Check(tensors.read_tensors, ("counted > INTEGER_MAX", "False"),
+    Check(safetensors_reader.read_tensors, ("counted > INTEGER_MAX", "False"),
           reading({"a": tensor("F32", [0, 2**40, 2**40], 0, 0)}, b""), "AOTC-E132"),
-    Check(tensors.read_tensors, ("end - start != wanted", "False"),
+    Check(safetensors_reader.read_tensors, ("end - start != wanted", "False"),
           reading({"a": tensor("F32", [2], 0, 4)}, bytes(4)), "AOTC-E132"),
-    Check(tensors.read_tensors, ("start != position", "False"),
+    Check(safetensors_reader.read_tensors, ("start != position", "False"),
           reading({"a": F32, "b": tensor("F32", [1], 2, 6)}, bytes(6)), "AOTC-E133"),
-    Check(tensors.read_tensors, ("position != size", "False"), reading({"a": F32}, bytes(5)),
+    Check(safetensors_reader.read_tensors, ("position != size", "False"), reading({"a": F32}, bytes(5)),
           "AOTC-E133"),
 ]  # fmt: skip
 
@@ -286,5 +286,12 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 
 def test_every_code_of_the_formats_has_its_check_here() -> None:
-    modules = (canonical, extended_tensors, in_toto, store, tar, tensors)
+    modules = (
+        canonical_json,
+        extended_tensors,
+        in_toto,
+        bundle_files,
+        tar_archive,
+        safetensors_reader,
+    )
     assert codes_in(*modules) == {check.code for check in CHECKS} - {"AOTC-E303"}

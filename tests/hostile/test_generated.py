@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door, loaded

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.targets import read_target
-from aotc.cache import store as stores
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Tasks
+from aotc.base.stages import CompileJob, Executable, Module
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.remote_cache.cache_seal import Seals
+from aotc.commands.remote_cache.remote_cache_service import share
+from aotc.compile.target_files import read_target
+from aotc.pipeline.cache import cache_store as stores
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Tasks
 from aotc.pipeline.tasks.cached_backend import CachedBackend
-from aotc.signing.signer import LocalSigner
-from aotc.stages import CompileJob, Executable, Module
-from aotc.workshops.remote.seal import Seals
-from aotc.workshops.remote.sharing import share
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
-from aotc_runtime.verification.keys import PublicKey, load_public_key
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 
 from .weakening import Check, remove
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from aotc.errors import ReproducibilityError, UsageError
-from aotc.packing.attestations import with_attestations
-from aotc.signing.attest import attest
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.reproduce.recipe import read_recipe
-from aotc.workshops.reproduce.reproduce import Install, _module_text, reproduce
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import ResourceError, TrustError
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc.base.errors import ReproducibilityError, UsageError
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.write.added_attestations import with_attestations
+from aotc.commands.reproduce.build_recipe import read_recipe
+from aotc.commands.reproduce.rebuilt_bundle import Install, _module_text, reproduce
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import ResourceError, TrustError
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import MANIFESTS, Bundle
 
 NONE = {"sha256": "0" * 64}

@@ -16,19 +16,19 @@ import pytest
 
 pytest.importorskip("sigstore", reason="pip install 'aotc-runtime[sigstore]'")
 
-from aotc.errors import UsageError
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.attest.sigstore_bundle import attach_sigstore
-from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import Identity, Revoked, TrustPolicy
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import identities
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import verify
-from aotc_runtime.verification.identities import id_of
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.attest.sigstore_bundle import attach_sigstore
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import Identity, Revoked, TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification import sigstore_identities as identities
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import verify
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+from aotc_runtime.verification.sigstore_identities import id_of
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door
@@ -481,8 +481,8 @@ def about(bundle: Path, **other: Any) -> bytes:
 def test_what_is_attached_is_believed_by_a_policy_that_names_who_signed(
     bundle: Path, here: Sigstore, tmp_path: Path, capfd: Capture
 ) -> None:
-    from aotc.cli.group import run_command
-    from aotc.cli.signals import Stops
+    from aotc.cli.command_group import run_command
+    from aotc.cli.stop_signals import Stops
 
     file, trust = tmp_path / "b.sigstore.json", tmp_path / "trust.toml"
     file.write_text(json.dumps(here.signed(about(bundle))), "utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 
 from .archives import on_disk
 from .tampering import MemoryBundle, signed, take_apart

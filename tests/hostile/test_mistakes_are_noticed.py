@@ -93,25 +93,25 @@ class Mistake(NamedTuple):
 
 ALWAYS = {
     "a named tuple is taken field by field": Mistake(
-        f"{CAPTURE}/tree.py",
+        "aotc/capture/jax_trees.py",
         "if _is_plain_named_tuple(tree, keys, children):",
         'if isinstance(tree, tuple) and hasattr(tree, "_fields"):',
         "AOTC-E833",
     ),
     "weights have each other's names": Mistake(
-        f"{CAPTURE}/weights.py",
+        "aotc/capture/weight_sets.py",
         "made = {path or ALONE: np.asarray(leaf) for path, leaf in named}",
         "made = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
         "AOTC-E959",
     ),
     "Python numbers are strongly typed": Mistake(
-        f"{CAPTURE}/tree.py",
+        "aotc/capture/jax_trees.py",
         "aval.dtype, weak_type=aval.weak_type)",
         "aval.dtype)",
         "AOTC-E953",
     ),
     "parameters have each other's names": Mistake(
-        f"{CAPTURE}/entry_points.py",
+        "aotc/capture/traced_entry_points.py",
         "            name=parameter,\n",
         '            name={"y": "z", "z": "y"}.get(parameter, parameter),\n',
         "AOTC-E959",
@@ -120,69 +120,69 @@ ALWAYS = {
 
 OTHERS = {
     "arguments change places": Mistake(
-        f"{CAPTURE}/arguments.py",
+        "aotc/capture/call_arguments.py",
         "positional = [values.pop(name) for name in self.plan.positional]",
         'values["x"], values["y"] = values["y"], values["x"]\n'
         "        positional = [values.pop(name) for name in self.plan.positional]",
         "AOTC-E951",
     ),
     "static values are dropped": Mistake(
-        f"{CAPTURE}/arguments.py",
+        "aotc/capture/call_arguments.py",
         "values: dict[str, Any] = dict(self.plan.fixed)",
         "values: dict[str, Any] = {}",
         "AOTC-E951",
     ),
     "a leaf has another's index": Mistake(
-        f"{CAPTURE}/trace.py",
+        "aotc/capture/profile_trace.py",
         "    leaf = call.leaves[position]\n",
         "    position = {3: 4, 4: 3}.get(position, position)\n    leaf = call.leaves[position]\n",
         "AOTC-E951",
     ),
     "closed-over arrays have one name": Mistake(
-        f"{CAPTURE}/trace.py",
+        "aotc/capture/profile_trace.py",
         'return digest.removeprefix("sha256:")[:16]',
         'return "same"',
         "AOTC-E951",
     ),
     "random keys are other keys": Mistake(
-        f"{CAPTURE}/keys.py",
+        "aotc/capture/random_keys.py",
         "else jax.random.wrap_key_data(data, impl=impl.value)",
         "else jax.random.wrap_key_data(data ^ 1, impl=impl.value)",
         "AOTC-E951",
     ),
     "fields are named backwards": Mistake(
-        f"{CAPTURE}/tree.py",
+        "aotc/capture/jax_trees.py",
         "return RecordNode(type=type(tree).__name__, fields=fields, items=items)",
         "return RecordNode(type=type(tree).__name__, fields=fields[::-1], items=items)",
         "AOTC-E959",
     ),
     "every parameter is keyword only": Mistake(
-        f"{CAPTURE}/entry_points.py",
+        "aotc/capture/traced_entry_points.py",
         "kind=plan.kinds[parameter],",
         "kind=type(plan.kinds[parameter]).KEYWORD_ONLY,",
         "AOTC-E959",
     ),
     "outputs have each other's paths": Mistake(
-        f"{CAPTURE}/entry_points.py",
-        "            path=path,\n            dtype=DType(str(keys.data_aval(leaf).dtype)),",
+        "aotc/capture/traced_entry_points.py",
+        "            path=path,\n            dtype=DType(str(random_keys.data_aval(leaf).dtype)),",
         '            path={"0/0": "0/1", "0/1": "0/0"}.get(path, path),\n'
-        "            dtype=DType(str(keys.data_aval(leaf).dtype)),",
+        "            dtype=DType(str(random_keys.data_aval(leaf).dtype)),",
         "AOTC-E951",
     ),
     "the function computes something else": Mistake(
-        f"{CAPTURE}/trace.py",
-        "return jax.tree.map(keys.data_of, result)",
-        "return jax.tree.map(lambda v: keys.data_of(v) * 2, result)",
+        "aotc/capture/profile_trace.py",
+        "return jax.tree.map(random_keys.data_of, result)",
+        "return jax.tree.map(lambda v: random_keys.data_of(v) * 2, result)",
         "AOTC-E951",
     ),
     "the loader fills fields backwards": Mistake(
-        f"{SERVING}/trees.py",
+        "runtime/aotc_runtime/serving/rebuilt_trees.py",
         "record = dict(zip(fields, (builder(child) for child in children), strict=True))",
         "record = dict(zip(fields[::-1], (builder(child) for child in children), strict=True))",
         "AOTC-E953",
     ),
     "the loader reads fields of each other": Mistake(
-        f"{SERVING}/flattening.py",
+        "runtime/aotc_runtime/serving/flattened_arguments.py",
         "        for field, child in zip(fields, children, strict=True)\n    ]",
         "        for field, child in zip(fields, (children[0], *children[:0:-1]))\n    ]",
         "AOTC-E959",

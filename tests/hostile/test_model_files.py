@@ -17,15 +17,15 @@ from jax import export
 from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 
-from aotc import private
-from aotc.errors import CaptureError
+from aotc.base.errors import CaptureError
+from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
+from aotc.bundle.sign.signer import load_signer
+from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.capture import jax_private
 from aotc.pipeline.build import build
 from aotc.pipeline.children.reference_worker import _judge
-from aotc.signing.keys import generate_key_pair
-from aotc.signing.signer import load_signer
-from aotc.workers.apart import MEMORY_VARIABLE, SECONDS_VARIABLE
-from aotc_runtime.errors import AotcError
-from tests.unit.frontends.test_kernels import OVERWRITES
+from aotc_runtime.base.errors import AotcError
+from tests.unit.capture.test_custom_call_checks import OVERWRITES
 
 MANIFEST = """
 schema = 1
@@ -122,7 +122,7 @@ def symbolic(lying: bool) -> Any:
     text = re.sub(rf"compare EQ, {call[1]}#1, (%\d+)", r"compare EQ, \1, \1", text)
     with mlir.make_ir_context():
         module = ir.Module.parse(text)
-        data = private.serialize_portable(module, mlir.hlo.get_current_version())
+        data = jax_private.serialize_portable(module, mlir.hlo.get_current_version())
     return dataclasses.replace(made, mlir_module_serialized=data)
 
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from aotc.evidence import Evidence
-from aotc.review.reading import review
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import canonical
-from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.formats.oci import AttestationManifest, ImageManifest, RootIndex
-from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc.base.evidence import Evidence
+from aotc.bundle.read.bundle_review import review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.formats.certificate_predicate import Certificate
+from aotc_runtime.formats.oci_layout import AttestationManifest, ImageManifest, RootIndex
+from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 from .provenances import NOW
 from .tampering import Documents, signed, swap_layer
@@ -91,7 +91,7 @@ def test_evidence_that_counts_to_no_end_is_refused(
 ) -> None:
     digest = documents.manifest["evidence"]["digest"]
     told = json.loads(documents.layers[digest])
-    swap_layer(documents, digest, canonical.encode(with_numbers(told, number)))
+    swap_layer(documents, digest, canonical_json.encode(with_numbers(told, number)))
     with pytest.raises(BundleFormatError) as caught:
         review(signed(documents, stranger), None, NOW)
     assert caught.value.code == "AOTC-E101"

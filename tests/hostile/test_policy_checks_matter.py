@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import report
-from aotc_runtime.errors import raise_if
-from aotc_runtime.schema.policy import (
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import raise_if
+from aotc_runtime.loader import verify_report as report
+from aotc_runtime.schema.trust_policy import (
     Accepts,
     Identity,
     Revoked,
@@ -22,19 +22,19 @@ from aotc_runtime.schema.policy import (
     TrustPolicy,
 )
 from aotc_runtime.verification import (
-    authorities,
+    blob_roles,
     engine_rule,
-    identities,
-    keys,
-    provenance,
-    roles,
-    rules,
-    signatures,
-    stated_rules,
-    timestamps,
-    trust,
-    unvouched,
-    verify,
+    missing_signatures,
+    optional_rules,
+    policy_reader,
+    policy_rules,
+    provenance_rules,
+    public_keys,
+    root_signatures,
+    signature_timestamps,
+    sigstore_identities,
+    timestamp_authorities,
+    verify_bundle,
 )
 
 from .provenances import (
@@ -139,7 +139,7 @@ def a_disputed_build(arms: Arms) -> str:
 
 def falling_back(arms: Arms) -> str:
     policy = policy_for(arms.ours, furthest_fallback="pad")
-    raise_if(rules.check_fallbacks([declaring(arms.documents, "split")], policy))
+    raise_if(policy_rules.check_fallbacks([declaring(arms.documents, "split")], policy))
     return ACCEPTED
 
 
@@ -243,126 +243,126 @@ ROLES = [
 ]
 
 RULES = [
-    Check(verify.frame, ("raise_if(rules.check_limits(source, policy, unread))", "pass"),
+    Check(verify_bundle.frame, ("raise_if(rules.check_limits(source, policy, unread))", "pass"),
           under(limits=SizeLimits(blobs=1)), "AOTC-E320"),
-    Check(verify.collect,
+    Check(verify_bundle.collect,
           ("raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))", "pass"),
           a_revoked_root, "AOTC-E313"),
-    Check(verify.check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
-    Check(verify.check_policy, (BUILDS, "()"),
+    Check(verify_bundle.check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
+    Check(verify_bundle.check_policy, (BUILDS, "()"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
-    Check(verify.judge, ("rules.check_runtime(facts, policy, engines)", "()"),
+    Check(verify_bundle.judge, ("rules.check_runtime(facts, policy, engines)", "()"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
-    Check(verify.judge, ("if policy.engines is not None:", "if False:"),
+    Check(verify_bundle.judge, ("if policy.engines is not None:", "if False:"),
           under(engines=("abacus",)), "AOTC-E322"),
     Check(engine_rule.accepted, ("if not _others(each, engines)", ""),
           under(engines=("abacus",)), "AOTC-E322"),
-    Check(verify.judge, ("manifests = engine_rule.accepted(manifests, policy.engines)", "pass"),
+    Check(verify_bundle.judge, ("manifests = engine_rule.accepted(manifests, policy.engines)", "pass"),
           another_engines_target, "AOTC-E501"),
-    Check(verify.check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
+    Check(verify_bundle.check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
           under(name="other"), "AOTC-E306"),
-    Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_after=FIRST), "AOTC-E311"),
-    Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_before=LAST), "AOTC-E311"),
-    Check(signatures.vouchers_for, (CLOCK, "True"), by_a_revoked_key, "AOTC-E312"),
-    Check(signatures.vouchers_for, (CLOCK, "True"), an_expired_report, "AOTC-E311", "AOTC-E305"),
-    Check(unvouched.reasons, ("if idle:", "if False:"), by_a_revoked_key, "AOTC-E312",
+    Check(root_signatures.vouchers_for, (CLOCK, "True"), windowed(not_after=FIRST), "AOTC-E311"),
+    Check(root_signatures.vouchers_for, (CLOCK, "True"), windowed(not_before=LAST), "AOTC-E311"),
+    Check(root_signatures.vouchers_for, (CLOCK, "True"), by_a_revoked_key, "AOTC-E312"),
+    Check(root_signatures.vouchers_for, (CLOCK, "True"), an_expired_report, "AOTC-E311", "AOTC-E305"),
+    Check(missing_signatures.reasons, ("if idle:", "if False:"), by_a_revoked_key, "AOTC-E312",
           "AOTC-E304"),
-    Check(signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
+    Check(root_signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
           a_certificate_instead, "AOTC-E304"),
-    Check(keys.PublicKey.state, ("self.revoked or", "False or"), by_a_revoked_key, "AOTC-E312"),
-    Check(keys.PublicKey.state, ("now < self.not_before.timestamp()", "False"),
+    Check(public_keys.PublicKey.state, ("self.revoked or", "False or"), by_a_revoked_key, "AOTC-E312"),
+    Check(public_keys.PublicKey.state, ("now < self.not_before.timestamp()", "False"),
           windowed(not_before=LAST), "AOTC-E311"),
-    Check(keys.PublicKey.state, ("now > self.not_after.timestamp()", "False"),
+    Check(public_keys.PublicKey.state, ("now > self.not_after.timestamp()", "False"),
           windowed(not_after=FIRST), "AOTC-E311"),
-    Check(trust._distinct, ("not_before=stated.not_before", "not_before=None"),
+    Check(policy_reader._distinct, ("not_before=stated.not_before", "not_before=None"),
           windowed(not_before=LAST), "AOTC-E311"),
-    Check(trust._distinct, ("not_after=stated.not_after", "not_after=None"),
+    Check(policy_reader._distinct, ("not_after=stated.not_after", "not_after=None"),
           windowed(not_after=FIRST), "AOTC-E311"),
-    Check(trust._distinct, ("policy.revoked.since.get(key.id)", "None"), since(FIRST), "AOTC-E312"),
-    Check(keys.PublicKey.state, ("now >= since.timestamp()", "False"), since(FIRST), "AOTC-E312"),
-    Check(keys.PublicKey.state, ("now >= since.timestamp()", "True"), since(LAST), ACCEPTED,
+    Check(policy_reader._distinct, ("policy.revoked.since.get(key.id)", "None"), since(FIRST), "AOTC-E312"),
+    Check(public_keys.PublicKey.state, ("now >= since.timestamp()", "False"), since(FIRST), "AOTC-E312"),
+    Check(public_keys.PublicKey.state, ("now >= since.timestamp()", "True"), since(LAST), ACCEPTED,
           "AOTC-E312"),
-    Check(trust._distinct, ("revoked=key.id in policy.revoked.keys", "revoked=False"),
+    Check(policy_reader._distinct, ("revoked=key.id in policy.revoked.keys", "revoked=False"),
           by_a_revoked_key, "AOTC-E312"),
-    *(Check(trust._distinct, ("_role(other) != _role(key)", "False"), twice(**stated), "AOTC-E309")
+    *(Check(policy_reader._distinct, ("_role(other) != _role(key)", "False"), twice(**stated), "AOTC-E309")
       for stated in ({"not_after": LAST}, {"not_before": FIRST}, {"holder": "x"})),
-    *(Check(trust._role, (f"key.{field}", "None"), twice(**{field: value}), "AOTC-E309")
+    *(Check(policy_reader._role, (f"key.{field}", "None"), twice(**{field: value}), "AOTC-E309")
       for field, value in (("not_before", FIRST), ("not_after", LAST), ("holder", "x"))),
-    Check(trust._role, ("key.builders", "None"), twice(builders=(BUILDER,)), "AOTC-E309"),
-    Check(trust._check_fields, ('table == "certifiers"', "False"), a_certifier_with_a_role,
+    Check(policy_reader._role, ("key.builders", "None"), twice(builders=(BUILDER,)), "AOTC-E309"),
+    Check(policy_reader._check_fields, ('table == "certifiers"', "False"), a_certifier_with_a_role,
           "AOTC-E309"),
-    Check(trust._check_fields, ("not any(policy.speakers())", "False"),
+    Check(policy_reader._check_fields, ("not any(policy.speakers())", "False"),
           under_keys(builders=()), "AOTC-E309", "AOTC-E323"),
-    Check(trust._distinct, ("stated.holder or key.id", "key.id"), one_holder_twice, "AOTC-E304"),
-    Check(trust._distinct, ("builders=stated.builders", "builders=None"),
+    Check(policy_reader._distinct, ("stated.holder or key.id", "key.id"), one_holder_twice, "AOTC-E304"),
+    Check(policy_reader._distinct, ("builders=stated.builders", "builders=None"),
           spoken_for(a_build()), ACCEPTED, "AOTC-E323"),
-    Check(provenance.check_builds, ("yield from _check_speaker(provenance, voucher)", "pass"),
+    Check(provenance_rules.check_builds, ("yield from _check_speaker(provenance, voucher)", "pass"),
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
-    Check(provenance._check_speaker, ("builder not in voucher.builders", "False"),
+    Check(provenance_rules._check_speaker, ("builder not in voucher.builders", "False"),
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
-    Check(signatures.builders_of, ("not policy.binds_builders()", "True"),
+    Check(root_signatures.builders_of, ("not policy.binds_builders()", "True"),
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
     Check(TrustPolicy.asks_about_builds, ("or self.binds_builders()", ""),
           spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
     Check(TrustPolicy.binds_builders, ("builders is not None", "False"),
           spoken_for(ENDORSEMENT), "AOTC-E316"),
-    Check(provenance.check_builds,
+    Check(provenance_rules.check_builds,
           ("yield from _check_clock(provenance, voucher.where, now)", "pass"),
           built(a_build(finished=FUTURE), minimum_build_time=NOW), "AOTC-E315"),
-    Check(provenance._check_clock, ("finished.timestamp() > now + CLOCKS_DIFFER", "False"),
+    Check(provenance_rules._check_clock, ("finished.timestamp() > now + CLOCKS_DIFFER", "False"),
           built(a_build(finished=FUTURE), accepts=Accepts(builders=(BUILDER,))), "AOTC-E315"),
-    Check(trust._check_fields, ("key.not_before > key.not_after", "False"),
+    Check(policy_reader._check_fields, ("key.not_before > key.not_after", "False"),
           windowed(not_before=LAST, not_after=FIRST), "AOTC-E309", "AOTC-E311"),
-    Check(rules.check_revoked_root, ("root_digest in policy.revoked.roots", "False"),
+    Check(policy_rules.check_revoked_root, ("root_digest in policy.revoked.roots", "False"),
           a_revoked_root, "AOTC-E313"),
-    Check(rules.check_revoked_blobs, ("digest in roles", "False"), revoked_blob("weights"),
+    Check(policy_rules.check_revoked_blobs, ("digest in roles", "False"), revoked_blob("weights"),
           "AOTC-E314"),
-    *(Check(roles.roles_by_digest, (old, new), revoked_blob(kind), "AOTC-E314")
+    *(Check(blob_roles.roles_by_digest, (old, new), revoked_blob(kind), "AOTC-E314")
       for kind, old, new in ROLES),
-    Check(roles.roles_by_digest, ("in _layers(manifests[target])", "in ()"),
+    Check(blob_roles.roles_by_digest, ("in _layers(manifests[target])", "in ()"),
           revoked_blob("weights"), "AOTC-E314"),
-    *(Check(roles._layers, (f"yield {what}.digest", "yield None"), revoked_blob(kind),
+    *(Check(blob_roles._layers, (f"yield {what}.digest", "yield None"), revoked_blob(kind),
             "AOTC-E314")
       for kind, what in (("weights", "ref"), ("module", "profile.module"),
                          ("fixture", "profile.fixture"), ("executable", "profile.executable"))),
-    Check(rules.check_fallbacks, ("known.index(policy_) <= furthest", "True"), falling_back,
+    Check(policy_rules.check_fallbacks, ("known.index(policy_) <= furthest", "True"), falling_back,
           "AOTC-E319"),
-    Check(verify.check_policy, ("rules.check_numerics(manifests, policy)", "()"),
+    Check(verify_bundle.check_policy, ("rules.check_numerics(manifests, policy)", "()"),
           stating_finite_numbers, "AOTC-E336"),
-    Check(stated_rules.check_numerics, ("entry_point.numerics is not UNSET", "False"),
+    Check(optional_rules.check_numerics, ("entry_point.numerics is not UNSET", "False"),
           stating_finite_numbers, "AOTC-E336"),
-    Check(stated_rules.check_runtime, ("running not in accepted", "False"),
+    Check(optional_rules.check_runtime, ("running not in accepted", "False"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
-    *(Check(stated_rules.check_limits, (f"limits.{name},", "None,"),
+    *(Check(optional_rules.check_limits, (f"limits.{name},", "None,"),
             under(limits=SizeLimits(**{name: 1})),
             "AOTC-E320")
       for name in ("blobs", "bundle_bytes", "blob_bytes")),
-    Check(stated_rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
+    Check(optional_rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
           "AOTC-E320"),
     *(Check(TrustPolicy.asks_about_builds, (field, "None"), attack, code)
       for field, attack, code in (
           ("self.minimum_build_time", under(minimum_build_time=NOW + DAY), "AOTC-E315"),
           ("accepts.builders", under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
           ("accepts.sources", under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"))),
-    Check(provenance._stated, ("policy.minimum_build_time is not None", "False"),
+    Check(provenance_rules._stated, ("policy.minimum_build_time is not None", "False"),
           under(minimum_build_time=NOW + DAY), "AOTC-E315"),
-    Check(provenance._stated, ("policy.accepts.builders is not None", "False"),
+    Check(provenance_rules._stated, ("policy.accepts.builders is not None", "False"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
-    Check(provenance._stated, ("policy.accepts.sources is not None", "False"),
+    Check(provenance_rules._stated, ("policy.accepts.sources is not None", "False"),
           under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"),
-    Check(provenance._check_time, ("finished < minimum", "False"),
+    Check(provenance_rules._check_time, ("finished < minimum", "False"),
           under(minimum_build_time=NOW + DAY), "AOTC-E315"),
-    Check(provenance._check_time, ("finished is None or", "finished and"),
+    Check(provenance_rules._check_time, ("finished is None or", "finished and"),
           built(a_build(finished=None), minimum_build_time=NOW), "AOTC-E315"),
-    Check(provenance._check_builder, ("found not in accepted", "False"),
+    Check(provenance_rules._check_builder, ("found not in accepted", "False"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
-    Check(provenance._check_sources, ("not accepted.intersection(digests)", "False"),
+    Check(provenance_rules._check_sources, ("not accepted.intersection(digests)", "False"),
           under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"),
-    Check(provenance._check_sources, ("not sources", "False"),
+    Check(provenance_rules._check_sources, ("not sources", "False"),
           built(a_build(sources=()), accepts=Accepts(sources=(SOURCE,))), "AOTC-E317"),
-    Check(provenance.check_builds, ("not builds", "False"),
+    Check(provenance_rules.check_builds, ("not builds", "False"),
           built(ENDORSEMENT, accepts=Accepts(builders=(BUILDER,))), "AOTC-E316"),
-    Check(provenance.check_builds, ("in builds", "in builds[-1:]"), a_disputed_build,
+    Check(provenance_rules.check_builds, ("in builds", "in builds[-1:]"), a_disputed_build,
           "AOTC-E316"),
 ]  # fmt: skip
 
@@ -376,7 +376,10 @@ def test_a_refused_bundle_gets_further_exactly_when_its_rule_is_removed(
 
 def test_every_code_of_the_rules_has_its_check_here() -> None:
     of_identity = {"AOTC-E306", "AOTC-E307"}  # test_trust_checks_matter.py
-    found = codes_in(engine_rule, provenance, rules) - of_identity | {"AOTC-E311", "AOTC-E312"}
+    found = codes_in(engine_rule, provenance_rules, policy_rules) - of_identity | {
+        "AOTC-E311",
+        "AOTC-E312",
+    }
     assert found <= {check.code for check in RULES}
 
 
@@ -385,19 +388,19 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     source = "".join(
         Path(module.__file__ or "").read_text("utf-8")
         for module in (
-            authorities,
+            timestamp_authorities,
             engine_rule,
-            identities,
-            keys,
-            provenance,
+            sigstore_identities,
+            public_keys,
+            provenance_rules,
             report,
-            rules,
-            signatures,
-            stated_rules,
-            timestamps,
-            trust,
-            unvouched,
-            verify,
+            policy_rules,
+            root_signatures,
+            optional_rules,
+            signature_timestamps,
+            policy_reader,
+            missing_signatures,
+            verify_bundle,
         )
     )
     tables = (TrustPolicy, TrustedKey, Identity, TimestampAuthority, Revoked, Accepts, SizeLimits)

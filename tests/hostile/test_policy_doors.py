@@ -11,9 +11,9 @@ import pytest
 import aotc_runtime
 from aotc.cli.main import main as aotc_main
 from aotc_runtime.__main__ import main as runtime_main
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.facts import VERSION
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.host_facts import VERSION
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 
 from .tampering import MemoryBundle, roles
 

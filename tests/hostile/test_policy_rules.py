@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
-from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustPolicy
-from aotc_runtime.verification.examine import examine, verify
-from aotc_runtime.verification.rules import check_fallbacks
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
+from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustPolicy
+from aotc_runtime.verification.bundle_examination import examine, verify
+from aotc_runtime.verification.policy_rules import check_fallbacks
 
 from .provenances import (
     BUILDER,

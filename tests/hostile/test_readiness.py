@@ -12,11 +12,11 @@ import pytest
 from jaxlib import xla_client
 
 import aotc_runtime
-from aotc.packing.weights import write_tensors
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.engines.xla import engine as xla
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.xla import xla_engine as xla
+from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc.review.reading import Review, review
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.page.hosts import Asked
-from aotc.workshops.page.page import page_of
-from aotc.workshops.page.render import render
-from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc.bundle.read.bundle_review import Review, review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.report_page.hosts_section import Asked
+from aotc.commands.report_page.page_renderer import render
+from aotc.commands.report_page.review_page import page_of
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
 from tests.pages import Read, read_page
 
 from .certificates import OTHER, a_certificate, certified, statement, trusting

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.consistency import check_shapes
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.verification.manifest_consistency import check_shapes
 
 from .generator.contradictions import SPLIT, contradict, extra_input
 from .tampering import Documents

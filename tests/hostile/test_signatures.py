@@ -8,14 +8,14 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from aotc.signing.keys import KeyType
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import limits
-from aotc_runtime.errors import TrustError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification.examine import examine
-from aotc_runtime.verification.trust import policy_keys
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import KeyType
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.bundle_examination import examine
+from aotc_runtime.verification.policy_reader import policy_keys
 
 from .tampering import (
     ACCEPTED,

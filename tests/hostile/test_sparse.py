@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.__main__ import main as runtime_main
-from aotc_runtime.errors import IncompatibleHostError
+from aotc_runtime.base.errors import IncompatibleHostError
 
 from .archives import on_disk
 from .tampering import MemoryBundle, take_apart, two_targets

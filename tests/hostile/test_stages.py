@@ -17,15 +17,15 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import IntegrityError, TrustPolicy
-from aotc_runtime.digest import Hashing
-from aotc_runtime.engines.xla.client import XlaDevice
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import Accepts
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import contents, rules, verify
-from aotc_runtime.verification.examine import examine
-from aotc_runtime.verification.verify import VerifiedBlob, fit, vouch
+from aotc_runtime.base.digest import Hashing
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.xla.xla_client import XlaDevice
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import Accepts
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification import bundle_contents, policy_rules, verify_bundle
+from aotc_runtime.verification.bundle_examination import examine
+from aotc_runtime.verification.verify_bundle import VerifiedBlob, fit, vouch
 from tests.conftest import ROOT
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
@@ -127,7 +127,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Hashing]:
         hashings.append(Hashing(data, threads))
         return hashings[-1]
 
-    monkeypatch.setattr(contents, "Hashing", begin)
+    monkeypatch.setattr(bundle_contents, "Hashing", begin)
     return hashings
 
 
@@ -168,7 +168,7 @@ def test_hashing_ends_when_a_rule_of_the_policy_fails(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(rules, "check_identity", fail)
+    monkeypatch.setattr(policy_rules, "check_identity", fail)
     with pytest.raises(error):
         vouch(genuine, policy, time.time())
     assert is_over(begun[0])
@@ -183,14 +183,14 @@ def test_hashing_has_ended_when_something_is_refused(
 
 
 STAGES = {
-    verify.frame: "Framed",
-    verify.collect: "Attested",
-    verify.authenticate: "Signed",
-    verify.unpack: "Unpacked",
-    verify.accept: "Vouched",
-    verify.judge: "Judged",
-    verify.require: "Fitting",
-    verify.Fitting.finish: "VerifiedBundle",
+    verify_bundle.frame: "Framed",
+    verify_bundle.collect: "Attested",
+    verify_bundle.authenticate: "Signed",
+    verify_bundle.unpack: "Unpacked",
+    verify_bundle.accept: "Vouched",
+    verify_bundle.judge: "Judged",
+    verify_bundle.require: "Fitting",
+    verify_bundle.Fitting.finish: "VerifiedBundle",
 }
 """The one maker of each stage, in their order."""
 
@@ -203,7 +203,7 @@ def test_a_load_does_what_the_page_says_in_its_order() -> None:
     assert "".join(letter for letter, _ in stated) == "abcdefgh"
     calls = [name for _, name in stated]
     assert calls[1:4:2] == ["vouch", "fit"] and calls.index("finish") < calls.index("make_ready")
-    module = importlib.import_module("aotc_runtime.loader")
+    module = importlib.import_module("aotc_runtime.loader.bundle_loader")
     made = called_by(module, "load")
     assert [name for name in made if name in calls] == calls
 
@@ -246,7 +246,7 @@ def calls_in(node: ast.AST) -> set[str]:
 
 
 def test_each_stage_is_made_by_one_function_of_the_one_before() -> None:
-    module = ast.parse(Path(verify.__file__ or "").read_text("utf-8"))
+    module = ast.parse(Path(verify_bundle.__file__ or "").read_text("utf-8"))
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
     made = {node.name: sorted(calls_in(node) & {*STAGES.values()}) for node in functions}
     assert {name: made[name] for name in made if made[name]} == {
@@ -255,7 +255,7 @@ def test_each_stage_is_made_by_one_function_of_the_one_before() -> None:
     before = "BlobSource"
     for maker, stage in STAGES.items():
         hints = maker.__annotations__
-        if maker is not verify.Fitting.finish:
+        if maker is not verify_bundle.Fitting.finish:
             assert next(iter(hints.values())) == before, maker.__name__
         assert hints["return"] == stage
         before = stage

@@ -23,16 +23,23 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
 
-from aotc.bundles.endorse import endorse
-from aotc.errors import UsageError
-from aotc.signing import timestamping
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import Revoked, TimestampAuthority, TrustPolicy
-from aotc_runtime.verification import authorities, signatures, timestamps, trust
-from aotc_runtime.verification.examine import verify
+from aotc.base.errors import UsageError
+from aotc.bundle.sign import timestamp_client
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import Revoked, TimestampAuthority, TrustPolicy
+from aotc_runtime.verification import (
+    policy_reader as trust,
+)
+from aotc_runtime.verification import (
+    root_signatures,
+    signature_timestamps,
+    timestamp_authorities,
+)
+from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.package_errors import reason_of
 
 from .archives import on_disk
@@ -324,7 +331,7 @@ def test_a_timestamp_is_not_of_the_future(
 ) -> None:
     told = sign(lambda envelope: stamped(envelope, here))
     raw = base64.b64decode(timestamp_in(take_apart(told).envelopes[0]))
-    made = timestamps._decoded(raw, "x").tst_info.gen_time
+    made = signature_timestamps._decoded(raw, "x").tst_info.gen_time
     policy = policy_of(ours, here.trusted())
     assert codes(told, policy, host, made - early * SECOND) == expected
 
@@ -374,14 +381,16 @@ def test_any_flipped_bit_of_a_timestamp_makes_it_say_nothing(
     told = sign(lambda envelope: stamped(envelope, here))
     envelope = take_apart(told).envelopes[0]
     good = base64.b64decode(timestamp_in(envelope))
-    made = timestamps._decoded(good, "x").tst_info.gen_time.timestamp()
+    made = signature_timestamps._decoded(good, "x").tst_info.gen_time.timestamp()
     signature = base64.b64decode(json.loads(envelope)["signatures"][0]["sig"])
     for at in range(0, len(good), 3):
         bad = good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :]
         text = base64.b64encode(bad).decode()
-        trials = signatures.Trials()
+        trials = root_signatures.Trials()
         try:
-            found = timestamps.moment_of(text, signature, policy, trials, "x", now.timestamp())
+            found = signature_timestamps.moment_of(
+                text, signature, policy, trials, "x", now.timestamp()
+            )
         except AotcError as error:
             assert error.code == "AOTC-E324"
         else:
@@ -578,7 +587,7 @@ def test_an_authority_that_never_ends_its_answer_is_given_up(
 ) -> None:
     from .channels import serving
 
-    monkeypatch.setattr(timestamping, "SECONDS", 1)
+    monkeypatch.setattr(timestamp_client, "SECONDS", 1)
     bundle = Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
     with serving(dripping) as url, pytest.raises(UsageError) as refused:
         endorse(bundle, LocalSigner.ephemeral(), timestamp=url)
@@ -591,7 +600,7 @@ def asked(command: str, message: bytes = b"x") -> str:
     signature = {"sig": base64.b64encode(message).decode(), "keyid": "ours"}
     envelope = json.dumps({"payload": "", "payloadType": "", "signatures": [signature]}).encode()
     try:
-        timestamping.timestamped(envelope, "ours", command)
+        timestamp_client.timestamped(envelope, "ours", command)
     except UsageError as refused:
         (found,) = refused.findings
         assert found.code == "AOTC-E026"
@@ -634,7 +643,7 @@ def test_an_answer_that_readers_would_not_take_is_refused(here: Authority) -> No
 
 def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:
     envelope = b'{ "signatures": [{"sig": "AA==", "keyid": "theirs"}] }'
-    assert timestamping.timestamped(envelope, "ours", "false") is envelope
+    assert timestamp_client.timestamped(envelope, "ours", "false") is envelope
 
 
 def test_without_its_package_no_authority_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -649,7 +658,7 @@ def test_nothing_of_it_is_imported_before_a_policy_asks(
         "import sys, aotc_runtime\n"
         "aotc_runtime.load(sys.argv[1], trust=sys.argv[2]).close()\n"
         "assert 'rfc3161_client' not in sys.modules\n"
-        "assert 'aotc_runtime.verification.timestamps' not in sys.modules\n"
+        "assert 'aotc_runtime.verification.signature_timestamps' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", probe, *map(str, digits_bundle)], check=True)
 
@@ -670,12 +679,12 @@ def granted_with_changes(envelope: bytes, here: Authority) -> bytes:
 
 
 CHECKS: dict[str, tuple[Any, str, str, list[str]]] = {
-    "another": (timestamps._check_imprint, "imprint.message != algorithm(signature).digest()",
+    "another": (signature_timestamps._check_imprint, "imprint.message != algorithm(signature).digest()",
                 "False", ["AOTC-E311"]),
-    "future": (timestamps.moment_of, "made > now + CLOCKS_DIFFER", "False", []),
-    "elsewhere": (timestamps._refused, "verifier.verify_message(answer, signature)", "pass", []),
-    "changes": (timestamps._decoded, "if status != 0", "if False", ["AOTC-E311"]),
-    "authority": (authorities.check_authorities,
+    "future": (signature_timestamps.moment_of, "made > now + CLOCKS_DIFFER", "False", []),
+    "elsewhere": (signature_timestamps._refused, "verifier.verify_message(answer, signature)", "pass", []),
+    "changes": (signature_timestamps._decoded, "if status != 0", "if False", ["AOTC-E311"]),
+    "authority": (timestamp_authorities.check_authorities,
                   "bool(authority.certificates) == bool(authority.certificates_file)", "False",
                   ["AOTC-E309"]),
     "certificates": (trust._keys_of, "if policy.timestamp_authorities:", "if False:", []),

@@ -9,10 +9,18 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, x25519
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import limits
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification import keys, parsed_keys, rules, signatures, trust, unvouched, verify
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base import limits
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification import (
+    missing_signatures,
+    parsed_keys,
+    policy_reader,
+    policy_rules,
+    public_keys,
+    root_signatures,
+    verify_bundle,
+)
 
 from .tampering import (
     ACCEPTED,
@@ -166,7 +174,7 @@ def policy_file(text: str) -> Any:
         path = arms.folder / "trust.toml"
         (arms.folder / "ci.pub").write_text("-----BEGIN PUBLIC KEY-----")
         path.write_text(text)
-        trust.read_policy(path)
+        policy_reader.read_policy(path)
 
     return attack
 
@@ -191,70 +199,70 @@ STATED = "_statement(signed, root_digest)"
 UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 
 TRUST = [
-    Check(verify.authenticate, (COUNTED, "()"), unsigned, "AOTC-E301"),
-    Check(verify.accept, ("check_policy(unpacked.signed, unpacked._contents)", "()"),
+    Check(verify_bundle.authenticate, (COUNTED, "()"), unsigned, "AOTC-E301"),
+    Check(verify_bundle.accept, ("check_policy(unpacked.signed, unpacked._contents)", "()"),
           with_policy(name="other"), "AOTC-E306"),
-    Check(trust.parse_policy, ("list(_check_fields(policy, where, text))", "[]"), policy_file(BOTH),
+    Check(policy_reader.parse_policy, ("list(_check_fields(policy, where, text))", "[]"), policy_file(BOTH),
           "AOTC-E309"),
-    Check(trust.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),
-    Check(trust.parse_policy, ("if key.public_key_file", "if False"), policy_file(GONE),
+    Check(policy_reader.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),
+    Check(policy_reader.parse_policy, ("if key.public_key_file", "if False"), policy_file(GONE),
           "AOTC-E308", "AOTC-E310"),
-    Check(trust.parse_policy, ("_keys_of(policy, where, text)", "pass"), policy_file(NO_KEY),
+    Check(policy_reader.parse_policy, ("_keys_of(policy, where, text)", "pass"), policy_file(NO_KEY),
           "AOTC-E310"),
-    Check(trust.read_text, ("len(data) > limits.POLICY_BYTES_MAX", "False"), policy_file(LONG),
+    Check(policy_reader.read_text, ("len(data) > limits.POLICY_BYTES_MAX", "False"), policy_file(LONG),
           "AOTC-E309"),
-    Check(trust._check_fields, ("bool(key.public_key) == bool(key.public_key_file)", "False"),
+    Check(policy_reader._check_fields, ("bool(key.public_key) == bool(key.public_key_file)", "False"),
           policy_file(BOTH), "AOTC-E309"),
-    Check(trust._check_fields, ("version_key(policy.minimum_version) is None", "False"),
+    Check(policy_reader._check_fields, ("version_key(policy.minimum_version) is None", "False"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
-    Check(trust.policy_keys, ("raise_if(_check_fields(policy, where))", "pass"),
+    Check(policy_reader.policy_keys, ("raise_if(_check_fields(policy, where))", "pass"),
           with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
-    Check(trust.policy_keys, ("_typed(document, where)", "pass"), with_policy(threshold=0),
+    Check(policy_reader.policy_keys, ("_typed(document, where)", "pass"), with_policy(threshold=0),
           "AOTC-E309"),
-    Check(trust._keys_of, ("raise_if(findings)", "pass"), no_key_at_all, "AOTC-E310",
+    Check(policy_reader._keys_of, ("raise_if(findings)", "pass"), no_key_at_all, "AOTC-E310",
           "AOTC-E309"),
-    Check(trust._keys_of, (MOST, "False"),
+    Check(policy_reader._keys_of, (MOST, "False"),
           more_keys_than_there_are, "AOTC-E309", "AOTC-E304"),
-    Check(trust._distinct, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
+    Check(policy_reader._distinct, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
           one_key_listed_twice, ACCEPTED, "KeyError"),
     Check(parsed_keys.parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
     Check(parsed_keys.parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_in_the_block,
           "AOTC-E310", "ValueError"),
-    Check(keys.ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
-    Check(keys.load_public_key, ("match is None", "False"), a_key_after_another, "AOTC-E310",
+    Check(public_keys.ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
+    Check(public_keys.load_public_key, ("match is None", "False"), a_key_after_another, "AOTC-E310",
           "TypeError"),
-    Check(keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
+    Check(public_keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
           a_key_for_something_else, "AOTC-E310", "AOTC-E302"),
-    Check(keys.public_key_of, ("return False", "return True"), signed_by_a_stranger,
+    Check(public_keys.public_key_of, ("return False", "return True"), signed_by_a_stranger,
           "AOTC-E302"),
-    Check(keys.public_key_of, ("return False", "return True"), claiming_a_trusted_key,
+    Check(public_keys.public_key_of, ("return False", "return True"), claiming_a_trusted_key,
           "AOTC-E303"),
-    Check(signatures.open_envelope, (NUMBER, "True"), countless_signatures, "AOTC-E119"),
-    Check(signatures.open_envelope,
+    Check(root_signatures.open_envelope, (NUMBER, "True"), countless_signatures, "AOTC-E119"),
+    Check(root_signatures.open_envelope,
           ("len({signature.sig for signature in envelope.signatures}) != count", "False"),
           a_signature_twice, "AOTC-E119"),
-    Check(signatures.Trials.spend, ("self._left < 0", "False"), more_to_try_than_there_is_time,
+    Check(root_signatures.Trials.spend, ("self._left < 0", "False"), more_to_try_than_there_is_time,
           "AOTC-E119"),
-    Check(unvouched.reasons, ("not seen.count", "False"), unsigned, "AOTC-E301",
+    Check(missing_signatures.reasons, ("not seen.count", "False"), unsigned, "AOTC-E301",
           "AOTC-E302"),
-    Check(unvouched.reasons, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
+    Check(missing_signatures.reasons, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
           "AOTC-E304"),
-    Check(signatures.vouchers_for, (ENOUGH, "False"), one_key_twice,
+    Check(root_signatures.vouchers_for, (ENOUGH, "False"), one_key_twice,
           "AOTC-E304"),
-    Check(signatures.vouchers_for, (STATED, UNASKED), the_old_signature, "AOTC-E305"),
-    Check(signatures._signers, ("named is not None and signer is not named", "False"),
+    Check(root_signatures.vouchers_for, (STATED, UNASKED), the_old_signature, "AOTC-E305"),
+    Check(root_signatures._signers, ("named is not None and signer is not named", "False"),
           claiming_a_trusted_key, "AOTC-E303", "AOTC-E302"),
-    Check(signatures.who_signed, ("next(made, None)", "next(iter(keys.values()))"),
+    Check(root_signatures.who_signed, ("next(made, None)", "next(iter(keys.values()))"),
           signed_by_a_stranger, "AOTC-E302"),
-    Check(signatures._statement, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
+    Check(root_signatures._statement, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
           another_payload_type, "AOTC-E305"),
-    Check(signatures._statement, ("or not known", ""), a_test_report, "AOTC-E305", "AOTC-E304"),
-    Check(signatures._statement, ("subjects !=", "[] and subjects !="), the_old_signature,
+    Check(root_signatures._statement, ("or not known", ""), a_test_report, "AOTC-E305", "AOTC-E304"),
+    Check(root_signatures._statement, ("subjects !=", "[] and subjects !="), the_old_signature,
           "AOTC-E305"),
-    Check(rules.check_identity, ("not fnmatch.fnmatchcase(manifest.name, policy.name)", "False"),
+    Check(policy_rules.check_identity, ("not fnmatch.fnmatchcase(manifest.name, policy.name)", "False"),
           with_policy(name="other"), "AOTC-E306"),
-    Check(rules.check_identity, ("if policy.minimum_version:", "if False:"),
+    Check(policy_rules.check_identity, ("if policy.minimum_version:", "if False:"),
           with_policy(minimum_version="2.0"), "AOTC-E307"),
 ]  # fmt: skip
 
@@ -268,6 +276,6 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 def test_every_code_of_trust_has_its_check_here() -> None:
     of_windows = {"AOTC-E311", "AOTC-E312"}  # test_policy_checks_matter.py
-    assert codes_in(keys, parsed_keys, signatures, trust, unvouched) - of_windows <= {
-        check.code for check in TRUST
-    }
+    assert codes_in(
+        public_keys, parsed_keys, root_signatures, policy_reader, missing_signatures
+    ) - of_windows <= {check.code for check in TRUST}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import Accepts, TrustPolicy
-from aotc_runtime.verification.examine import verify
-from aotc_runtime.verification.provenance import CLOCKS_DIFFER
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import Accepts, TrustPolicy
+from aotc_runtime.verification.bundle_examination import verify
+from aotc_runtime.verification.provenance_rules import CLOCKS_DIFFER
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door

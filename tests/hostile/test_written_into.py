@@ -17,14 +17,14 @@ from types import CodeType, FunctionType
 
 import pytest
 
-from aotc.bundles.endorse import endorse
-from aotc.packing.bundle import Form
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.extract.extract import extract
-from aotc.workshops.merge.merge import merge_bundles
-from aotc_runtime.errors import AotcError
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.examine import read_whole
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_bundle import merge_bundles
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_whole
 
 from .tampering import BLOBS, MemoryBundle, flipped, signed, take_apart, to_json, write_folder
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.bundle_files import open_bundle
 
 from .tampering import ACCEPTED, Documents, MemoryBundle, code_of, policy_for, signed, take_apart
 

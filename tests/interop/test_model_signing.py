@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aotc.signing.keys import KeyType
-from aotc.signing.signer import LocalSigner
-from aotc.workshops.attest.model_signature import require_model_signature
-from aotc_runtime.errors import TrustError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import KeyType
+from aotc.commands.attest.model_signature import require_model_signature
+from aotc_runtime.base.errors import TrustError
 
 from . import page
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc.errors import UsageError
-from aotc.signing.plugins import PluginSigner, open_signer
-from aotc.signing.trust_file import policy_text
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer_plugins import PluginSigner, open_signer
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
 
 from . import page
 from .softhsm import PIN, SoftHsm
@@ -104,7 +104,7 @@ def test_a_build_signs_in_the_token(token: SoftHsm, tmp_path: Path) -> None:
 def test_a_model_signature_is_made_in_the_token(
     token: SoftHsm, digits_bundle: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from aotc.workshops.attest.model_signature import require_model_signature
+    from aotc.commands.attest.model_signature import require_model_signature
 
     sig, pub = tmp_path / "model.sig", tmp_path / "k.pub"
     uri = token.uri("token=test;object=p256")

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.keys import KeyType
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signing_keys import KeyType
 from aotc_runtime.formats import in_toto
-from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.public_keys import load_public_key
 
 from . import page
 

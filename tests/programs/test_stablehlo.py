@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.errors import CaptureError
-from aotc.frontends.protocol import ModelFile
-from aotc.frontends.stablehlo import StablehloFrontend
+from aotc.base.errors import CaptureError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.frontends.stablehlo.stablehlo_frontend import StablehloFrontend
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 
 CHECKOUT = os.environ.get("AOTC_STABLEHLO", "")
 ONLY = os.environ.get("STABLEHLO", "")

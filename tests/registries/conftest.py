@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from aotc_runtime.registries.client import Repository, Tries
-from aotc_runtime.registries.credentials import NOBODY, Credentials
-from aotc_runtime.registries.references import parse
-from aotc_runtime.registries.transport import Transport
+from aotc_serve.oci.docker_credentials import NOBODY, Credentials
+from aotc_serve.oci.http_transport import Transport
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository, Tries
 from tests.conftest import ROOT
 from tests.registries.oci_server import OciServer
 

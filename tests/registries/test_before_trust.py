@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.formats import oci
+from aotc_runtime.formats import oci_layout
 from tests.hostile.tampering import MemoryBundle, digest_of, in_memory, to_json
 from tests.hostile.test_amplification import (
     FITTING,
@@ -57,7 +57,7 @@ def of_large_documents(good: MemoryBundle) -> MemoryBundle:
     manifests.sort(key=lambda each: each["digest"])
     root = to_json({**before, "manifests": manifests})
     blobs[digest_of(root)] = root
-    entry = {"mediaType": oci.INDEX_TYPE, "digest": digest_of(root), "size": len(root)}
+    entry = {"mediaType": oci_layout.INDEX_TYPE, "digest": digest_of(root), "size": len(root)}
     index = {"schemaVersion": 2, "manifests": [entry]}
     return MemoryBundle({**good.files, "index.json": to_json(index)}, blobs)
 

@@ -10,10 +10,10 @@ from email.utils import format_datetime
 
 import pytest
 
-from aotc_runtime.errors import AotcError, IntegrityError, RegistryError
-from aotc_runtime.registries.blobs import fetch_blob, push_blob
-from aotc_runtime.registries.client import PATIENCE_SECONDS, Repository
-from aotc_runtime.registries.listing import Memory
+from aotc_runtime.base.errors import AotcError, IntegrityError, RegistryError
+from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
+from aotc_serve.oci.registry_client import PATIENCE_SECONDS, Repository
+from aotc_serve.oci.registry_listing import Memory
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 

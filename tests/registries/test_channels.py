@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from aotc.cli.group import cli
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.registries.push import push
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.cli.command_group import cli
+from aotc.commands.registry.bundle_push import push
 from aotc_runtime.__main__ import main
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_contents import read_root
 from tests.hostile.channels import Deployed, ago, files_of, serving
 from tests.registries.conftest import GOLDEN, Connect
 from tests.registries.oci_server import OciServer

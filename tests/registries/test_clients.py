@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.errors import AotcError, RegistryError
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Descriptor, Entry
-from aotc_runtime.registries import listing
-from aotc_runtime.registries.client import _retry_after
-from aotc_runtime.registries.listing import (
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.base.errors import AotcError, RegistryError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Descriptor, Entry
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_serve.oci import registry_listing
+from aotc_serve.oci.registry_client import _retry_after
+from aotc_serve.oci.registry_listing import (
     CANDIDATES_MAX,
     Documents,
     Listing,
@@ -25,7 +26,6 @@ from aotc_runtime.registries.listing import (
     small,
     tags,
 )
-from aotc_runtime.system.passing import look_into
 from tests.registries.conftest import LAYERS, Connect
 from tests.registries.oci_server import INDEX, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
@@ -152,9 +152,9 @@ def test_a_registry_says_whether_it_lists_what_refers(
     listed: bool, server: OciServer, connect: Connect
 ) -> None:
     server.referrers = listed
-    subject = {"mediaType": oci.INDEX_TYPE, "digest": ROOT_DIGEST, "size": 4}
+    subject = {"mediaType": oci_layout.INDEX_TYPE, "digest": ROOT_DIGEST, "size": 4}
     data = json.dumps({"schemaVersion": 2, "subject": subject}).encode()
-    assert connect().put_manifest(sha256(data), data, oci.MANIFEST_TYPE) is listed
+    assert connect().put_manifest(sha256(data), data, oci_layout.MANIFEST_TYPE) is listed
 
 
 def test_a_list_that_is_refused_is_no_list(server: OciServer, connect: Connect) -> None:
@@ -181,7 +181,7 @@ def test_a_root_has_at_most_so_many_referrers(
     more: int, server: OciServer, connect: Connect
 ) -> None:
     entries = [
-        {"mediaType": oci.MANIFEST_TYPE, "digest": sha256(b"%d" % number), "size": 2}
+        {"mediaType": oci_layout.MANIFEST_TYPE, "digest": sha256(b"%d" % number), "size": 2}
         for number in range(CANDIDATES_MAX + more)
     ]
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
@@ -207,10 +207,10 @@ def test_a_next_page_is_one_of_the_same_list(link: str, path: str) -> None:
 
 
 def test_documents_that_a_listing_lacks_are_none() -> None:
-    entry = Entry(mediaType=oci.INDEX_TYPE, digest=ROOT_DIGEST, size=4)
+    entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=ROOT_DIGEST, size=4)
     documents = Documents("here", Listing(entry, (), (), (), {ROOT_DIGEST: b"root"}))
     assert documents.blob(ROOT_DIGEST) == b"root" and documents.blob(DIGEST) is None
-    assert documents.file(oci.INDEX_FILE) is not None and documents.file("other") is None
+    assert documents.file(oci_layout.INDEX_FILE) is not None and documents.file("other") is None
 
 
 def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
@@ -223,9 +223,9 @@ def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
         found = look(there, heard)
         digests = [d for t in found.targets for d in (t.reference.digest, t.image.config.digest)]
         size = sum(len(found.documents[digest]) for digest in digests)
-        monkeypatch.setattr(listing, "DOCUMENTS_BYTES_MAX", size)
+        monkeypatch.setattr(registry_listing, "DOCUMENTS_BYTES_MAX", size)
         assert look(there, heard) == found
-        monkeypatch.setattr(listing, "DOCUMENTS_BYTES_MAX", size - 1)
+        monkeypatch.setattr(registry_listing, "DOCUMENTS_BYTES_MAX", size - 1)
         asked = server.count("GET", found.targets[0].image.config.digest)
         with pytest.raises(AotcError) as caught:
             look(there, heard)

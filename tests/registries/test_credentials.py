@@ -10,18 +10,13 @@ from pathlib import Path
 import pytest
 from homeless import nobody_at_home
 
-from aotc_runtime.errors import RegistryError
-from aotc_runtime.registries import credentials
-from aotc_runtime.registries.authentication import Login
-from aotc_runtime.registries.blobs import fetch_blob
-from aotc_runtime.registries.credentials import (
-    CONFIG_BYTES_MAX,
-    NOBODY,
-    Credentials,
-    credentials_for,
-)
-from aotc_runtime.registries.listing import Memory
-from aotc_runtime.registries.transport import UNWATCHED, Transport
+from aotc_runtime.base.errors import RegistryError
+from aotc_serve.oci import docker_credentials
+from aotc_serve.oci.docker_credentials import CONFIG_BYTES_MAX, NOBODY, Credentials, credentials_for
+from aotc_serve.oci.http_transport import UNWATCHED, Transport
+from aotc_serve.oci.registry_authentication import Login
+from aotc_serve.oci.registry_blobs import fetch_blob
+from aotc_serve.oci.registry_listing import Memory
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
@@ -274,7 +269,7 @@ def test_a_helper_gives_an_identity_token(tmp_path: Path) -> None:
 def test_a_helper_that_cannot_be_used_is_told(
     name: str, text: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credentials, "HELPER_SECONDS", 1.0)
+    monkeypatch.setattr(docker_credentials, "HELPER_SECONDS", 1.0)
     if text:
         helper(tmp_path, "store", text)
     with pytest.raises(RegistryError) as caught:

@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import aotc_runtime
-from aotc.cli.group import cli
-from aotc.packing.index_json import attestation_name
-from aotc_runtime.errors import RegistryError
-from aotc_runtime.registries.client import Repository
-from aotc_runtime.registries.references import parse
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc.bundle.write.index_json import attestation_name
+from aotc.cli.command_group import cli
+from aotc_runtime.base.errors import RegistryError
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository
 from tests.conftest import ROOT
 from tests.registries.docker_registry import (
     MARKS,
@@ -78,8 +78,8 @@ def test_blobs_are_mounted_from_another_repository(registry: str, digits_bundle:
 
 
 def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    from aotc.workshops.registries.push import push
-    from aotc_runtime.system.passing import look_into
+    from aotc.commands.registry.bundle_push import push
+    from aotc_runtime.system.streamed_bundle import look_into
 
     bundle, _ = digits_bundle
     with Repository(parse(f"oci://{registry}/models/digits")) as there:

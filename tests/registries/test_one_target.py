@@ -10,21 +10,21 @@ import pytest
 from hostile.tampering import Documents, digest_of, in_memory, signed, take_apart
 
 import aotc_runtime
-from aotc.packing.bundle import Form
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.registry.bundle_pull import pull
+from aotc.commands.registry.bundle_push import push
 from aotc.pipeline.build import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.registries.pull import pull
-from aotc.workshops.registries.push import push
 from aotc_runtime.__main__ import main
-from aotc_runtime.errors import AotcError, RegistryError, ResourceError, TrustError
-from aotc_runtime.formats.oci import INDEX_TYPE, WEIGHTS_TYPE
-from aotc_runtime.registries.listing import target_name
-from aotc_runtime.registries.references import Reference
-from aotc_runtime.store import Store, loading
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.base.errors import AotcError, RegistryError, ResourceError, TrustError
+from aotc_runtime.formats.oci_layout import INDEX_TYPE, WEIGHTS_TYPE
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_serve.oci.oci_references import Reference
+from aotc_serve.oci.registry_listing import target_name
+from aotc_serve.store import Store, reference_loading
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import OciServer
@@ -178,7 +178,7 @@ def test_no_engine_is_asked_what_the_host_is_for_a_bundle_that_is_not_trusted(
     def ask(*_: object) -> None:
         raise AssertionError("asked")
 
-    monkeypatch.setattr("aotc_runtime.engines.registry.prepare", ask)
+    monkeypatch.setattr("aotc_runtime.engines.engine_registry.prepare", ask)
     other = LocalSigner.ephemeral().public_pem()
     stranger = tmp_path / "stranger.toml"
     stranger.write_text(policy_text("digits", [other]))
@@ -302,7 +302,7 @@ def test_where_no_host_is_asked_all_targets_are_fetched(
 ) -> None:
     store = Store(tmp_path / "store")
     aotc_runtime.load(str(place), trust=two[1], store=store).close()
-    source = loading.fetched(str(place), read_policy(two[1]), store, None)
+    source = reference_loading.fetched(str(place), read_policy(two[1]), store, None)
     assert layers(two, TARGETS[0]) | layers(two, TARGETS[1]) <= source.digests()
 
 

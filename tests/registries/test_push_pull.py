@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from aotc.packing.bundle import Form
-from aotc.workshops.registries.pull import pull
-from aotc.workshops.registries.push import push
-from aotc_runtime.errors import AotcError, IntegrityError, RegistryError, TrustError
-from aotc_runtime.formats import oci
-from aotc_runtime.store import Store
-from aotc_runtime.store.pulling import signed_by
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.registry.bundle_pull import pull
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.base.errors import AotcError, IntegrityError, RegistryError, TrustError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_serve.store import Store
+from aotc_serve.store.store_pull import signed_by
 from tests.registries.conftest import GOLDEN, LAYERS, Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
 from tests.registries.test_blobs import always, cut, once, status
@@ -137,8 +137,8 @@ def test_blobs_of_another_repository_are_mounted(server: OciServer, connect: Con
 def test_an_attestation_that_is_added_later_is_all_that_is_sent(
     either: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
-    from aotc.bundles.endorse import endorse
-    from aotc.signing.signer import LocalSigner
+    from aotc.bundle.sign.bundle_signing import endorse
+    from aotc.bundle.sign.signer import LocalSigner
 
     path = tmp_path / "layers.aotb"
     shutil.copy(LAYERS, path)
@@ -177,15 +177,15 @@ def test_a_stand_in_keeps_what_others_have_listed(server: OciServer, connect: Co
     server.referrers = False
     root = read_unverified(look_into(LAYERS))[0].root_digest
     theirs = {
-        "mediaType": oci.MANIFEST_TYPE,
+        "mediaType": oci_layout.MANIFEST_TYPE,
         "digest": sha256(b"x"),
         "size": 1,
         "artifactType": "application/vnd.example",
         "annotations": {"a": "b"},
     }
-    index = {"schemaVersion": 2, "mediaType": oci.INDEX_TYPE, "manifests": [theirs]}
+    index = {"schemaVersion": 2, "mediaType": oci_layout.INDEX_TYPE, "manifests": [theirs]}
     tag = root.replace(":", "-")
-    server.manifests[REPO, tag] = (json.dumps(index).encode(), oci.INDEX_TYPE)
+    server.manifests[REPO, tag] = (json.dumps(index).encode(), oci_layout.INDEX_TYPE)
     pushed(connect)
     listed = json.loads(server.manifests[REPO, tag][0])["manifests"]
     assert theirs in listed and len(listed) == 3
@@ -196,7 +196,7 @@ def test_a_stand_in_that_is_none_or_that_others_overwrite_each_time_is_told(
 ) -> None:
     server.referrers = False
     tag = read_unverified(look_into(LAYERS))[0].root_digest.replace(":", "-")
-    server.manifests[REPO, tag] = (b"[]", oci.INDEX_TYPE)
+    server.manifests[REPO, tag] = (b"[]", oci_layout.INDEX_TYPE)
     with pytest.raises(RegistryError) as caught:
         pushed(connect)
     assert (caught.value.code, caught.value.findings[0].found) == (
@@ -215,25 +215,25 @@ def test_referrers_of_others_are_theirs(
 ) -> None:
     found = pushed(connect)
     digest = found.place.digest
-    subject = {"mediaType": oci.INDEX_TYPE, "digest": digest, "size": 354}
-    config = {"mediaType": oci.EMPTY_TYPE, "digest": sha256(b"{}"), "size": 2}
+    subject = {"mediaType": oci_layout.INDEX_TYPE, "digest": digest, "size": 354}
+    config = {"mediaType": oci_layout.EMPTY_TYPE, "digest": sha256(b"{}"), "size": 2}
     layer = {"mediaType": "text/plain", "digest": sha256(b"{}"), "size": 2}
-    ours = layer | {"mediaType": oci.ATTESTATION_TYPE}
+    ours = layer | {"mediaType": oci_layout.ATTESTATION_TYPE}
     elsewhere = subject | {"digest": sha256(b"")}
     for number, (kind, layers, of) in enumerate(
         (
-            (oci.ATTESTATION_TYPE, [layer], subject),
+            (oci_layout.ATTESTATION_TYPE, [layer], subject),
             ("application/vnd.example", [layer], subject),
-            (oci.ATTESTATION_TYPE, [ours, ours], subject),
-            (oci.ATTESTATION_TYPE, [ours], elsewhere),
+            (oci_layout.ATTESTATION_TYPE, [ours, ours], subject),
+            (oci_layout.ATTESTATION_TYPE, [ours], elsewhere),
         )
     ):
         data = json.dumps({
-            "schemaVersion": 2, "mediaType": oci.MANIFEST_TYPE, "artifactType": kind,
+            "schemaVersion": 2, "mediaType": oci_layout.MANIFEST_TYPE, "artifactType": kind,
             "config": config, "layers": layers, "subject": of,
         }).encode()  # fmt: skip
         for name in (sha256(data), f"{digest.replace(':', '-')}.other{number}"):
-            either.manifests[REPO, name] = (data, oci.MANIFEST_TYPE)
+            either.manifests[REPO, name] = (data, oci_layout.MANIFEST_TYPE)
     back = tmp_path / "back.aotb"
     pulled(connect, back, f"{REPO}:1.0.0")
     assert look_into(back).digests() == look_into(LAYERS).digests()
@@ -246,7 +246,7 @@ def test_a_registry_with_endless_referrers_is_refused(
 
     def many(handler: Handler) -> None:
         listed = [
-            {"mediaType": oci.MANIFEST_TYPE, "digest": sha256(b"%d" % n), "size": 1}
+            {"mediaType": oci_layout.MANIFEST_TYPE, "digest": sha256(b"%d" % n), "size": 1}
             for n in range(2000)
         ]
         handler.answer(200, json.dumps({"manifests": listed}).encode())
@@ -310,7 +310,7 @@ def test_an_image_of_others_is_no_bundle(
     server: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
     data = json.dumps({"schemaVersion": 2, "config": {}, "layers": []}).encode()
-    server.manifests[REPO, "1.0.0"] = (data, oci.MANIFEST_TYPE)
+    server.manifests[REPO, "1.0.0"] = (data, oci_layout.MANIFEST_TYPE)
     with pytest.raises(AotcError) as caught:
         pulled(connect, tmp_path / "back.aotb", f"{REPO}:1.0.0")
     assert caught.value.code == "AOTC-E101"
@@ -361,8 +361,8 @@ def test_a_file_system_that_takes_nothing_is_told(
 def test_a_bundle_that_nobody_trusts_is_not_fetched(
     server: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
 
     pushed(connect)
     policy = tmp_path / "trust.toml"

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotc_runtime.errors import RegistryError
-from aotc_runtime.registries.references import (
-    REPOSITORY_CHARACTERS_MAX,
-    Reference,
-    parse,
-    parse_place,
-)
+from aotc_runtime.base.errors import RegistryError
+from aotc_serve.oci.oci_references import REPOSITORY_CHARACTERS_MAX, Reference, parse, parse_place
 
 DIGEST = "sha256:" + "a1" * 32
 

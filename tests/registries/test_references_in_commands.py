@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from aotc.cli.group import cli
-from aotc.signing.trust_file import policy_text
-from aotc.workshops.registries.push import push
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.cli.command_group import cli
+from aotc.commands.registry.bundle_push import push
 from aotc_runtime.__main__ import main
-from aotc_runtime.errors import IntegrityError
-from aotc_runtime.formats import oci
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import vouch
+from aotc_runtime.base.errors import IntegrityError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.verify_bundle import vouch
 from tests.registries.conftest import GOLDEN, Connect
 from tests.registries.oci_server import OciServer
 
@@ -54,7 +54,7 @@ def policy(tmp_path: Path) -> Path:
 def weights() -> set[str]:
     contents = read_unverified(look_into(DIGITS))[0]
     layers = (d for image in contents.targets.values() for d in image.layers)
-    return {d.digest for d in layers if d.mediaType == oci.WEIGHTS_TYPE}
+    return {d.digest for d in layers if d.mediaType == oci_layout.WEIGHTS_TYPE}
 
 
 def fetched(server: OciServer) -> set[str]:
@@ -133,7 +133,7 @@ def test_a_policy_that_demands_digests_takes_no_tag(
 def test_nothing_is_fetched_of_what_nobody_trusts(
     server: OciServer, there: tuple[str, str], tmp_path: Path
 ) -> None:
-    from aotc.signing.signer import LocalSigner
+    from aotc.bundle.sign.signer import LocalSigner
 
     path = tmp_path / "other.toml"
     path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
@@ -150,7 +150,7 @@ def test_what_was_left_in_the_registry_can_never_be_used(
     """The way that loads go knows of no weights that nobody hashed."""
     import time
 
-    from aotc_runtime.store.looking import looked_at
+    from aotc_serve.store.reference_reading import looked_at
 
     read = read_policy(policy)
     with (
@@ -163,13 +163,13 @@ def test_what_was_left_in_the_registry_can_never_be_used(
 
 
 def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
-    from aotc_runtime.engines.survey import detect_all
-    from aotc_runtime.store.looking import looked_at
-    from aotc_runtime.verification.examine import examine
+    from aotc_runtime.engines.engine_survey import detect_all
+    from aotc_runtime.verification.bundle_examination import examine
+    from aotc_serve.store.reference_reading import looked_at
 
     contents = read_unverified(look_into(DIGITS))[0]
     image = next(iter(contents.targets.values()))
-    code = next(d for d in image.layers if d.mediaType == oci.EXECUTABLE_TYPE)
+    code = next(d for d in image.layers if d.mediaType == oci_layout.EXECUTABLE_TYPE)
     with looked_at(there[1], None, 0.0) as found:
         unread = {**found.unread, code.digest: code.size}
         members = {n: v for n, v in found.source.members.items() if code.digest[7:] not in n}

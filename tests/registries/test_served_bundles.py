@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.registries.references import Reference
-from aotc_runtime.registries.transport import SILENCE_SECONDS
-from aotc_runtime.servers.loading import Settings
-from aotc_runtime.servers.repository import Repository
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.trust import read_policy
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_serve.oci.http_transport import SILENCE_SECONDS
+from aotc_serve.oci.oci_references import Reference
+from aotc_serve.service.bundle_repository import Repository
+from aotc_serve.service.served_loading import Settings
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import INDEX, Handler, OciServer, sha256
 from tests.served import Served, serving
-from tests.unit.runtime.servers.test_replacing import INPUTS, Versions
+from tests.unit.runtime.serve.test_replacing import INPUTS, Versions
 from tests.waiting import SECONDS
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import aotc_runtime
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import ROOT
 from tests.registries.docker_registry import MARKS, SKOPEO, running
 

@@ -17,19 +17,25 @@ from pathlib import Path
 import pytest
 from homeless import nobody_at_home
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.errors import AotcError, IntegrityError, RegistryError, ResourceError, TrustError
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Entry, RootIndex
-from aotc_runtime.registries.references import Reference
-from aotc_runtime.store import Store, pull
-from aotc_runtime.store.bundles import StoredBundle
-from aotc_runtime.store.files import BlobFiles, FileSink, temporary
-from aotc_runtime.store.loading import default_folder, fetched, store_at
-from aotc_runtime.system.passing import look_into
-from aotc_runtime.verification.contents import read_root
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.trust import read_policy
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.base.errors import (
+    AotcError,
+    IntegrityError,
+    RegistryError,
+    ResourceError,
+    TrustError,
+)
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Entry, RootIndex
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_serve.oci.oci_references import Reference
+from aotc_serve.store import Store, pull
+from aotc_serve.store.blob_files import BlobFiles, FileSink, temporary
+from aotc_serve.store.reference_loading import default_folder, fetched, store_at
+from aotc_serve.store.stored_bundles import StoredBundle
 from tests.conftest import ROOT
 from tests.registries.conftest import GOLDEN, LAYERS, Connect
 from tests.registries.oci_server import Handler, OciServer, sha256
@@ -48,7 +54,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     """One that accepts the golden bundles of version 1.2."""
-    from aotc.signing.trust_file import policy_text
+    from aotc.bundle.trust.trust_text import policy_text
 
     path = tmp_path / "trust.toml"
     path.write_text(policy_text("layers", [(GOLDEN / "golden-1.2.pub").read_text("utf-8")]))
@@ -182,8 +188,8 @@ def test_a_verified_bundle_is_loaded_from_what_was_hashed(
 def test_what_nobody_trusts_is_not_fetched(
     server: OciServer, connect: Connect, store: Store, tmp_path: Path
 ) -> None:
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
 
     place = pushed(connect)
     path = tmp_path / "other.toml"
@@ -370,9 +376,9 @@ def test_a_read_only_store_gives_what_it_has_and_takes_nothing(
 SCRIPT = """
 import sys
 from pathlib import Path
-from aotc_runtime.registries.client import Repository
-from aotc_runtime.registries.references import parse
-from aotc_runtime.store import Store, pull
+from aotc_serve.oci.registry_client import Repository
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.store import Store, pull
 with Repository(parse(sys.argv[1])) as there:
     print(pull(there, Store(Path(sys.argv[2]))).root.digest)
 """
@@ -475,14 +481,14 @@ def test_attestations_come_by_the_api_alone_where_there_is_one(
     root = into(store, connect)
     expected = len(read_root(look_into(LAYERS)).attestations)
     assert len(store.bundle(root).attestations) == expected
-    assert oci.INDEX_FILE in store.source(root, "it").members
+    assert oci_layout.INDEX_FILE in store.source(root, "it").members
     with pytest.raises(AotcError):
         into(store, connect, f"{REPO}:none")
 
 
 def test_a_document_that_is_another_is_not_there(store: Store) -> None:
     data = b"root"
-    entry = Entry(mediaType=oci.INDEX_TYPE, digest=sha256(data), size=len(data))
+    entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=sha256(data), size=len(data))
     store.files.put(entry.digest, data)
     assert store.data(entry, len(data)) == data
     assert store.data(entry, len(data) - 1) is None
@@ -596,7 +602,7 @@ def test_a_lock_that_is_held_for_ever_is_waited_for_no_longer_than_stated(
     store: Store, connect: Connect, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opened it while its mode allowed that may hold it still."""
-    monkeypatch.setattr("aotc_runtime.store.files.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("aotc_serve.store.blob_files.LOCK_SECONDS", 0.1)
     store.files.make()
     held = os.open(store.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.store import Store
-from aotc_runtime.system.passing import look_into
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_serve.store import Store
 from tests.registries.conftest import LAYERS, Connect
 from tests.registries.oci_server import OciServer
 from tests.registries.test_references_in_commands import aotc, document

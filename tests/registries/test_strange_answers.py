@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from aotc.workshops.registries.push import push
-from aotc_runtime.errors import AotcError, RegistryError
-from aotc_runtime.registries.client import Repository, Tries
-from aotc_runtime.registries.credentials import Credentials, credentials_for
-from aotc_runtime.registries.listing import hear, resolve
-from aotc_runtime.registries.references import parse
-from aotc_runtime.servers.loading import Settings
-from aotc_runtime.servers.repository import Repository as Served
-from aotc_runtime.system.passing import look_into
+from aotc.commands.registry.bundle_push import push
+from aotc_runtime.base.errors import AotcError, RegistryError
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_serve.oci.docker_credentials import Credentials, credentials_for
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_listing import hear, resolve
+from aotc_serve.service.bundle_repository import Repository as Served
+from aotc_serve.service.served_loading import Settings
 from tests.registries.conftest import LAYERS, Connect
 from tests.registries.oci_server import INDEX, Handler, OciServer
 from tests.registries.test_blobs import always
-from tests.unit.runtime.servers.test_replacing import Versions
+from tests.unit.runtime.serve.test_replacing import Versions
 
 LATER = "Mon, 01 Jan 2026 00:00:00"
 

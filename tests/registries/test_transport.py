@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.errors import RegistryError
-from aotc_runtime.registries.client import UNWATCHED, Pace
-from aotc_runtime.registries.references import parse
-from aotc_runtime.registries.transfer import each
-from aotc_runtime.registries.transport import Answer, Body, Transport
+from aotc_runtime.base.errors import RegistryError
+from aotc_serve.oci.http_transport import Answer, Body, Transport
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.parallel_transfer import each
+from aotc_serve.oci.registry_client import UNWATCHED, Pace
 from tests.registries.conftest import Connect
 from tests.registries.oci_server import Handler, OciServer
 

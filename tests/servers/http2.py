@@ -11,7 +11,7 @@ from typing import Self
 
 from waiting import SECONDS
 
-from aotc_runtime.servers import grpc_messages as messages
+from aotc_serve.grpc import grpc_messages as messages
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1

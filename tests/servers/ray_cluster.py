@@ -44,7 +44,7 @@ class OnRay(Client):
         """
         from ray import serve
 
-        from aotc_runtime.servers.ray import app
+        from aotc_serve.ray.ray_app import app
 
         given = {name: str(value) for name, value in arguments.items()}
         built = app({"bundle": str(bundle), "trust": str(trust), "routes": "1", **given})

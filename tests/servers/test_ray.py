@@ -224,7 +224,7 @@ def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
 ) -> None:
     from ray import serve
 
-    from aotc_runtime.servers.ray import app
+    from aotc_serve.ray.ray_app import app
 
     versions.write("1.0.0", tmp_path / "old.aotb")
     cluster.deploy(tmp_path / "old.aotb", versions.trust)

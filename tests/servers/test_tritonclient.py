@@ -57,7 +57,7 @@ def rows(find, names):
             for name in names}
 """
     ours = program + (
-        "from aotc_runtime.servers.grpc_messages import MESSAGES, message\n"
+        "from aotc_serve.grpc.grpc_messages import MESSAGES, message\n"
         "print(json.dumps(rows(message, [n for n in MESSAGES if '.' not in n])))"
     )
     found = json.loads(subprocess.check_output([SERVER, "-c", ours]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from aotc.cli.targets.check import check
-from aotc.cli.targets.detect import detect
-from aotc.cli.targets.list import list_
-from aotc.cli.targets.show import show
+from aotc.cli.targets.targets_check_command import check
+from aotc.cli.targets.targets_detect_command import detect
+from aotc.cli.targets.targets_list_command import list_
+from aotc.cli.targets.targets_show_command import show
 
 
 @click.group(short_help="Show, check and describe machines to compile for.")

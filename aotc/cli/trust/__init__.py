@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from aotc.cli.trust.add_key import add_key
-from aotc.cli.trust.check import check
-from aotc.cli.trust.init import init
-from aotc.cli.trust.revoke import revoke
-from aotc.cli.trust.show import show
+from aotc.cli.trust.trust_add_key_command import add_key
+from aotc.cli.trust.trust_check_command import check
+from aotc.cli.trust.trust_init_command import init
+from aotc.cli.trust.trust_revoke_command import revoke
+from aotc.cli.trust.trust_show_command import show
 
 
 @click.group()

@@ -1,4 +1,5 @@
-"""Traces a program into a scratch folder, in a process that `aotc.pipeline.children.recorded` is.
+"""Traces a program into a scratch folder, in a process that
+`aotc.pipeline.children.recorded_worker` is.
 
 It is a process of its own because it imports jax and the user's code, and because its jax has
 to take closed-over constants for arguments.
@@ -20,28 +21,8 @@ import jax
 import numpy as np
 from msgspec import structs
 
-from aotc import private
-from aotc.backends.registry import kind_of
-from aotc.backends.targets import NATIVE, read_target
-from aotc.capture import explain, file_digests, fixtures, own_files, raised, shardings
-from aotc.capture.arguments import CallPlan
-from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
-from aotc.capture.layouts import laid_out
-from aotc.capture.models import Models, open_models
-from aotc.capture.packages import imported_packages
-from aotc.capture.source_files import changed
-from aotc.capture.trace import HOST, Platforms, TracedProfile
-from aotc.capture.weights import CLOSURE, Weights, read_shards
-from aotc.config.build_manifest import BuildManifest, at_once
-from aotc.errors import CaptureError, raise_if, refusal
-from aotc.frontends.kernels import require_known_calls
-from aotc.lowering.stablehlo import portable
-from aotc.packing.weights import shards, write_tensors
-from aotc.parity import plain_jax
-from aotc.pipeline.children.child import runs_users_code
-from aotc.pipeline.scratch import KnownWeights, ProgramJob, Scratch, digest_of
-from aotc.pipeline.watching import sources_only
-from aotc.stages import (
+from aotc.base.errors import CaptureError, raise_if, refusal
+from aotc.base.stages import (
     CapturedEntryPoint,
     CapturedProfile,
     CapturedProgram,
@@ -49,11 +30,38 @@ from aotc.stages import (
     Module,
     Tensor,
 )
-from aotc.workers.child import Progress
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import Mesh
-from aotc_runtime.schema.shardings import mesh_of
+from aotc.base.workers.worker_child import Progress
+from aotc.bundle.write.safetensors_writer import shards, write_tensors
+from aotc.capture import (
+    file_digests,
+    fixture_inputs,
+    jax_private,
+    project_files,
+    trace_errors,
+    traced_shardings,
+    user_exceptions,
+)
+from aotc.capture.call_arguments import CallPlan
+from aotc.capture.imported_packages import imported_packages
+from aotc.capture.model_entry_points import Models, open_models
+from aotc.capture.model_files.custom_call_checks import require_known_calls
+from aotc.capture.portable_stablehlo import portable
+from aotc.capture.profile_trace import HOST, Platforms, TracedProfile
+from aotc.capture.source_files import changed
+from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
+from aotc.capture.weight_layouts import laid_out
+from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
+from aotc.check import plain_jax
+from aotc.compile.compiler_registry import kind_of
+from aotc.compile.target_files import NATIVE, read_target
+from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.pipeline.children.user_process import runs_users_code
+from aotc.pipeline.scratch_folder import KnownWeights, ProgramJob, Scratch, digest_of
+from aotc.pipeline.watching import sources_only
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import Mesh
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.shard_layout import mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
@@ -67,7 +75,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     program: an encoded `ProgramJob`. If it keeps going, what is written lacks the entry points that
     were refused; their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
-    assert private.constants_are_arguments(), "the parent sets the variable"
+    assert jax_private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     job, known = ProgramJob.decode(program), scratch.read_known()
@@ -89,7 +97,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         raise_if(failed)
     platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
-    cuts = shardings.weight_shardings(manifest, weights)
+    cuts = traced_shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
@@ -98,7 +106,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
-            with shardings.under_mesh(manifest.mesh):
+            with traced_shardings.under_mesh(manifest.mesh):
                 traced = trace_entry_point(
                     name, manifest, weights, sizes, cuts, lowered_for, models.resolve
                 )
@@ -161,7 +169,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         CapturedProgram(
             entry_points=captured,
             weights=origins,
-            sources=own_files.sources(manifest.root, sources_only.IMPORTED),
+            sources=project_files.sources(manifest.root, sources_only.IMPORTED),
             files=dict(sorted(files.items())),
             packages=imported_packages(also=TOOLCHAIN),
             shardings=cuts,
@@ -206,7 +214,7 @@ def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
     """The findings of an entry point, if the build goes on without it; raises them otherwise."""
     if not job.keeps_going:
         raise error
-    raised.show_cause(error)
+    user_exceptions.show_cause(error)
     return error.findings
 
 
@@ -225,24 +233,27 @@ def _write_fixtures(
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")
     unexpected: list[str] = []
-    recorded = fixtures.recorded_inputs(name, manifest)
+    recorded = fixture_inputs.recorded_inputs(name, manifest)
     if recorded:
         _note(files, recorded.file, recorded.digest)
     for key, frozen in entry_point.by_key.items():
-        inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
+        inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
-        results = fixtures.recorded_results(name, manifest, kind)
+        results = fixture_inputs.recorded_results(name, manifest, kind)
         if results is None:
             continue
         _note(files, results.file, results.digest)
         at = manifest.where("entry_points", name, "fixtures", kind)
         by_profile: Sequence[Mapping[str, Any] | None]
         if kind == "results":
-            by_profile = fixtures.results_by_profile(entry_point, results, at, exact=True)
+            by_profile = fixture_inputs.results_by_profile(entry_point, results, at, exact=True)
         else:
-            sizes, rows = fixtures.recorded_sizes(plan, recorded), fixtures.leading_dimensions(plan)
-            by_profile = fixtures.expected_by_profile(entry_point, results, sizes, rows, at)
+            sizes, rows = (
+                fixture_inputs.recorded_sizes(plan, recorded),
+                fixture_inputs.leading_dimensions(plan),
+            )
+            by_profile = fixture_inputs.expected_by_profile(entry_point, results, sizes, rows, at)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
             if found is not None:
                 place(key).write_bytes(write_tensors(found, where=at))
@@ -318,14 +329,14 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
     modules: dict[str, Module] = {}
     for platform, lowered in profile.lowered.items():
         try:
-            module = private.static_module(lowered)
+            module = jax_private.static_module(lowered)
             if is_file:
                 with module.context:
                     require_known_calls(module, where, static=True)
             modules[platform] = portable(module)
         except AotcError:
             raise
-        except private.SizesError as error:
+        except jax_private.SizesError as error:
             raise refusal(
                 "AOTC-E846",
                 where,
@@ -334,7 +345,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
                 hint="keep the profiles within them, or export it anew for these sizes",
             ) from error
         except Exception as error:
-            raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
+            raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error
     first = next(iter(modules.values()))
     return CapturedProfile(
         sizes=profile.sizes,

@@ -1,4 +1,4 @@
-"""Runs plain JAX on the fixtures, in a process that `aotc.pipeline.children.recorded` is.
+"""Runs plain JAX on the fixtures, in a process that `aotc.pipeline.children.recorded_worker` is.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
 with the capture but the inputs and weights in the scratch folder.
@@ -16,33 +16,32 @@ from typing import Any
 import jax
 import numpy as np
 
-from aotc import private
-from aotc.capture import explain, own_files, raised, tree
-from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.models import Models, open_models
-from aotc.capture.shardings import on_one_device
+from aotc.base.errors import CaptureError, finding, raise_if
+from aotc.base.stages import CapturedEntryPoint
+from aotc.base.workers.worker_child import Progress
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.capture import jax_private, jax_trees, project_files, trace_errors, user_exceptions
+from aotc.capture.call_arguments import flat_call, plan_call
+from aotc.capture.model_entry_points import Models, open_models
+from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.source_files import changed
-from aotc.capture.weights import Weights, read_arrays, read_shards
+from aotc.capture.traced_shardings import on_one_device
+from aotc.capture.weight_sets import Weights, read_arrays, read_shards
+from aotc.check import plain_jax, plain_structures
+from aotc.check.padding.trial_files import read_plans
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
     at_once,
 )
-from aotc.errors import CaptureError, finding, raise_if
-from aotc.frontends.kernels import require_known_calls
-from aotc.packing.weights import write_tensors
-from aotc.parity import plain_jax, structures
-from aotc.pipeline.children.child import runs_users_code
 from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
-from aotc.pipeline.scratch import ProgramJob, Scratch
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc.pipeline.watching import sources_only
-from aotc.shapes.files import read_plans
-from aotc.stages import CapturedEntryPoint
-from aotc.workers.child import Progress
-from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Pad
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import Pad
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
 @runs_users_code
@@ -91,13 +90,13 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             try:
                 _run(entry_point, functions[name], manifest, scratch)
             except CaptureError as error:
-                raised.show_cause(error)
+                user_exceptions.show_cause(error)
                 failed += error.findings
         raise_if(failed)
         by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
         record_all(captured, functions, manifest, scratch, by_loader, progress)
         try_all(plans, captured, manifest, scratch, functions, progress)
-    sources = own_files.sources(manifest.root, sources_only.IMPORTED)
+    sources = project_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
 
@@ -106,8 +105,8 @@ def _judge(name: str, lowered: Any) -> None:
     CaptureError (AOTC-E844).
     """
     try:
-        module = private.static_module(lowered)
-    except private.SizesError:
+        module = jax_private.static_module(lowered)
+    except jax_private.SizesError:
         return  # nor can it be compiled
     with module.context:
         require_known_calls(module, name, static=True)
@@ -134,19 +133,19 @@ def _run(
         except AotcError:
             raise
         except (Exception, SystemExit) as error:
-            raise CaptureError(explain.not_run(error, key.label, manifest.root)) from error
+            raise CaptureError(trace_errors.not_run(error, key.label, manifest.root)) from error
         if spec.fixtures.expected is not None and scratch.expected(key).exists():
             raise_if(_unexpected(result.arrays, read_arrays(scratch.expected(key)), spec, key))
         fixture = {f"inputs/{path}": array for path, array in inputs.items()}
         fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
         where = f"{manifest.where('entry_points', name)} result"
         scratch.fixture(key).write_bytes(write_tensors(fixture, where=where))
-        call = structures.PlainCall(
+        call = plain_structures.PlainCall(
             key=key,
             arguments=at_sizes.passed(arguments, _masks_and_lengths(spec)),
             result=plain_jax.spell(result.value),
         )
-        structures.write_call(scratch.folder, call)
+        plain_structures.write_call(scratch.folder, call)
 
 
 def _unexpected(
@@ -193,7 +192,7 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
     than their avals.
     """
     return {
-        name: Weights("init", jax.tree.map(tree.abstract, made), {})
+        name: Weights("init", jax.tree.map(jax_trees.abstract, made), {})
         for name, made in weights.items()
     }
 

@@ -14,23 +14,23 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from aotc.capture import explain, fixtures
-from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.base.errors import CaptureError, ParityError, raise_if
+from aotc.base.stages import CapturedProgram
+from aotc.base.workers.worker_child import Progress
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.capture import fixture_inputs, trace_errors
+from aotc.capture.call_arguments import CallPlan, FlatCall
 from aotc.capture.source_files import changed
+from aotc.check import plain_jax
+from aotc.check.padding import trial_files
+from aotc.check.padding.trial_records import FIXTURE, EntryTrials, PlannedTrial, Sizes
+from aotc.check.padding.trial_run import Array, run
+from aotc.check.padding.trial_samples import sampled
+from aotc.check.padding.trial_verdict import At, endless, refusals, tried
 from aotc.config.build_manifest import BuildManifest
-from aotc.errors import CaptureError, ParityError, raise_if
-from aotc.packing.weights import write_tensors
-from aotc.parity import plain_jax
-from aotc.pipeline.scratch import Scratch
-from aotc.shapes import files
-from aotc.shapes.run import Array, run
-from aotc.shapes.samples import sampled
-from aotc.shapes.trials import FIXTURE, EntryTrials, PlannedTrial, Sizes
-from aotc.shapes.verdict import At, endless, refusals, tried
-from aotc.stages import CapturedProgram
-from aotc.workers.child import Progress
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.labels import label
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.serving.readiness import Difference
 
 SECONDS_MIN = 10.0
@@ -40,13 +40,13 @@ time includes compiling it; and not before SECONDS_MIN."""
 
 
 class FlatCallAt(Protocol):
-    """`aotc.capture.arguments.flat_call` with a manifest and its weights."""
+    """`aotc.capture.call_arguments.flat_call` with a manifest and its weights."""
 
     def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
 
 
 class FunctionAt(Protocol):
-    """`aotc.parity.plain_jax.Function` of one entry point."""
+    """`aotc.check.plain_jax.Function` of one entry point."""
 
     def __call__(self, *, sizes: Mapping[str, int]) -> plain_jax.Function: ...
 
@@ -85,7 +85,7 @@ class PlainJax:
         return self._call_at(self.plan, sizes=sizes)
 
 
-def begin_all(plans: files.Plans, functions: Mapping[str, PlainJax]) -> None:
+def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> None:
     """Have everything compiled for the sizes of the trials."""
     for entries in plans.values():
         for entry in entries:
@@ -94,7 +94,7 @@ def begin_all(plans: files.Plans, functions: Mapping[str, PlainJax]) -> None:
 
 
 def try_all(
-    plans: files.Plans,
+    plans: trial_files.Plans,
     program: CapturedProgram,
     manifest: BuildManifest,
     scratch: Scratch,
@@ -106,20 +106,20 @@ def try_all(
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
     known: dict[bytes, Difference] = {}
-    outcomes: files.Outcomes = {}
+    outcomes: trial_files.Outcomes = {}
     for target, entries in plans.items():
         outcomes[target] = []
         for entry in entries:
             found = []
             for trial in entry.trials:
-                key = files.trial_key(entry, trial)
+                key = trial_files.trial_key(entry, trial)
                 if key not in known:
                     known[key] = _try(trial, entry, program, manifest, scratch, functions, progress)
                     progress.finished(entry.entry_point)
                 found.append(known[key])
             raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
             outcomes[target].append(found)
-    files.write_outcomes(scratch.folder, outcomes)
+    trial_files.write_outcomes(scratch.folder, outcomes)
 
 
 def _try(
@@ -134,13 +134,13 @@ def _try(
     name = entry.entry_point
     function = functions[name]
     captured = program.entry_points[name]
-    if not files.call_file(scratch.folder, name, trial).exists():
+    if not trial_files.call_file(scratch.folder, name, trial).exists():
         started = monotonic()
         _record(trial, function, program, manifest, scratch)
         where = label(name, trial.sizes)
         function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
     allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
-    call = files.read_call(scratch.folder, name, trial, captured.inputs, captured.outputs)
+    call = trial_files.read_call(scratch.folder, name, trial, captured.inputs, captured.outputs)
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
@@ -187,10 +187,10 @@ def _record(
     capture's.
     """
     name, sizes = function.plan.name, trial.sizes
-    recorded = fixtures.recorded_inputs(name, manifest)
+    recorded = fixture_inputs.recorded_inputs(name, manifest)
     if recorded:
         raise_if(changed(program.files, [(recorded.file, recorded.digest)]))
-    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
+    inputs = fixture_inputs.fixture_inputs(function.plan, manifest, sizes, recorded)
     if trial.inputs != FIXTURE:
         leaves = program.entry_points[name].inputs
         inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
@@ -200,10 +200,10 @@ def _record(
     except AotcError:
         raise
     except (Exception, SystemExit) as error:
-        finding = explain.not_traced(error, call, label(name, sizes), manifest.root)
+        finding = trace_errors.not_traced(error, call, label(name, sizes), manifest.root)
         hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
         raise CaptureError(replace(finding, hint=hint)) from error
     tensors = {f"inputs/{key}": array for key, array in inputs.items()}
     tensors |= {f"outputs/{key}": array for key, array in results.items()}
     data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
-    files.call_file(scratch.folder, name, trial).write_bytes(data)
+    trial_files.call_file(scratch.folder, name, trial).write_bytes(data)

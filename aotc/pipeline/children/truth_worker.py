@@ -11,25 +11,25 @@ from typing import cast
 
 import numpy as np
 
-from aotc.capture.weights import read_shards
-from aotc.lowering.interpreted import NotInterpretedError, interpreted
-from aotc.lowering.wide import NotWidenedError, widened
-from aotc.packing.bundle import Blob
-from aotc.parity.isolated import Call
-from aotc.parity.trial_inputs import Array
-from aotc.parity.values import FIXTURE, found_file, read_found, value_file
-from aotc.parity.verdict import Truth, Verdict, judge, second_opinion, worst_of
-from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.truth import Job, Opinion
-from aotc.shapes.files import read_fixture
-from aotc.stages import CapturedEntryPoint, CapturedProfile
-from aotc.workers.child import Progress, answer
-from aotc_runtime.engines.device import Aval
-from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.errors import AotcError
-from aotc_runtime.formats import oci
-from aotc_runtime.schema.manifest import InputArgument
-from aotc_runtime.verification.verify import VerifiedBlob
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.bundle.write.bundle_writer import Blob
+from aotc.capture.float64_module import NotWidenedError, widened
+from aotc.capture.reference_interpreter import NotInterpretedError, interpreted
+from aotc.capture.weight_sets import read_shards
+from aotc.check.padding.trial_files import read_fixture
+from aotc.check.parity_process import Call
+from aotc.check.value_inputs import Array
+from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
+from aotc.check.value_verdict import Truth, Verdict, judge, second_opinion, worst_of
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.truth_check import Job, Opinion
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.schema.bundle_manifest import InputArgument
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 ARGUMENTS_MAX = 2**29 + 2**27
 """Bytes of weights and inputs that are converted to float64."""
@@ -162,7 +162,7 @@ class _Case:
         outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
         # It only reads the bytes; nothing here was signed.
-        module = cast(VerifiedBlob, Blob(artifact, oci.MODULE_TYPE))
+        module = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
         executable = device.compile_symbolic(module, inputs, outputs, options, "the truth")
         found = []
         for arguments in calls:

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from aotc import dialects
-from aotc.capture.weights import read_shards
+from aotc.base.errors import CaptureError, finding
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
+from aotc.base.workers.worker_child import Progress
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.capture.weight_sets import read_shards
+from aotc.check.padding.trial_files import read_arrays
+from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
+from aotc.check.value_trials import PlannedValues, Plans, value_file, write_plans
+from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.errors import CaptureError, finding
-from aotc.packing.weights import write_tensors
-from aotc.parity.trial_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
-from aotc.parity.values import PlannedValues, Plans, value_file, write_plans
 from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax
-from aotc.pipeline.scratch import Scratch
-from aotc.shapes.files import read_arrays
-from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
-from aotc.workers.child import Progress
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import TensorSpec, WeightArgument
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.schema.bundle_manifest import TensorSpec, WeightArgument
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 BYTES_MAX = 2**27
 """Inputs and results of a call that gets trials: 128 MiB."""
@@ -245,6 +245,6 @@ def _constants(profile: CapturedProfile) -> list[Array]:
                     found.append(np.array(numbers))
         return ir.WalkResult.ADVANCE
 
-    module = dialects.read_artifact(profile.module.artifact)
+    module = mlir_context.read_artifact(profile.module.artifact)
     module.operation.walk(visit)
     return found

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from aotc.backends.protocol import Backend
-from aotc.cache.keys import Kind, Parts, Task
-from aotc.cache.tasks import Tasks
-from aotc.pipeline.tasks import identity
-from aotc.stages import CompileJob, Executable
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc.base.stages import CompileJob, Executable
+from aotc.compile.compiler_protocol import Backend
+from aotc.pipeline.cache.cache_keys import Kind, Parts, Task
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.tasks import code_identity
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
 
 PACKAGES = ("jaxlib", "msgspec", "numpy")
 """Packages that our compiler processes import: their versions and files are parts of every key. A
@@ -56,9 +56,9 @@ class CachedBackend:
 def toolchain_parts(backend: Backend) -> Parts:
     """Parts of a key: what every executable of a backend depends on, beside its job."""
     return {
-        **identity.toolchain_code(),
-        **dict(identity.package_parts(PACKAGES)),
-        **identity.library_parts(os.environ),
+        **code_identity.toolchain_code(),
+        **dict(code_identity.package_parts(PACKAGES)),
+        **code_identity.library_parts(os.environ),
         **dict(_provider(backend)),
         **dict(_flat("", msgspec.to_builtins(backend.toolchain()))),
     }
@@ -70,7 +70,7 @@ def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
     if package != "aotc":
         from importlib.metadata import packages_distributions
 
-        yield from identity.package_parts(tuple(packages_distributions().get(package, ())))
+        yield from code_identity.package_parts(tuple(packages_distributions().get(package, ())))
     yield "backend", f"{type(backend).__module__}.{type(backend).__qualname__}"
 
 

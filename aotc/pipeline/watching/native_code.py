@@ -12,7 +12,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from aotc.backends.xla.elf import Interface, interface
+from aotc.compile.binary.elf import Interface, interface
 
 BASE = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|libpython3[.\d]*|ld-linux[\w-]*)"

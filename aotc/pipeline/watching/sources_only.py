@@ -20,7 +20,7 @@ from importlib.machinery import (
 )
 from typing import Any
 
-from aotc_runtime.digest import sha256
+from aotc_runtime.base.digest import sha256
 
 
 class _SourceLoader(SourceFileLoader):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotc.pipeline.tune import Tuning
+    from aotc.pipeline.build_tuning import Tuning
 
 
 def prepare(
@@ -16,9 +16,9 @@ def prepare(
     tuning: Tuning | None = None,
     manifest: str = "manifest.toml",
 ) -> Sequence[Path]:
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
 
     signer = LocalSigner.ephemeral()
     bundle = case / f"{name}.aotb"

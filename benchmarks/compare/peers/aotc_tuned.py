@@ -22,7 +22,7 @@ ENGINES = {
 
 
 def prepare(case: Path) -> Sequence[Path]:
-    from aotc.workshops.tune.measure import Measure
+    from aotc.commands.tune.tuning_service import Measure
 
     text = (case / "program" / "manifest.toml").read_text()
     listed = f'targets = ["native"]\nengines = {json.dumps(engines())}\n'

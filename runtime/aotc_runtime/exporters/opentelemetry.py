@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.tallies import ServedCalls
+from aotc_runtime.serving.call_metrics import ServedCalls
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 Bundles = Callable[[], Iterable[LoadedBundle]]
 

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 
 class BundleCollector(Collector):

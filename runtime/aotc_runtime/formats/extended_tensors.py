@@ -1,8 +1,8 @@
 """Tensors of types that safetensors has no name for: stored as another type."""
 
-from aotc_runtime.errors import refusal
-from aotc_runtime.formats.tensors import DTYPES
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.formats.safetensors_reader import DTYPES
+from aotc_runtime.schema.bundle_manifest import DType
 
 NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
 """Dtype to safetensors' name."""

@@ -9,7 +9,7 @@ import binascii
 import msgspec
 from msgspec import Struct
 
-from aotc_runtime.errors import refusal
+from aotc_runtime.base.errors import refusal
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.shardings import text
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.shard_layout import text
 
 
 def mesh_report(manifest: BundleManifest) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.schema.bundle_manifest import TensorSpec
 
 
 def tensor_text(spec: TensorSpec) -> str:

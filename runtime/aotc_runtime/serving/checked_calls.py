@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc_runtime.engines.device import Buffer
-from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
-from aotc_runtime.schema.tree import Leaf
-from aotc_runtime.schema.tree import leaves as leaf_indices
-from aotc_runtime.serving import foreign_arrays, trees
-from aotc_runtime.serving.arrays import DeviceArray, as_array
-from aotc_runtime.serving.entry_point import Served
-from aotc_runtime.serving.execution import Execution
-from aotc_runtime.serving.flattening import flattener
-from aotc_runtime.serving.loaded import Threads
-from aotc_runtime.serving.resident import ResidentEntryPoint
-from aotc_runtime.serving.signature import bind, signature_of
-from aotc_runtime.serving.tallies import Answer, Path, Tallies
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.engines.engine_device import Buffer
+from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
+from aotc_runtime.schema.pytrees import Leaf
+from aotc_runtime.schema.pytrees import leaves as leaf_indices
+from aotc_runtime.serving import foreign_arrays, rebuilt_trees
+from aotc_runtime.serving.call_metrics import Answer, Path, Tallies
+from aotc_runtime.serving.call_signature import bind, signature_of
+from aotc_runtime.serving.device_arrays import DeviceArray, as_array
+from aotc_runtime.serving.executable_calls import Execution
+from aotc_runtime.serving.flattened_arguments import flattener
+from aotc_runtime.serving.loaded_bundle import Threads
+from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from aotc_runtime.serving.routing.fallback import FallbackCalls
+    from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -72,7 +72,7 @@ class CheckedCalls:
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
             tallies.converted,
         )
-        self._build = trees.builder(spec.result)
+        self._build = rebuilt_trees.builder(spec.result)
         self._lock = threading.Lock()
         self._resident: ResidentEntryPoint | None = resident
         self._fallback: FallbackCalls | None = None
@@ -183,7 +183,7 @@ class CheckedCalls:
                 raise closed_error(self._name)
             if self._fallback is None:
                 # Servers whose calls fit the profiles never need it.
-                from aotc_runtime.serving.routing.fallback import FallbackCalls
+                from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
 
                 self._fallback = FallbackCalls(
                     self._resident, [*self._table.values()], self.execution, self._tallies

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.errors import refusal
-from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.schema.bundle_manifest import TensorSpec
 
 
 def is_jax(value: Any) -> bool:

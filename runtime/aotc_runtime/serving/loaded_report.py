@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.engines.device import Device
-from aotc_runtime.schema.labels import executable_key
-from aotc_runtime.schema.manifest import engine_name, engine_of
+from aotc_runtime.engines.engine_device import Device
+from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
+from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.verification.choice_report import certified_report, choice_report
-from aotc_runtime.verification.compatibility import Choice
+from aotc_runtime.verification.host_compatibility import Choice
 
 if TYPE_CHECKING:
-    from aotc_runtime.serving.loaded import LoadedBundle
+    from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 
 def loaded_report(

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.device import Array, Buffer, Device
-from aotc_runtime.formats.tensors import tensor_views
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import EntryPoint, TensorSpec
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.resident import ResidentBundle, ResidentEntryPoint, ResidentProfile
+from aotc_runtime.engines.engine_device import Array, Buffer, Device
+from aotc_runtime.formats.safetensors_reader import tensor_views
+from aotc_runtime.schema.bundle_manifest import EntryPoint, TensorSpec
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint, ResidentProfile
 
 
 class Difference(Struct, frozen=True):
@@ -62,7 +62,7 @@ def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Differe
         return Difference(0.0, 0.0, 0, elements, True, 0.0)
     # The rest is the same to the bit and adds nothing; it is often most of a large result.
     actual, expected = actual.reshape(-1)[differ], expected.reshape(-1)[differ]
-    from aotc_runtime.serving.distance import distance
+    from aotc_runtime.serving.number_distance import distance
 
     return distance(actual, expected, elements, rtol, atol)
 
@@ -112,7 +112,7 @@ def run_fixture(
     """
     ran = _run(resident, entry_point, profile)
     if ran.changed is not None:
-        from aotc_runtime.serving.refusals import changed_results
+        from aotc_runtime.serving.serving_refusals import changed_results
 
         raise changed_results([(profile.label, ran.changed)])
     return ran.difference
@@ -145,7 +145,7 @@ def _run(
         found = as_arrays(profile, results)
         again = execute(profile, inputs) if seconds < WARM_SECONDS_MAX else None
     except device.error as error:
-        from aotc_runtime.serving.refusals import fixture_failed
+        from aotc_runtime.serving.serving_refusals import fixture_failed
 
         raise fixture_failed(where, error) from error
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
@@ -199,7 +199,7 @@ def _require_fit(
     for name, aval in wanted:
         array = arrays.get(name)
         if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
-            from aotc_runtime.serving.refusals import unfit_fixture
+            from aotc_runtime.serving.serving_refusals import unfit_fixture
 
             raise unfit_fixture(where, name, aval, array)
 
@@ -224,17 +224,17 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     every = list(_run_all(resident))
     failed = [(profile, ran.difference) for profile, ran in every if not ran.difference.within]
     if failed:
-        from aotc_runtime.serving.refusals import other_results
+        from aotc_runtime.serving.serving_refusals import other_results
 
         raise other_results(resident, failed)
     changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
     if changed:
-        from aotc_runtime.serving.refusals import changed_results
+        from aotc_runtime.serving.serving_refusals import changed_results
 
         raise changed_results(changed)
     compilations = sum(device.compilations() for device in resident.devices.values())
     if compilations:
-        from aotc_runtime.serving.refusals import compiled_here
+        from aotc_runtime.serving.serving_refusals import compiled_here
 
         raise compiled_here(compilations)
     fixtures = {profile.key: ran.difference for profile, ran in every}

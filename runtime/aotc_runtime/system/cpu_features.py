@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from aotc_runtime.system.host import Machine
+    from aotc_runtime.system.host_probe import Machine
 
 ARM = "aarch64"
 

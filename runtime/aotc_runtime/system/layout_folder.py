@@ -8,10 +8,10 @@ import os
 import stat
 from pathlib import Path
 
-from aotc_runtime import limits
-from aotc_runtime.errors import BundleFormatError, refusal
-from aotc_runtime.formats import oci
-from aotc_runtime.system.store import MapOf, map_file
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import BundleFormatError, refusal
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.bundle_files import MapOf, map_file
 
 READS_MAX = 16
 """How often a folder is read that is replaced each time; what the last one gives is judged."""
@@ -55,12 +55,12 @@ def _identity(folder: Path) -> tuple[int, int, int]:
 
 
 def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
-    if not (folder / oci.LAYOUT_FILE).is_file():
+    if not (folder / oci_layout.LAYOUT_FILE).is_file():
         raise refusal(
             "AOTC-E109",
             shown,
             "a folder without it",
-            expected=f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
+            expected=f"an OCI layout folder, which has a file {oci_layout.LAYOUT_FILE}",
             hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
     members: dict[str, memoryview] = {}

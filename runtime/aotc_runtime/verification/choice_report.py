@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc_runtime.schema.certified import Certified
-from aotc_runtime.verification.compatibility import Choice
+from aotc_runtime.schema.certified_releases import Certified
+from aotc_runtime.verification.host_compatibility import Choice
 
 
 def choice_report(choice: Choice) -> dict[str, Any]:

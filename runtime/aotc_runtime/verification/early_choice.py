@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from aotc_runtime.errors import Finding, raise_if
-from aotc_runtime.formats.oci import BlobSource, ImageManifest
-from aotc_runtime.schema.facts import HostFacts, Wanted
-from aotc_runtime.schema.manifest import BundleManifest, engine_name
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification import rules
-from aotc_runtime.verification.compatibility import choose_target, wanted_of
-from aotc_runtime.verification.consistency import check_consistency
-from aotc_runtime.verification.contents import Contents, bundle_manifest, check_layers
-from aotc_runtime.verification.verify import attribute, certificates_of, check_policy
+from aotc_runtime.base.errors import Finding, raise_if
+from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
+from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_name
+from aotc_runtime.schema.host_facts import HostFacts, Wanted
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification import policy_rules
+from aotc_runtime.verification.bundle_contents import Contents, bundle_manifest, check_layers
+from aotc_runtime.verification.host_compatibility import choose_target, wanted_of
+from aotc_runtime.verification.manifest_consistency import check_consistency
+from aotc_runtime.verification.verify_bundle import attribute, certificates_of, check_policy
 
 type AskHost = Callable[[Wanted], HostFacts]
 """Says what a host is, as a bundle wants to know."""
@@ -59,7 +59,7 @@ def choose(
         findings += engine_rule.check_engines(manifests, policy.engines, None)
         accepted = engine_rule.accepted(manifests, policy.engines)
     engines = {engine_name(manifest.target) for manifest in accepted.values()}
-    raise_if([*findings, *rules.check_runtime(facts, policy, engines)])
+    raise_if([*findings, *policy_rules.check_runtime(facts, policy, engines)])
     choice = choose_target(accepted, facts, None, absent, certificates_of(signed))
     raise_if(choice.findings)
     return choice.target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.manifest import BundleManifest, engine_of
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_of
 
 
 def accepted(

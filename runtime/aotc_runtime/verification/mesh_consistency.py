@@ -7,9 +7,9 @@ from math import prod
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.manifest import BundleManifest, Sharding
-from aotc_runtime.schema.shardings import misfits, text, untiled
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Sharding
+from aotc_runtime.schema.shard_layout import misfits, text, untiled
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
 """A tensor: where it stands, how it is cut, the shapes that it has."""

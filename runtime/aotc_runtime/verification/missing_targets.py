@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.words import did_you_mean
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 
 def missing_target(

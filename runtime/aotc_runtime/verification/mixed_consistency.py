@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.manifest import (
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import (
     MIXED_FORMAT,
     XLA,
     XLA_PLATFORMS,
@@ -15,7 +15,7 @@ from aotc_runtime.schema.manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.verification.compatibility import version_numbers
+from aotc_runtime.verification.host_compatibility import version_numbers
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.compatibility import version_numbers
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.verification.host_compatibility import version_numbers
 
 READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
 """By jaxlib version, the newest portable artifact it reads: `stablehlo.get_current_version()`.

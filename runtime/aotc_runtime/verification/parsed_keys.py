@@ -11,7 +11,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from aotc_runtime.verification.keys import (
+from aotc_runtime.verification.public_keys import (
     PEM_LABEL,
     PublicKey,
     ed25519_key,

@@ -12,11 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.expressions import Expression, parse_expression
-from aotc_runtime.schema.fills import parse_fill
-from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
-from aotc_runtime.schema.manifest import (
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     DType,
     EntryPoint,
@@ -24,7 +21,10 @@ from aotc_runtime.schema.manifest import (
     Parameter,
     TensorSpec,
 )
-from aotc_runtime.schema.tree import Leaf, leaves
+from aotc_runtime.schema.fill_numbers import parse_fill
+from aotc_runtime.schema.manifest_labels import masks_and_lengths, without_compiling
+from aotc_runtime.schema.pytrees import Leaf, leaves
+from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 
 def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 
 _WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
 

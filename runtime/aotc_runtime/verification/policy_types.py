@@ -13,11 +13,11 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import Struct, inspect
 
-from aotc_runtime.errors import Finding, finding
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
-from aotc_runtime.schema.manifest import Digest
-from aotc_runtime.schema.policy import ChannelName, KeyId, SourceDigest, TrustPolicy
-from aotc_runtime.words import did_you_mean
+from aotc_runtime.schema.bundle_manifest import Digest
+from aotc_runtime.schema.trust_policy import ChannelName, KeyId, SourceDigest, TrustPolicy
 
 _HINT = "docs/trust.md lists the keys of a policy and their types"
 

@@ -9,9 +9,9 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from aotc_runtime.engines.device import Array, Aval, Device, Stored
-from aotc_runtime.errors import BackendError, Finding
-from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.base.errors import BackendError, Finding
+from aotc_runtime.engines.engine_device import Array, Aval, Device, Stored
+from aotc_runtime.schema.host_facts import Accelerator
 
 DISTRIBUTION, KIND = "abacus", "beads"
 COMPUTES = "image @ kernel + bias"

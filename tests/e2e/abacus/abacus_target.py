@@ -11,12 +11,12 @@ from typing import Literal
 from abacus_engine import COMPUTES, DISTRIBUTION, KIND
 from msgspec.structs import replace
 
-from aotc.backends.protocol import Backend, TargetKind, device_target, plugin_requirements
-from aotc.backends.target_model import TargetModel
-from aotc.backends.xla.compile import built_with
-from aotc.stages import CompileJob, Executable
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
+from aotc.base.stages import CompileJob, Executable
+from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, plugin_requirements
+from aotc.compile.target_model import TargetModel
+from aotc.compile.xla.xla_compiler import built_with
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
 
 
 class AbacusModel(TargetModel):

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.device import Array, Aval, Device, Stored
-from aotc_runtime.errors import BackendError, Finding
-from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.base.errors import BackendError, Finding
+from aotc_runtime.engines.engine_device import Array, Aval, Device, Stored
+from aotc_runtime.schema.host_facts import Accelerator
 
 DISTRIBUTION, PLATFORM = "slate", "slate"
 COMPUTES = b"image @ kernel + bias"

@@ -10,16 +10,16 @@ from typing import Literal
 
 from slate_engine import COMPUTES, DISTRIBUTION, PLATFORM
 
-from aotc.backends.cpu import arm
-from aotc.backends.cpu.kind import ProcessorKind, ProcessorModel
-from aotc.backends.protocol import Backend, plugin_requirements
-from aotc.backends.target_model import TRIPLES
-from aotc.backends.xla.compile import built_with
-from aotc.errors import CompileError
-from aotc.stages import CompileJob, Executable
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob, Executable
+from aotc.compile.compiler_protocol import Backend, plugin_requirements
+from aotc.compile.cpu import arm_processors
+from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
+from aotc.compile.target_model import TRIPLES
+from aotc.compile.xla.xla_compiler import built_with
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
 
 REFUSES = "SLATE_REFUSES"
 
@@ -35,7 +35,7 @@ class SlateKind(ProcessorKind[SlateModel]):
 
     model = SlateModel
     platform = PLATFORM
-    triples = (*TRIPLES, arm.TRIPLE)
+    triples = (*TRIPLES, arm_processors.TRIPLE)
     checked = "run"
 
     def requirements(

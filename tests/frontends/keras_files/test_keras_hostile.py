@@ -24,10 +24,10 @@ import jax.numpy as jnp
 import keras
 from keras import layers
 
-from aotc.errors import CaptureError
-from aotc.frontends.keras import config, frontend, loading, weights
-from aotc.frontends.keras.frontend import KerasFrontend
-from aotc.frontends.protocol import Model, ModelFile
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.keras import keras_config, keras_frontend, keras_loading, keras_weights
+from aotc.frontends.keras.keras_frontend import KerasFrontend
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 
@@ -181,7 +181,7 @@ def test_what_is_no_layer_of_arrays_is_refused_before_keras_sees_it(
     def load(*_: object, **__: object) -> None:
         pytest.fail("Keras saw it")
 
-    monkeypatch.setattr(loading, "load", load)
+    monkeypatch.setattr(keras_loading, "load", load)
     value, code = OBJECTS[name]
     bad = configured(good, lambda d: layer(d, "first")["config"].update(activation=value))
     assert refused(bad).code == code
@@ -289,7 +289,7 @@ def test_members_of_another_kind_are_refused(good: bytes, name: str, data: bytes
 def test_deep_configurations_are_refused(good: bytes) -> None:
     def change(document: Any) -> None:
         value: Any = 0
-        for _ in range(config.DEPTH_MAX):
+        for _ in range(keras_config.DEPTH_MAX):
             value = [value]
         layer(document, "first")["config"]["units"] = value
 
@@ -409,8 +409,8 @@ def test_damaged_weights_are_refused_or_read_whole(good: bytes) -> None:
         bad = bytearray(data)
         bad[at] ^= 0xFF
         try:
-            weights.check(bytes(bad))
-        except weights.Damaged:
+            keras_weights.check(bytes(bad))
+        except keras_weights.Damaged:
             continue
 
 
@@ -434,8 +434,8 @@ def test_results_that_are_random_are_told_from_masks_that_nobody_uses() -> None:
         return jnp.ones(3)
 
     seed = np.zeros(2, "uint32")
-    assert frontend._depends(jax.make_jaxpr(used)(seed).jaxpr)
-    assert not frontend._depends(jax.make_jaxpr(drawn)(seed).jaxpr)
+    assert keras_frontend._depends(jax.make_jaxpr(used)(seed).jaxpr)
+    assert not keras_frontend._depends(jax.make_jaxpr(drawn)(seed).jaxpr)
 
 
 def test_a_signature_is_refused(good: bytes) -> None:

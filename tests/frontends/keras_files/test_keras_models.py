@@ -22,10 +22,10 @@ import jax
 import keras
 from keras import layers
 
-from aotc.capture import coverage
-from aotc.errors import CaptureError
-from aotc.frontends.keras.frontend import KerasFrontend
-from aotc.frontends.protocol import Model, ModelFile
+from aotc.base.errors import CaptureError
+from aotc.capture import line_coverage
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.keras.keras_frontend import KerasFrontend
 from tests.frontends import walks
 
 RECORDED = Path(os.environ.get("AOTC_KERAS", "out/keras/recorded")).absolute()
@@ -98,9 +98,9 @@ def test_equations_belong_to_layers_within_layers_by_their_names(tmp_path: Path)
     model = KerasFrontend().read(ModelFile("layers.keras", data, None, lambda _: b"", False))
     given = np.ones((2, 5, 8), np.float32)
     jaxpr = jax.make_jaxpr(model.function)(dict(model.weights), given).jaxpr
-    found = coverage.layers(jaxpr, model.layers)
+    found = line_coverage.layers(jaxpr, model.layers)
     assert {"reader/attention/query", "reader/memory"} <= found.keys()
-    assert sum(found.values()) == coverage.control_flow(jaxpr).equations
+    assert sum(found.values()) == line_coverage.control_flow(jaxpr).equations
 
 
 def test_other_quantization_is_refused_by_its_name(tmp_path: Path) -> None:

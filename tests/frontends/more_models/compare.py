@@ -45,8 +45,8 @@ def manifest(path: Path, engine: str) -> str:
 
 
 def read(path: Path) -> Any:
-    from aotc.frontends.protocol import ModelFile
-    from aotc.frontends.registry import read_model
+    from aotc.capture.model_files.frontend_protocol import ModelFile
+    from aotc.capture.model_files.frontend_registry import read_model
 
     return read_model(
         ModelFile(path.name, path.read_bytes(), None, lambda _: b"", False), path.name

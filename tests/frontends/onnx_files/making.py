@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from aotc.errors import CaptureError, refusal
-from aotc.frontends.onnx.frontend import OnnxFrontend
-from aotc.frontends.protocol import Model, ModelFile
+from aotc.base.errors import CaptureError, refusal
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.onnx.onnx_frontend import OnnxFrontend
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -13,10 +13,10 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from aotc.frontends.onnx.frontend import OnnxFrontend
-from aotc.frontends.onnx.table import OPERATORS
-from aotc.frontends.protocol import ModelFile
-from aotc_runtime.errors import AotcError
+from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.frontends.onnx.onnx_frontend import OnnxFrontend
+from aotc.frontends.onnx.onnx_operator_table import OPERATORS
+from aotc_runtime.base.errors import AotcError
 
 
 def cases() -> list[Any]:

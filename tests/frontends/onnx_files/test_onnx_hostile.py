@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 
 from onnx import ModelProto, SparseTensorProto, TensorProto, helper
 
-from aotc.frontends.onnx import graphs, wire
+from aotc.frontends.onnx import onnx_graph_reader, onnx_wire
 from tests.frontends.onnx_files.making import (
     FLOAT,
     INT64,
@@ -101,14 +101,14 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],
 )
 def test_the_walk_finds_what_is_wrong_without_the_parser(data: bytes) -> None:
-    with pytest.raises(wire.DamagedError):
-        wire.walk(data, ModelProto.DESCRIPTOR)
+    with pytest.raises(onnx_wire.DamagedError):
+        onnx_wire.walk(data, ModelProto.DESCRIPTOR)
 
 
 def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wire, "FIELDS", 1000)
+    monkeypatch.setattr(onnx_wire, "FIELDS", 1000)
     node = b"\x0a\x00"  # an empty node, of which a parser makes an object
     body = node * 2000
     data = b"\x08\x0a\x3a" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
@@ -412,11 +412,13 @@ def test_a_loop_whose_values_grow_is_refused_after_a_bounded_number_of_steps() -
 def test_loops_within_loops_are_refused_after_a_bounded_number_of_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from aotc.frontends.onnx import evaluation
+    from aotc.frontends.onnx import onnx_evaluation
 
-    monkeypatch.setattr(evaluation, "NODES", 2000)
+    monkeypatch.setattr(onnx_evaluation, "NODES", 2000)
     monkeypatch.setattr(
-        evaluation.Evaluation, "__init__", _with_nodes(evaluation.Evaluation.__init__, 2000)
+        onnx_evaluation.Evaluation,
+        "__init__",
+        _with_nodes(onnx_evaluation.Evaluation.__init__, 2000),
     )
     inner = stepping(helper.make_node("Relu", ["a"], ["b"]))
     for _ in range(6):
@@ -539,8 +541,8 @@ def test_a_signature_is_refused() -> None:
 
 
 def test_limits_are_those_of_the_format() -> None:
-    assert wire.DEPTH == 100, "what protobuf accepts"
-    assert graphs.OPSETS[""][0] == 7
+    assert onnx_wire.DEPTH == 100, "what protobuf accepts"
+    assert onnx_graph_reader.OPSETS[""][0] == 7
     assert ModelProto.DESCRIPTOR.full_name == "onnx.ModelProto"
 
 

@@ -11,8 +11,8 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 
 from onnx import helper
 
-from aotc.capture.layouts import laid_out
-from aotc.capture.models import open_models
+from aotc.capture.model_entry_points import open_models
+from aotc.capture.weight_layouts import laid_out
 from aotc.config.build_manifest import read_build_manifest
 from tests.frontends.onnx_files.making import simple
 

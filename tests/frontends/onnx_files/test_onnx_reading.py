@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 
 from onnx import TensorProto, helper
 
-from aotc.capture.coverage import layers
+from aotc.capture.line_coverage import layers
 from tests.frontends.onnx_files.making import (
     FLOAT,
     INT64,

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-frontend` installs it")
 
-from aotc.workshops.recording import recorder
-from aotc.workshops.recording.recording import record
+from aotc.commands.record_expected import model_recorder
+from aotc.commands.record_expected.recording_process import record
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 
@@ -27,7 +27,7 @@ def test_onnxruntime_gives_what_pytorch_gave() -> None:
 
 
 def test_so_does_the_reference_evaluator() -> None:
-    framework, run = recorder._onnx_reference(str(MANIFESTS / "bert" / "bert.onnx"))
+    framework, run = model_recorder._onnx_reference(str(MANIFESTS / "bert" / "bert.onnx"))
     found = run(dict(np.load(MANIFESTS / "bert" / "inputs.npz")))
     assert framework.startswith("onnx.reference ")
     expected = np.load(MANIFESTS / "bert" / "expected.npz")["pooled[batch=4]"]

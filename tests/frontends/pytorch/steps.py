@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.frontends.protocol import Model
+from aotc.capture.model_files.frontend_protocol import Model
 from tests.frontends.pytorch.recorded import apart, named
 
 

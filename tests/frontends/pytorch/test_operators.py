@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.frontends.pytorch.check import operators
-from aotc.frontends.pytorch.dtypes import SCALAR_TYPES, canonical
 from aotc.frontends.pytorch.operators import OPERATORS
-from aotc.frontends.pytorch.operators.table import Memory
-from aotc.frontends.pytorch.plan import UNREAD
-from aotc.frontends.pytorch.refusals import Unsupported
-from aotc.frontends.pytorch.schema import Sym, TensorMeta
+from aotc.frontends.pytorch.operators.torch_operator_table import Memory
+from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES, canonical
+from aotc.frontends.pytorch.torch_graph_checks import operators
+from aotc.frontends.pytorch.torch_plan import UNREAD
+from aotc.frontends.pytorch.torch_refusals import Unsupported
+from aotc.frontends.pytorch.torch_schema import Sym, TensorMeta
 from tests.frontends.pytorch.recorded import FOLDER, apart
 
 pytestmark = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.workshops.recording.recording import record
+from aotc.commands.record_expected.recording_process import record
 from tests.frontends.pytorch.recorded import FOLDER
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.frontends.protocol import ModelFile
-from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.recorded import FOLDER, apart, named
 from tests.frontends.pytorch.steps import follow
 

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.tensorflow import TensorFlowFrontend
-from aotc.workshops.tensorflow.importing import Imported, import_signature, write
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.commands.import_tensorflow.tensorflow_import import Imported, import_signature, write
+from aotc.frontends.stablehlo.tensorflow_frontend import TensorFlowFrontend
 from tests.frontends import walks
 
 FOLDER = Path(os.environ.get("AOTC_TENSORFLOW", "out/tensorflow/recorded")).absolute()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner
 
 from ..archives import on_disk
 from ..tampering import Documents, MemoryBundle, signed, take_apart

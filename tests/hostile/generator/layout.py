@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aotc_runtime import limits
+from aotc_runtime.base import limits
 
 from ..tampering import INDEX, MANIFEST, MemoryBundle, digest_of, roles, to_json
 from .case import Case, Kit, contents

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aotc_runtime import limits
+from aotc_runtime.base import limits
 
 from ..tampering import INDEX, MANIFEST, Documents, Target, digest_of, flipped, swap_layer, to_json
 from .case import Case, changed

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aotc_runtime import limits
+from aotc_runtime.base import limits
 
 from ..tampering import (
     IN_TOTO,

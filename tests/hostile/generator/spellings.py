@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from aotc.signing.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner
 
 from ..tampering import (
     MANIFEST,

@@ -12,15 +12,15 @@ import sys
 import traceback
 from pathlib import Path
 
-from aotc import private
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.capture import jax_private
 from aotc.pipeline.children import capture_worker
-from aotc.pipeline.children.recorded import Job
-from aotc.pipeline.scratch import Scratch
-from aotc.workers.child import Progress, answer
+from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.scratch_folder import Scratch
 
 
 def capture(job: Job, progress: Progress) -> None:
-    private.take_options(job.options)
+    jax_private.take_options(job.options)
     capture_worker.work(Scratch(Path(job.folder)), job.program, progress)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from aotc.pipeline.scratch import Scratch
-from aotc.stages import CapturedEntryPoint, CapturedProgram
-from aotc_runtime.errors import Finding
+from aotc.base.stages import CapturedEntryPoint, CapturedProgram
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.base.errors import Finding
 
 HEADER = """\
 schema = 1

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 
-from aotc import constants
+from aotc.base import constants
+from aotc.base.workers.worker_child import FINDINGS, JOB
+from aotc.base.workers.worker_environment import clean
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline.children.recorded import Job
-from aotc.pipeline.plan import every_executable
-from aotc.pipeline.scratch import ProgramJob, Scratch
-from aotc.workers.child import FINDINGS, JOB
-from aotc.workers.environment import clean
-from aotc_runtime.errors import AotcError, Finding
+from aotc.pipeline.build_plan import every_executable
+from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch
+from aotc_runtime.base.errors import AotcError, Finding
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.config.build_manifest import read_build_manifest
 
 MODULE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from capturing import Capture, Outcome
 
-from aotc.capture.weights import read_arrays
-from aotc_runtime.schema.manifest import InputArgument, WeightArgument
+from aotc.capture.weight_sets import read_arrays
+from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TABLE = """
 TABLE = jnp.asarray(np.random.default_rng(0).random(100, np.float32))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from capturing import Capture, Outcome, key_path
 
-from aotc.capture.weights import read_arrays
-from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
+from aotc.capture.weight_sets import read_arrays
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
 
 ONE_KEY = """
 [entry_points.f]

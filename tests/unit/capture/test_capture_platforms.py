@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from capturing import ONE_INPUT, Capture, key_path
 
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.safetensors_reader import read_tensors
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from capturing import ONE_INPUT, Capture, key_path
 
-from aotc.capture import raised
-from aotc.capture.program import resolve
-from aotc.errors import CaptureError
+from aotc.base.errors import CaptureError
+from aotc.capture import user_exceptions
+from aotc.capture.import_program import resolve
 
 LEAF = '{ shape = [4], dtype = "float32" }'
 
@@ -130,8 +130,8 @@ def test_a_relative_path_of_a_program_is_told_where_it_starts(
 
 def test_an_absolute_path_that_is_not_there_has_no_such_hint() -> None:
     gone = FileNotFoundError(2, "No such file or directory", "/data/gone.npy")
-    assert raised.hint(gone, "otherwise") == "otherwise"
-    assert raised.hint(FileNotFoundError(), "otherwise") == "otherwise"
+    assert user_exceptions.hint(gone, "otherwise") == "otherwise"
+    assert user_exceptions.hint(FileNotFoundError(), "otherwise") == "otherwise"
 
 
 def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.capture.arguments import FlatCall, flat_call, plan_call
-from aotc.capture.shardings import ArrayShardings, shardings_of, weight_shardings
-from aotc.capture.weights import Weights
+from aotc.base.errors import BuildManifestError
+from aotc.capture.call_arguments import FlatCall, flat_call, plan_call
+from aotc.capture.traced_shardings import ArrayShardings, shardings_of, weight_shardings
+from aotc.capture.weight_sets import Weights
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import BuildManifestError
-from aotc_runtime.errors import Finding
+from aotc_runtime.base.errors import Finding
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
-from aotc.pipeline.evidence import counted
-from aotc_runtime.schema.manifest import InputArgument, WeightArgument
+from aotc.pipeline.build_evidence import counted
+from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
 [dimensions]

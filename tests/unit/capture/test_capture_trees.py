@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from capturing import BATCHED, ONE_INPUT, Capture
 
-from aotc_runtime.schema.manifest import InputArgument, ParameterKind, WeightArgument
-from aotc_runtime.schema.tree import (
+from aotc_runtime.schema.bundle_manifest import InputArgument, ParameterKind, WeightArgument
+from aotc_runtime.schema.pytrees import (
     DictNode,
     Leaf,
     ListNode,

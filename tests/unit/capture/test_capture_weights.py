@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from capturing import Capture, key_path
 
-from aotc.capture.weights import read_arrays
-from aotc.packing.weights import write_tensors
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.capture.weight_sets import read_arrays
 
 BOUND = """
 [entry_points.f]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from capturing import Capture
 
-from aotc.capture.checkpoints import open_weights
-from aotc.capture.weights import read_shards
+from aotc.base.errors import CaptureError
+from aotc.bundle.write.safetensors_writer import shards, write_tensors
+from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.weight_sets import read_shards
 from aotc.config.build_manifest import SourceFile
-from aotc.config.specs import WeightsSpec
-from aotc.errors import CaptureError
-from aotc.packing.weights import shards, write_tensors
+from aotc.config.manifest_specs import WeightsSpec
 
 type Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 type Files = dict[str, bytes]

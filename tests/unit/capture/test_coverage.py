@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import pytest
 from capturing import BATCHED, Capture
 
-from aotc.capture.coverage import code_lines, control_flow, layers, ranges, recording
-from aotc.evidence import Coverage, FunctionCoverage
-from aotc.locations import FunctionLines
-from aotc.stages import CapturedEntryPoint
+from aotc.base.evidence import Coverage, FunctionCoverage
+from aotc.base.source_locations import FunctionLines
+from aotc.base.stages import CapturedEntryPoint
+from aotc.capture.line_coverage import code_lines, control_flow, layers, ranges, recording
 
 TWO = """
 [entry_points.f]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from aotc.capture.program import text_of
+from aotc.capture.import_program import text_of
 
 
 class Thing:

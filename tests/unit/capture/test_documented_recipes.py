@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from capturing import Capture
 
-from aotc.capture.weights import read_arrays
+from aotc.capture.weight_sets import read_arrays
 
 PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -11,7 +11,7 @@ import pytest
 
 from aotc.capture import file_digests
 from aotc.capture.file_digests import digest_of
-from aotc_runtime.digest import sha256
+from aotc_runtime.base.digest import sha256
 
 
 @pytest.fixture

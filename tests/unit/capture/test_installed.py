@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.capture import installed
+from aotc.capture import installed_packages
 
 RECORD = "thing/__init__.py,sha256=AAA,3\nthing/__pycache__/x.pyc,,\nthing-1.dist-info/RECORD,,\n"
 
@@ -24,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_is_read_once(folder: Path) -> None:
-    found = installed.of(PathDistribution(folder))
-    assert installed.of(PathDistribution(folder)) is found
+    found = installed_packages.of(PathDistribution(folder))
+    assert installed_packages.of(PathDistribution(folder)) is found
     assert (found.name, found.version) == ("thing", "1")
     assert found.modules == {"thing"}
     assert found.hashed == (("thing/__init__.py", "AAA", "3"),)
@@ -44,13 +44,13 @@ def test_what_is_written_anew_is_read_again_whatever_its_time(
     folder: Path, file: str, text: str
 ) -> None:
     """An installer may keep sizes and the times of modification."""
-    before = installed.of(PathDistribution(folder))
+    before = installed_packages.of(PathDistribution(folder))
     old = (before.version, before.digest, before.modules)
     path = folder / file
     times = path.stat() if path.exists() else folder.stat()
     path.write_text(text)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    found = installed.of(PathDistribution(folder))
+    found = installed_packages.of(PathDistribution(folder))
     assert (found.version, found.digest, found.modules) != old
 
 
@@ -58,6 +58,6 @@ def test_metadata_of_another_kind_are_read_each_time(tmp_path: Path) -> None:
     folder = tmp_path / "thing.egg-info"
     folder.mkdir()
     (folder / "PKG-INFO").write_text("Name: thing\nVersion: 1\n")
-    assert installed.of(PathDistribution(folder)).version == "1"
+    assert installed_packages.of(PathDistribution(folder)).version == "1"
     (folder / "PKG-INFO").write_text("Name: thing\nVersion: 2\n")
-    assert installed.of(PathDistribution(folder)).version == "2"
+    assert installed_packages.of(PathDistribution(folder)).version == "2"

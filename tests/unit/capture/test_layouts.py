@@ -13,9 +13,9 @@ import pytest
 from capturing import Capture, Outcome
 from jax import export, lax
 
-from aotc.capture.weights import read_shards
-from aotc.frontends.protocol import ModelFile
-from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.capture.weight_sets import read_shards
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 
 TORCH = Path(__file__).parents[1] / "frontends" / "pytorch" / "files" / "convolutions.pt2"
 W = np.random.default_rng(5).normal(size=(3, 4, 2, 5)).astype(np.float32)

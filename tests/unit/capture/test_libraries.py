@@ -12,7 +12,7 @@ import aotc
 
 ASK = """
 import sys, sysconfig, os
-from aotc.capture import libraries
+from aotc.capture import library_files as libraries
 paths = sysconfig.get_paths()
 def ours(path): return libraries.is_of_python_or_ours(path)
 print(ours(os.path.join(paths["stdlib"], "json", "decoder.py")),

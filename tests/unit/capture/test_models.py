@@ -14,8 +14,8 @@ import pytest
 from capturing import Capture
 from jax import export
 
-from aotc.capture.weights import read_arrays
-from aotc_runtime.formats.tensors import read_tensors
+from aotc.capture.weight_sets import read_arrays
+from aotc_runtime.formats.safetensors_reader import read_tensors
 
 W = np.arange(12, dtype=np.float32).reshape(4, 3)
 

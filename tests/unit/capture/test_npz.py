@@ -13,11 +13,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.capture.checkpoints import open_weights
-from aotc.capture.stored import WeightsFile
-from aotc.config.specs import SourceFile, WeightsSpec
-from aotc.errors import CaptureError
-from aotc.packing.weights import shards
+from aotc.base.errors import CaptureError
+from aotc.bundle.write.safetensors_writer import shards
+from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.weight_files import WeightsFile
+from aotc.config.manifest_specs import SourceFile, WeightsSpec
 
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
     "layer/w": np.arange(600_000, dtype=np.int64).reshape(600, 1000),

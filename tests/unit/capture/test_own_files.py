@@ -13,8 +13,8 @@ import pytest
 from capturing import Capture
 
 import aotc
-from aotc.capture.own_files import is_own, read_by, sources
-from aotc_runtime.digest import sha256
+from aotc.capture.project_files import is_own, read_by, sources
+from aotc_runtime.base.digest import sha256
 
 
 def imported(monkeypatch: pytest.MonkeyPatch, place: Path, *names: str) -> None:

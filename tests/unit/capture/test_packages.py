@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 from unit.runtime.samples import manifest
 
-from aotc.capture.packages import imported_packages, normalized, owners, packages_behind
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc.capture.imported_packages import imported_packages, normalized, owners, packages_behind
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 
 def installed(folder: Path, name: str, **files: str) -> None:

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from jax.experimental import checkify
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 
-from aotc.capture import tree
-from aotc.errors import CaptureError
-from aotc.parity.plain_jax import spell
-from aotc.parity.structures import as_argument, differences
+from aotc.base.errors import CaptureError
+from aotc.capture import jax_trees
+from aotc.check.plain_jax import spell
+from aotc.check.plain_structures import as_argument, differences
 from aotc_runtime import Record, ShapeError
-from aotc_runtime.schema.tree import NamedTupleNode, RecordNode
-from aotc_runtime.serving.flattening import flatten
-from aotc_runtime.serving.trees import builder
+from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode
+from aotc_runtime.serving.flattened_arguments import flatten
+from aotc_runtime.serving.rebuilt_trees import builder
 
 
 class Plain(NamedTuple):
@@ -153,7 +153,7 @@ def has_repeated_names(structure: Any) -> bool:
     level = jax.tree_util.tree_flatten_with_path(structure, is_leaf=lambda n: n is not structure)[0]
     if level and not level[0][0]:
         return False
-    names = [tree.key_name(path[0]) for path, _ in level]
+    names = [jax_trees.key_name(path[0]) for path, _ in level]
     return len({*names}) < len(names) or any(has_repeated_names(child) for _, child in level)
 
 
@@ -162,9 +162,9 @@ def has_repeated_names(structure: Any) -> bool:
 def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: Any) -> None:
     if has_repeated_names(structure):
         with pytest.raises(CaptureError, match="AOTC-E833"):
-            tree.describe(structure, itertools.count(), "f result")
+            jax_trees.describe(structure, itertools.count(), "f result")
         return
-    described = tree.describe(structure, itertools.count(), "f result")
+    described = jax_trees.describe(structure, itertools.count(), "f result")
     leaves = jax.tree.leaves(structure)
     argument = as_argument(spell(structure))
 
@@ -180,7 +180,7 @@ def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: An
 def test_the_loader_takes_what_it_returns(structure: Any) -> None:
     if has_repeated_names(structure):
         return
-    described = tree.describe(structure, itertools.count(), "f result")
+    described = jax_trees.describe(structure, itertools.count(), "f result")
     leaves = jax.tree.leaves(structure)
     found = dict(flatten(described, builder(described)(leaves), "f x"))
     assert all(found[index] is leaf for index, leaf in enumerate(leaves))
@@ -188,7 +188,7 @@ def test_the_loader_takes_what_it_returns(structure: Any) -> None:
 
 def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
     result = numbered(Reordered(0, 0))
-    described = tree.describe(result, itertools.count(), "f result")
+    described = jax_trees.describe(result, itertools.count(), "f result")
     assert described.fields == ("high", "low")  # type: ignore[union-attr]
     assert isinstance(described, RecordNode)
     found = builder(described)(["first", "second"])
@@ -196,17 +196,17 @@ def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
 
 
 def test_a_named_tuple_registered_by_names_of_its_own_has_those() -> None:
-    described = tree.describe(numbered(Renamed(0, 0)), itertools.count(), "f result")
+    described = jax_trees.describe(numbered(Renamed(0, 0)), itertools.count(), "f result")
     assert described.fields == ("first", "second")  # type: ignore[union-attr]
 
 
 def test_children_whose_fields_cannot_be_found_out_are_numbered() -> None:
-    described = tree.describe(numbered(Summed(0, 0)), itertools.count(), "f result")
+    described = jax_trees.describe(numbered(Summed(0, 0)), itertools.count(), "f result")
     assert described.fields == ("0", "1")  # type: ignore[union-attr]
 
 
 def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
-    described = tree.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
+    described = jax_trees.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
     assert isinstance(described, RecordNode)
     assert described.fields == ("packed",)
 
@@ -217,7 +217,7 @@ def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
         return x
 
     error = jax.eval_shape(checkify.checkify(checked), np.float32(1))[0]
-    described = tree.describe(error, itertools.count(), "f result")
+    described = jax_trees.describe(error, itertools.count(), "f result")
     assert isinstance(described, RecordNode)
     assert [type(item) for item in described.items] == [RecordNode] * len(described.items)
 
@@ -227,11 +227,11 @@ def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
     [(True, True), (1, True), (1.5, True), (1j, True), (np.float32(1), False), (np.ones(2), False)],
 )
 def test_pythons_own_numbers_are_told_from_arrays(leaf: Any, is_number: bool) -> None:
-    assert tree.is_number(leaf) is is_number
+    assert jax_trees.is_number(leaf) is is_number
 
 
 def test_an_ordinary_named_tuple_stays_one() -> None:
-    described = tree.describe(numbered(Plain(None, 0)), itertools.count(), "f result")
+    described = jax_trees.describe(numbered(Plain(None, 0)), itertools.count(), "f result")
     assert isinstance(described, NamedTupleNode)
 
 
@@ -386,20 +386,20 @@ def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, foun
     leaves, treedef = jax.tree.flatten(structure)
     arrays = [np.full(2, index, np.int32) for index in range(len(leaves))]
     with pytest.raises(CaptureError, match="AOTC-E833") as refused:
-        tree.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
+        jax_trees.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
     assert found in refused.value.findings[0].found
 
 
 def test_a_property_that_computes_is_refused_where_it_cannot_compute() -> None:
     structure = Logarithm(jax.ShapeDtypeStruct((2,), np.float32))
     with pytest.raises(CaptureError, match="AOTC-E833"):
-        tree.describe(structure, itertools.count(), "f result")
+        jax_trees.describe(structure, itertools.count(), "f result")
 
 
 def test_leaves_of_one_path_are_refused() -> None:
-    tree.check_paths({"a": {"b": 0}, "b": 0}, "f x")
+    jax_trees.check_paths({"a": {"b": 0}, "b": 0}, "f x")
     with pytest.raises(CaptureError) as refused:
-        tree.check_paths({"a/b": 0, "a": {"b": 0}}, "f x")
+        jax_trees.check_paths({"a/b": 0, "a": {"b": 0}}, "f x")
     (finding,) = refused.value.findings
     assert (finding.code, finding.where, finding.found) == ("AOTC-E833", "f x", "a/b, 2 times")
 
@@ -414,7 +414,7 @@ def test_leaves_of_one_path_are_refused() -> None:
     ids=["number", "array", "shape"],
 )
 def test_leaves_are_typed_as_jit_takes_them(leaf: Any, dtype: Any, weak_type: bool) -> None:
-    found = tree.abstract(leaf)
+    found = jax_trees.abstract(leaf)
     assert (found.shape, found.dtype, found.weak_type) == ((), dtype, weak_type)
 
 
@@ -434,18 +434,18 @@ def test_leaves_are_typed_as_jit_takes_them(leaf: Any, dtype: Any, weak_type: bo
     ids=repr,
 )
 def test_what_plain_jax_would_take_for_another_structure_is_refused(like: Any, passed: Any) -> None:
-    described = tree.describe(numbered(like), itertools.count(), "f x")
+    described = jax_trees.describe(numbered(like), itertools.count(), "f x")
     with pytest.raises(ShapeError, match="AOTC-E604"):
         flatten(described, passed, "f x")
 
 
 def test_items_of_a_named_tuple_are_taken_as_jax_takes_them() -> None:
-    described = tree.describe(numbered(Plain(0, 0)), itertools.count(), "f x")
+    described = jax_trees.describe(numbered(Plain(0, 0)), itertools.count(), "f x")
     passed = type("Plain", (Plain,), {"low": property(lambda self: "other")})(1, 2)
     assert dict(flatten(described, passed, "f x")) == {0: 1, 1: 2}
 
 
 def test_a_refused_key_is_told_with_its_place() -> None:
     with pytest.raises(CaptureError) as refused:
-        tree.describe({"a": [{(1,): 0}]}, itertools.count(), "f result")
+        jax_trees.describe({"a": [{(1,): 0}]}, itertools.count(), "f result")
     assert refused.value.findings[0].where == "f result a/0"

@@ -8,12 +8,12 @@ from typing import Self
 
 import pytest
 
+from aotc.base.errors import CaptureError
 from aotc.capture import source_files
 from aotc.capture.source_files import changed, read_source
 from aotc.config.build_manifest import SourceFile
-from aotc.errors import CaptureError
-from aotc_runtime.digest import sha256
-from aotc_runtime.system.store import open_regular
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.bundle_files import open_regular
 
 
 class Written:

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.capture.stored import WeightsFile
+from aotc.base.errors import CaptureError
+from aotc.bundle.write.safetensors_writer import shards, write_tensors
+from aotc.capture.weight_files import WeightsFile
 from aotc.config.build_manifest import SourceFile
-from aotc.errors import CaptureError
-from aotc.packing.weights import shards, write_tensors
-from aotc_runtime.digest import sha256
+from aotc_runtime.base.digest import sha256
 
 TENSORS = {
     "large": np.arange(600_000, dtype=np.int64),

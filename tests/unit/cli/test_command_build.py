@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aotc.backends.targets import builtin_folder
+from aotc.compile.target_files import builtin_folder
 
 Run = Callable[..., Any]
 DIGITS = Path(__file__).parents[3] / "manifests" / "digits.toml"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aotc.cli.completion import complete
+from aotc.cli.completion_command import complete
 
 Run = Callable[..., Any]
 

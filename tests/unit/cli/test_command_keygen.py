@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from aotc.errors import UsageError
-from aotc.signing.keys import generate_key_pair, key_id, load_private_key
-from aotc.signing.signer import load_signer
-from aotc_runtime.verification.keys import load_public_key
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer import load_signer
+from aotc.bundle.sign.signing_keys import generate_key_pair, key_id, load_private_key
+from aotc_runtime.verification.public_keys import load_public_key
 
 Run = Callable[..., Any]
 

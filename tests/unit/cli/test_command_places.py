@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aotc.compat.host_files import read_hosts
-from aotc.errors import UsageError
+from aotc.base.errors import UsageError
+from aotc.bundle.compat.host_files import read_hosts
 
 Run = Callable[..., Any]
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
 from tests.waiting import said_at, started
 
 Run = Callable[..., Any]
@@ -29,7 +29,7 @@ Bundle = tuple[Path, Path]
 SIGNER = """
 import os
 from pathlib import Path
-from aotc.signing.signer import load_signer
+from aotc.bundle.sign.signer import load_signer
 
 class open_key:
     def __init__(self, uri, ask):

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from aotc.cli.signals import Stops
-from aotc_runtime.system import passing
+from aotc.cli.stop_signals import Stops
+from aotc_runtime.system import streamed_bundle
 from tests.waiting import SECONDS, said_at, started, until
 
 Run = Callable[..., Any]
@@ -67,7 +67,7 @@ def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     aotc(
         "inspect", "b"
     )  # modules that are imported only afterwards would do it in later tests, too
-    return lambda instead: monkeypatch.setattr(passing, "look_into", instead)
+    return lambda instead: monkeypatch.setattr(streamed_bundle, "look_into", instead)
 
 
 def test_ctrl_c_is_one_line_or_one_document(aotc: Run, inspecting: Callable[..., None]) -> None:
@@ -266,7 +266,7 @@ main()
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(
-    "module", ["click", "msgspec", "numpy", "aotc.cli.run", "jaxlib.xla_client"]
+    "module", ["click", "msgspec", "numpy", "aotc.cli.run_command", "jaxlib.xla_client"]
 )
 def test_ctrl_c_amid_an_import_is_no_traceback(
     digits_bundle: tuple[Path, Path], module: str, options: list[str]

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from aotc.backends.cpu import isa
+from aotc.compile.cpu import cpu_isa
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -121,7 +121,7 @@ def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
     file = aotc("targets", "detect", "--toml", "web")
     (tmp_path / "targets" / "web.toml").write_text(file.stdout)
     shown = aotc("targets", "show", "web", "--json").document["target"]
-    assert set(shown["features"]) == set(host["features"]) - isa.UNUSED
+    assert set(shown["features"]) == set(host["features"]) - cpu_isa.UNUSED
     for key in ("cpu", "triple", "tuning", "threads"):
         assert shown[key] == host[key]
     refused(["targets", "detect", "--toml", "no name"], 2, "AOTC-E001")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 
 Run = Callable[..., Any]
 

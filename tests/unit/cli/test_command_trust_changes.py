@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.schema.policy import Revoked
-from aotc_runtime.verification.trust import certifier_keys, policy_keys, read_policy
+from aotc_runtime.schema.trust_policy import Revoked
+from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
 from tests.hostile.authorities import authority
 
 Run = Callable[..., Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.errors import AotcError
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from tests.hostile.authorities import authority
 
 Run = Callable[..., Any]

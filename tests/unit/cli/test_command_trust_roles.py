@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 
 Run = Callable[..., Any]

@@ -13,8 +13,8 @@ from typing import Any
 import click
 import pytest
 
-from aotc.cli.group import _hindered, cli
-from aotc_runtime.system import passing
+from aotc.cli.command_group import _hindered, cli
+from aotc_runtime.system import streamed_bundle
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -133,7 +133,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
     def broken(path: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(passing, "look_into", broken)
+    monkeypatch.setattr(streamed_bundle, "look_into", broken)
     done = aotc("inspect", "b")
     assert (done.exit_code, done.stdout) == (1, "")
     first, advice = done.stderr.splitlines()
@@ -145,7 +145,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
 def test_an_internal_error_is_a_json_document_as_well(
     aotc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "look_into", lambda path: 1 / 0)
+    monkeypatch.setattr(streamed_bundle, "look_into", lambda path: 1 / 0)
     done = aotc("inspect", "b", "--json")
     assert done.exit_code == 1
     assert done.document["ok"] is False
@@ -187,9 +187,7 @@ def test_every_option_has_help_and_stands_in_the_documentation() -> None:
 
 
 def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_them() -> None:
-    probe = (
-        "import sys, aotc.cli.group as m; print(any(x in sys.modules for x in ('jax', 'pydantic')))"
-    )
+    probe = "import sys, aotc.cli.command_group as m; print(any(x in sys.modules for x in ('jax', 'pydantic')))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime import rendering
-from aotc_runtime.errors import Finding
-from aotc_runtime.formats import oci
-from aotc_runtime.store import Store
+from aotc_runtime.base import rendering
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats import oci_layout
+from aotc_serve.store import Store
 from tests.conftest import ROOT
 from tests.unit.cli.conftest import Aotc, Done
 
@@ -80,7 +80,7 @@ def test_a_field_of_a_log_line_is_one_field(value: Any) -> None:
 def test_each_field_of_an_event_of_a_server_is_plain(
     event: str, as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = pytest.importorskip("aotc_runtime.servers.server")
+    server = pytest.importorskip("aotc_serve.server_process")
     names = ("bundle", "name", "version", "digest", "models", "reason", "serving", "http", "grpc")
     for name in names:
         facts = dict.fromkeys(names, "x") | {name: [EVIL] if name == "models" else EVIL}
@@ -126,9 +126,9 @@ def test_a_policy_is_shown_plain_in_each_field(
         done = aotc("trust", "show", path, *more)
         require_plain_command(done)
         require_plain_command(aotc("trust", "check", path, *more))
-    from aotc.report.trust import policy_document, policy_lines
-    from aotc.signing.trust_state import state_of
-    from aotc_runtime.verification.trust import read_policy
+    from aotc.bundle.trust.trust_state import state_of
+    from aotc.report.trust_report import policy_document, policy_lines
+    from aotc_runtime.verification.policy_reader import read_policy
 
     # Each text of the document, whether a policy can say it or not.
     plain = ROOT / "tests" / "golden" / "golden-1.2.pub"
@@ -168,22 +168,24 @@ def test_a_store_is_listed_plain(aotc: Aotc, tmp_path: Path) -> None:
     data = msgspec.json.encode(
         {
             "schemaVersion": 2,
-            "mediaType": oci.INDEX_TYPE,
+            "mediaType": oci_layout.INDEX_TYPE,
             "manifests": [
                 {
-                    "mediaType": oci.MANIFEST_TYPE,
+                    "mediaType": oci_layout.MANIFEST_TYPE,
                     "digest": f"sha256:{'1' * 64}",
                     "size": 1,
-                    "annotations": {oci.TARGET_ANNOTATION: EVIL.replace("\ud800", "")},
+                    "annotations": {oci_layout.TARGET_ANNOTATION: EVIL.replace("\ud800", "")},
                 }
             ],
         },
         order="sorted",
     )
-    from aotc_runtime.digest import sha256
+    from aotc_runtime.base.digest import sha256
 
     store.files.put(sha256(data), data)
-    store.keep(oci.Entry(mediaType=oci.INDEX_TYPE, digest=sha256(data), size=len(data)), ())
+    store.keep(
+        oci_layout.Entry(mediaType=oci_layout.INDEX_TYPE, digest=sha256(data), size=len(data)), ()
+    )
     for more in ((), ("--json",)):
         done = aotc("store", "ls", "--store", store.folder, *more)
         assert done.exit_code == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.cli.common import print_notes
+from aotc.cli.command_output import print_notes
 
 
 def test_a_note_is_one_line_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from aotc.cli.progress import _Lines, byte_progress, progress
+from aotc.cli.command_progress import _Lines, byte_progress, progress
 from tests.waiting import SECONDS, until
 
 
@@ -41,7 +41,7 @@ def test_without_a_terminal_what_still_runs_is_told_every_ten_seconds(
         still(lines)
         told.set()
 
-    monkeypatch.setattr("aotc.cli.progress.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("aotc.cli.command_progress.EVERY_SECONDS", 0.01)
     monkeypatch.setattr(_Lines, "still", tell)
     with progress(quiet=False) as on_stage:
         on_stage("capture", 0, 1)
@@ -66,7 +66,7 @@ def test_without_a_terminal_what_still_runs_is_told_every_ten_seconds(
 def test_bytes_are_told_while_they_pass_and_at_the_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.cli.progress.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("aotc.cli.command_progress.EVERY_SECONDS", 0.01)
     with byte_progress("fetch", quiet=False) as on_bytes:
         on_bytes(1000, 5000)
         until(lambda: "fetch: 1.0 kB of 5.0 kB, 0 s\n" in capsys.readouterr().err, "it is told")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import BuildManifestError
-from aotc_runtime.errors import Finding
+from aotc_runtime.base.errors import Finding
 
 GOOD = """\
 schema = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.base.errors import Finding
 
 type Bad = tuple[str, str, str, str, str, str, str]
 """Text of the good manifest, what stands there instead; code, where; words of expected, found and

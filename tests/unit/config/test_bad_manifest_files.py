@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.targets import read_target
+from aotc.base.errors import BuildManifestError
+from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.config.document import DEPTH_MAX, SIZE_BYTES_MAX
-from aotc.errors import BuildManifestError
-from aotc_runtime.errors import Finding
+from aotc.config.toml_document import DEPTH_MAX, SIZE_BYTES_MAX
+from aotc_runtime.base.errors import Finding
 
 Findings = Callable[[str | bytes], list[Finding]]
 

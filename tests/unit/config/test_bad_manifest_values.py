@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from one_finding import Bad, check_one_finding
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.base.errors import Finding
 
 INPUT = '{ shape = ["batch", 64], dtype = "float32" }'
 ENTRY = "entry_points.predict"

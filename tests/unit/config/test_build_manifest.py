@@ -18,7 +18,7 @@ from aotc.config.build_manifest import (
     profiles_of,
     read_build_manifest,
 )
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 
 Read = Callable[[str | bytes], BuildManifest]
 

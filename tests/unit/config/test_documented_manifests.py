@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.registry import kind_of, platforms
-from aotc.backends.targets import read_target
+from aotc.compile.compiler_registry import kind_of, platforms
+from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import (
     DimensionSpec,
     EntryPointSpec,
@@ -17,10 +17,10 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     read_build_manifest,
 )
-from aotc.config.gates import Gates
-from aotc.config.specs import ManifestKeys, ToleranceSpec
-from aotc.config.validation import keys_of
-from aotc_runtime.schema.manifest import DType
+from aotc.config.gate_limits import Gates
+from aotc.config.manifest_specs import ManifestKeys, ToleranceSpec
+from aotc.config.toml_validation import keys_of
+from aotc_runtime.schema.bundle_manifest import DType
 
 PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
 BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

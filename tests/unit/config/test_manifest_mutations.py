@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import BuildManifestError
 
 VALUES = st.sampled_from(
     """\

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, Overrides, WeightsSpec
-from aotc.config.sections import APART, NAMED, program_sections
-from aotc.config.specs import ManifestKeys
-from aotc.config.validation import Section, keys_of
+from aotc.config.manifest_sections import APART, NAMED, program_sections
+from aotc.config.manifest_specs import ManifestKeys
+from aotc.config.toml_validation import Section, keys_of
 
 SECTIONS: dict[str, type[Section]] = {
     "weights": WeightsSpec,

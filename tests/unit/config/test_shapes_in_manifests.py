@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.dimensions import MultiplesOf, Rule, sizes_of
-from aotc.pipeline.plan import every_executable
-from aotc_runtime.schema.manifest import CompileHere, Dimension, Pad, Split
+from aotc.config.dimension_specs import MultiplesOf, Rule, sizes_of
+from aotc.pipeline.build_plan import every_executable
+from aotc_runtime.schema.bundle_manifest import CompileHere, Dimension, Pad, Split
 
 Read = Callable[[str | bytes], BuildManifest]
 

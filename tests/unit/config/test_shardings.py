@@ -8,8 +8,8 @@ import pytest
 from one_finding import Bad, check_one_finding
 
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.shardings import assign, matches
-from aotc_runtime.errors import Finding
+from aotc.config.sharding_specs import assign, matches
+from aotc_runtime.base.errors import Finding
 
 GOOD = """\
 schema = 1

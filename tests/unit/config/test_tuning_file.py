@@ -8,13 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aotc.base.errors import UsageError
+from aotc.base.stages import ByTarget, CompileJob, Module
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded, TunedTarget
-from aotc.errors import UsageError
-from aotc.stages import ByTarget, CompileJob, Module
-from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned, WeightArgument
-from tests.unit.workshops.tune.test_hosts import HOST
+from aotc_runtime.schema.bundle_manifest import (
+    LeftOutCandidate,
+    MeasuredCandidate,
+    Tuned,
+    WeightArgument,
+)
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from tests.unit.commands.tune.test_hosts import HOST
 
 KEY = ExecutableKey("f", (("batch", 8),))
 POSITIONS = {KEY: 0}
@@ -134,7 +139,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
-    from aotc_runtime.schema.manifest import ProfileRecord
+    from aotc_runtime.schema.bundle_manifest import ProfileRecord
 
     assert ProfileRecord.__struct_fields__[-2:] == ("tuned", "platform")
     assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET, msgspec.UNSET)

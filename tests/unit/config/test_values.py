@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.config import values
+from aotc.config import manifest_values
 from aotc.config.build_manifest import read_build_manifest
-from aotc_runtime.schema.labels import executable_key
+from aotc_runtime.schema.manifest_labels import executable_key
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = sorted([*ROOT.glob("manifests/*.toml"), *ROOT.glob("tests/golden/*.toml")])
@@ -18,10 +18,10 @@ MANIFESTS = sorted([*ROOT.glob("manifests/*.toml"), *ROOT.glob("tests/golden/*.t
 @pytest.mark.parametrize("path", MANIFESTS, ids=[path.stem for path in MANIFESTS])
 def test_a_manifest_is_read_back_as_it_was(path: Path) -> None:
     manifest = read_build_manifest(path)
-    data = values.encode(manifest)
-    again = values.decode(data)
+    data = manifest_values.encode(manifest)
+    again = manifest_values.decode(data)
     assert again == manifest
-    assert values.encode(again) == data
+    assert manifest_values.encode(again) == data
     assert again.where("name") == manifest.where("name")
 
 
@@ -66,7 +66,7 @@ def test_every_kind_of_value_is_read_back(tmp_path: Path) -> None:
     )
     for name in ("m.toml", "one.toml"):
         manifest = read_build_manifest(tmp_path / name)
-        again = values.decode(values.encode(manifest))
+        again = manifest_values.decode(manifest_values.encode(manifest))
         assert again == manifest
         assert again.entry_points["f"].out_of_profile == manifest.entry_points["f"].out_of_profile
 
@@ -85,22 +85,22 @@ def test_static_values_keep_their_types_and_their_bits() -> None:
         entry_points={"predict": replace(entry_point, static=static)},
         text=bytes(range(256)),
     )
-    again = values.decode(values.encode(changed))
+    again = manifest_values.decode(manifest_values.encode(changed))
     assert repr(again) == repr(changed)
 
 
 def test_keys_of_executables_are_read_back() -> None:
     keys = (executable_key("f", {}), executable_key("f", {"b": 2, "a": 1}))
-    assert values.decode(values.encode(keys)) == keys
+    assert manifest_values.decode(manifest_values.encode(keys)) == keys
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1j])
 def test_nothing_else_is_written(value: object) -> None:
     with pytest.raises(AssertionError):
-        values.encode(value)
+        manifest_values.encode(value)
 
 
 @pytest.mark.parametrize("data", [b'{"Popen":{"args":["true"]}}', b'{"object":{}}'])
 def test_nothing_else_is_made(data: bytes) -> None:
     with pytest.raises(KeyError):
-        values.decode(data)
+        manifest_values.decode(data)

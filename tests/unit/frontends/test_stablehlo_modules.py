@@ -14,12 +14,12 @@ import pytest
 from jax import export
 from jax._src import effects
 
-from aotc.errors import CaptureError
-from aotc.frontends import probe
-from aotc.frontends.jax_export import JaxExportFrontend
-from aotc.frontends.probe import rewritten
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.stablehlo import StablehloFrontend
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.stablehlo import module_probe
+from aotc.frontends.stablehlo.jax_export_frontend import JaxExportFrontend
+from aotc.frontends.stablehlo.module_probe import rewritten
+from aotc.frontends.stablehlo.stablehlo_frontend import StablehloFrontend
 
 W = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -277,7 +277,7 @@ def test_bytecode_that_crashes_its_reader_or_keeps_it_busy_is_refused_and_the_pr
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = (FILES / name).read_bytes()
-    monkeypatch.setattr(probe, "SECONDS", 2)
+    monkeypatch.setattr(module_probe, "SECONDS", 2)
     with pytest.raises(CaptureError) as refused:
         StablehloFrontend().read(file(data, name))
     (finding,) = refused.value.findings
@@ -310,10 +310,10 @@ def test_a_module_that_takes_more_memory_than_it_may_is_refused(
     wide = b"module attributes {jax.a = [" + b"1," * 1_000_000 + b"1]} { }"
     first, second = rewritten(file(data, "x.mlir"), [data, wide], "a module")
     assert first != second and len(second) > 1_000
-    monkeypatch.setattr(probe, "TIMES", 0)
-    monkeypatch.setattr(probe, "MEMORY_MIB", 64)
+    monkeypatch.setattr(module_probe, "TIMES", 0)
+    monkeypatch.setattr(module_probe, "MEMORY_MIB", 64)
     rewritten(file(data, "x.mlir"), [data], "a module")
-    monkeypatch.setattr(probe, "MEMORY_MIB", 0)
+    monkeypatch.setattr(module_probe, "MEMORY_MIB", 0)
     with pytest.raises(CaptureError) as refused:
         rewritten(file(wide, "x.mlir"), [wide], "a module")
     assert refused.value.code == "AOTC-E843"

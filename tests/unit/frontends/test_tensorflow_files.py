@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.tensorflow import DIMENSIONS_MAX, TensorFlowFrontend
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.stablehlo.tensorflow_frontend import DIMENSIONS_MAX, TensorFlowFrontend
 
 MATRIX = np.arange(12, dtype="float32").reshape(4, 3)
 LARGE = np.linspace(0, 1, 30, dtype="float32").reshape(10, 3)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aotc.errors import UsageError
+from aotc.base.errors import UsageError
 from aotc.pipeline.build_time import stated_time, time_of_build
 
 

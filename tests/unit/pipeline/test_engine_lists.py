@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aotc.backends.targets import read_target
+from aotc.base.errors import BuildManifestError, refusal
+from aotc.base.stages import Executable
+from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import BuildManifestError, refusal
-from aotc.pipeline.engines import Fallen, candidates, first_refusal
-from aotc.pipeline.plan import resolve_candidates
-from aotc.stages import Executable
-from aotc_runtime.schema.manifest import Target
+from aotc.pipeline.build_plan import resolve_candidates
+from aotc.pipeline.engine_order import Fallen, candidates, first_refusal
+from aotc_runtime.schema.bundle_manifest import Target
 
 MANIFEST = """
 schema = 1

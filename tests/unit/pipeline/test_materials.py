@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.errors import UsageError
-from aotc.pipeline.materials import BUILDER_VARIABLE, builder_id, revision_of
-from aotc.signing.provenance import BUILDER_ID
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.build_provenance import BUILDER_ID
+from aotc.pipeline.build_materials import BUILDER_VARIABLE, builder_id, revision_of
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import BuildManifestError
-from aotc.pipeline.plan import resolve_targets
-from aotc_runtime.errors import Finding
+from aotc.pipeline.build_plan import resolve_targets
+from aotc_runtime.base.errors import Finding
 
 MANIFEST = """\
 schema = 1

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.errors import UsageError
-from aotc.pipeline.scratch import scratch_folder
+from aotc.base.errors import UsageError
+from aotc.pipeline.scratch_folder import scratch_folder
 
 
 def test_a_folder_that_its_owner_may_not_read_is_refused_and_not_left_behind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotc.pipeline.build import Built, build
-from aotc.report.text import print_build
+from aotc.report.report_text import print_build
 
 PROGRAM = """
 import jax.numpy as jnp

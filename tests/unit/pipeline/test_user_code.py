@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.user_code import _given
-from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Module
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.labels import executable_key
-from aotc_runtime.schema.tree import Leaf
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Module
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.user_processes import _given
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.manifest_labels import executable_key
+from aotc_runtime.schema.pytrees import Leaf
 
 SIZES: tuple[dict[str, int], ...] = ({"n": 1}, {"n": 8})
 MODULE = Module(b"", "sha256:", "1.0.0", ())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aotc.capture.file_digests import digest_of_open
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.weights_progress import waited_for
 
 SIZE = 80 * 2**20

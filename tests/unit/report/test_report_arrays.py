@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.config.dtypes import SHORT_DTYPES
-from aotc.errors import UsageError
-from aotc.report.arrays import filled, read_arguments, retyped, write_npz
-from aotc_runtime.formats.tensors import numpy_dtype
-from aotc_runtime.schema.manifest import DType, TensorSpec
+from aotc.base.errors import UsageError
+from aotc.config.dtype_names import SHORT_DTYPES
+from aotc.report.array_files import filled, read_arguments, retyped, write_npz
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import DType, TensorSpec
 
 SPEC = TensorSpec(path="x", shape=(), dtype=DType.FLOAT32, weak_type=False)
 

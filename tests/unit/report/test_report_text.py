@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from aotc.report.inspect import bundle_report
-from aotc.report.text import print_bundle, size, tuned_text
-from aotc.review.reading import review
-from aotc_runtime.rendering import printable
-from aotc_runtime.system.store import open_bundle
+from aotc.bundle.read.bundle_review import review
+from aotc.report.inspect_report import bundle_report
+from aotc.report.report_text import print_bundle, size, tuned_text
+from aotc_runtime.base.rendering import printable
+from aotc_runtime.system.bundle_files import open_bundle
 
 NOW = datetime.now(UTC)
 ODD = ["[/red]", "[bold]x", "\x1b[2J", "a\nok forged", "\x9b31m", "\udcff", "[link=x]y[/link]"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.cache.keys import Kind, Task
-from aotc.cache.tasks import Done, End, Undone
-from aotc.pipeline.tasks.unfinished import Unfinished
-from aotc.pipeline.watching.remembered import NEVER_KEPT
-from aotc.report.tasks import (
+from aotc.pipeline.cache.cache_keys import Kind, Task
+from aotc.pipeline.cache.cached_tasks import Done, End, Undone
+from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+from aotc.pipeline.watching.remembered_tasks import NEVER_KEPT
+from aotc.report.tasks_report import (
     FAILED_MAX,
     REASONS_MAX,
     print_tasks,

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.host_facts import HostFacts
 
 REF = {"digest": "sha256:" + "0" * 64, "size": 1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from aotc_runtime.schema.facts import VERSION
+from aotc_runtime.schema.host_facts import VERSION
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

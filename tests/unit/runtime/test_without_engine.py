@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.engines.registry import detect
+from aotc_runtime.engines.engine_registry import detect
 
 Bundle = tuple[Path, Path]
 
@@ -80,6 +80,6 @@ def test_the_host_is_described_from_the_system(digits_bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_processor_is_as_many_devices_as_a_bundle_wants(count: int) -> None:
-    code = f"from aotc_runtime.engines.registry import detect\nfacts = detect(devices={count})\n"
+    code = f"from aotc_runtime.engines.engine_registry import detect\nfacts = detect(devices={count})\n"
     done = run(code + "print(facts.devices, facts.devices_fixed)")
     assert done.stdout.split() == [str(count), "False"], done.stderr

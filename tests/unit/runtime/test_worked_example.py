@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aotc_runtime import canonical
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import TrustError
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.tar import read_members
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.signatures import vouchers_for
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.tar_archive import read_members
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.public_keys import load_public_key
+from aotc_runtime.verification.root_signatures import vouchers_for
 
 PAGE = (Path(__file__).parents[3] / "docs" / "trust.md").read_text()
 SECTION = PAGE[PAGE.index("## The formats, byte by byte") : PAGE.index("## Threat model")]
@@ -81,8 +81,8 @@ def test_the_key_makes_the_signature_over_what_is_signed() -> None:
 
 
 def test_our_readers_read_it_so() -> None:
-    root = canonical.decode(joined(ROOT), oci.RootIndex, where="x")
-    assert canonical.encode(root) == joined(ROOT)
+    root = canonical_json.decode(joined(ROOT), oci_layout.RootIndex, where="x")
+    assert canonical_json.encode(root) == joined(ROOT)
     key = load_public_key(PEM, "", "x")
     assert f"`{key.id}`" in SECTION
     policy = TrustPolicy(schema=1, name="example", keys=(TrustedKey(public_key=PEM),))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, Struct
 
-from aotc_runtime.engines.device import Aval, Buffer
-from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord, WeightArgument
-from aotc_runtime.serving.resident import Weights, bound_arguments
-from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
+from aotc_runtime.engines.engine_device import Aval, Buffer
+from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord, WeightArgument
+from aotc_runtime.serving.resident_bundle import Weights, bound_arguments
+from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
 
 
 class ResidentSymbolic(Struct, frozen=True):

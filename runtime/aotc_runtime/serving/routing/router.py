@@ -11,7 +11,7 @@ from math import prod
 
 from msgspec import Struct
 
-from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy, ProfileRecord
 
 Sizes = Mapping[str, int]
 

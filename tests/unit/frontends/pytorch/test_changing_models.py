@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.steps import follow, initial
 from tests.unit.frontends.pytorch.test_hostile_files import changed, graph, members, zipped
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aotc.frontends.pytorch.check import findings
-from aotc.frontends.pytorch.plan import Plan, Ref, Step
-from aotc.frontends.pytorch.schema import TensorMeta
+from aotc.frontends.pytorch.torch_graph_checks import findings
+from aotc.frontends.pytorch.torch_plan import Plan, Ref, Step
+from aotc.frontends.pytorch.torch_schema import TensorMeta
 
 WIDE = TensorMeta(8, (), (), 0, 7)  # type: ignore[arg-type]
 

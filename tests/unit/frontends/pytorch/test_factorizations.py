@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.frontends.pytorch.operators import factorizations
+from aotc.frontends.pytorch.operators import torch_factorizations
 
 SINGULAR = [
     ([[2, 1], [1, 3]], 0),
@@ -37,11 +37,11 @@ def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
 
     def said(matrix: jax.Array) -> list[jax.Array]:
         return [
-            factorizations.inverse_ex(matrix)[1],
-            factorizations.lu_factor_ex(matrix)[2],
-            factorizations.lu_with_info(matrix)[2],
-            factorizations.solve_ex(matrix, right)[1],
-            factorizations.solve_with_factors(matrix, right)[3],
+            torch_factorizations.inverse_ex(matrix)[1],
+            torch_factorizations.lu_factor_ex(matrix)[2],
+            torch_factorizations.lu_with_info(matrix)[2],
+            torch_factorizations.solve_ex(matrix, right)[1],
+            torch_factorizations.solve_with_factors(matrix, right)[3],
         ]
 
     for each in jax.jit(said)(matrix):
@@ -57,11 +57,14 @@ def test_a_matrix_that_is_not_positive_is_told_by_its_first_minor_that_is_not(
     matrix = np.array([rows, np.eye(len(rows))], kind)
     # The other triangle is not read.
     matrix = matrix + 9 * (np.tril(np.ones_like(matrix), -1) if upper else np.triu(matrix, 1))
-    found = jax.jit(lambda each: factorizations.cholesky_ex(each, upper)[1])(matrix)
+    found = jax.jit(lambda each: torch_factorizations.cholesky_ex(each, upper)[1])(matrix)
     assert found.dtype == np.int32 and found.tolist() == [info, 0]
 
 
 def test_of_matrices_without_elements_none_has_a_problem() -> None:
     empty = jnp.zeros((3, 0, 0), jnp.float32)
-    for info in (factorizations.inverse_ex(empty)[1], factorizations.cholesky_ex(empty)[1]):
+    for info in (
+        torch_factorizations.inverse_ex(empty)[1],
+        torch_factorizations.cholesky_ex(empty)[1],
+    ):
         assert info.tolist() == [0, 0, 0]

@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends import archive
-from aotc.frontends.archive import Damaged
-from aotc.frontends.pytorch import plan, results, schema, weights
-from aotc.frontends.pytorch.plan import DTypeNumber, Ref, Step
-from aotc.frontends.source_lines import own_line
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files import model_archive
+from aotc.capture.model_files.model_archive import Damaged
+from aotc.capture.model_files.source_lines import own_line
+from aotc.frontends.pytorch import torch_plan, torch_results, torch_schema, torch_weights
+from aotc.frontends.pytorch.torch_plan import DTypeNumber, Ref, Step
 from tests.unit.frontends.pytorch.test_hostile_files import (
     CONFIG,
     PROGRAM,
@@ -49,7 +49,7 @@ def test_entries_that_nobody_counts_are_refused() -> None:
         (count,) = struct.unpack_from("<H", data, len(data) - END + at)
         struct.pack_into("<H", data, len(data) - END + at, count - 1)
     with pytest.raises(Damaged):
-        archive.read_archive(bytes(data))
+        model_archive.read_archive(bytes(data))
 
 
 def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06", hidden: bytes = b"") -> bytes:
@@ -65,7 +65,7 @@ def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06", hidden: bytes = b"
 
 
 def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
-    read_again = archive.in_one_folder(archive.read_archive(of_64_bits()))
+    read_again = model_archive.in_one_folder(model_archive.read_archive(of_64_bits()))
     assert read_again.members.keys() == members().keys()
     for bad in (
         of_64_bits(gap=1),
@@ -74,12 +74,12 @@ def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
         of_64_bits(hidden=b"more"),
     ):
         with pytest.raises(Damaged):
-            archive.read_archive(bad)
+            model_archive.read_archive(bad)
 
 
 def entries(data: bytes) -> list[int]:
     """Where each entry of the directory begins."""
-    _, size, count = archive._directory(data)
+    _, size, count = model_archive._directory(data)
     at, found = len(data) - END - size, []
     for _ in range(count):
         found.append(at)
@@ -93,7 +93,7 @@ def test_a_member_that_begins_with_other_bytes_is_refused() -> None:
     assert data[offset : offset + 4] == b"PK\x03\x04"
     data[offset + 3] ^= 1
     with pytest.raises(Damaged):
-        archive.read_archive(bytes(data))
+        model_archive.read_archive(bytes(data))
 
 
 def test_a_member_whose_header_reaches_beyond_the_file_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_a_member_whose_header_reaches_beyond_the_file_is_refused() -> None:
     data = bytearray(made.getvalue())
     struct.pack_into("<L", data, entries(bytes(data))[1] + 42, len(data) - END - 4)
     with pytest.raises(Damaged):
-        archive.read_archive(bytes(data))
+        model_archive.read_archive(bytes(data))
 
 
 def test_a_member_that_reaches_into_the_directory_is_refused_whatever_its_checksum() -> None:
@@ -117,11 +117,11 @@ def test_a_member_that_reaches_into_the_directory_is_refused_whatever_its_checks
     (at,) = entries(bytes(data))
     struct.pack_into("<3L", data, at + 16, zlib.crc32(b"1PK\x01\x02"), 5, 5)
     with pytest.raises(Damaged):
-        archive.read_archive(bytes(data))
+        model_archive.read_archive(bytes(data))
 
 
 def argument(**kind: Any) -> Any:
-    return plan._value(msgspec.convert(kind, schema.Argument), 0)
+    return torch_plan._value(msgspec.convert(kind, torch_schema.Argument), 0)
 
 
 @pytest.mark.parametrize(
@@ -211,21 +211,21 @@ def test_the_line_of_a_node_is_the_innermost_that_is_not_torchs_own(trace: str, 
     assert own_line(trace) == line
 
 
-def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> plan.Plan:
-    return plan.Plan(tuple(map(Ref, inputs)), tuple(map(Ref, outputs)), tuple(steps), {})
+def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> torch_plan.Plan:
+    return torch_plan.Plan(tuple(map(Ref, inputs)), tuple(map(Ref, outputs)), tuple(steps), {})
 
 
 INNER = whole([step("t", Ref("i"), outputs=(Ref("o"),))], ["i"], ["o"])
 
 
-def called(target: str, *before: Any, given: tuple[str, ...] = ("x",)) -> plan.Plan:
+def called(target: str, *before: Any, given: tuple[str, ...] = ("x",)) -> torch_plan.Plan:
     caller = step(target, *before, INNER, *map(Ref, given), outputs=(Ref("y"),))
-    return plan._inlined(whole([caller], ["x"], ["y"]))
+    return torch_plan._inlined(whole([caller], ["x"], ["y"]))
 
 
 def test_graphs_that_are_called_as_they_are_become_steps_of_the_caller() -> None:
     made = called("higher_order.wrap_with_set_grad_enabled", False)
-    assert [(each.target, [*plan.used(each)]) for each in made.steps] == [("t", ["x"])]
+    assert [(each.target, [*torch_plan.used(each)]) for each in made.steps] == [("t", ["x"])]
     assert made.outputs == made.steps[0].outputs
     off = called("higher_order.wrap_with_autocast", "cpu", None, False, None)
     assert [each.target for each in off.steps] == ["t"]
@@ -240,22 +240,24 @@ def test_graphs_that_are_called_with_another_number_of_values_are_refused() -> N
         called(target, False, given=("x", "x"))
     caller = step(target, False, INNER, Ref("x"), outputs=((Ref("y"), Ref("z")),))
     with pytest.raises(Damaged):
-        plan._inlined(whole([caller], ["x"], ["y"]))
+        torch_plan._inlined(whole([caller], ["x"], ["y"]))
 
 
-def nested(depth: int) -> schema.Graph:
-    inner = schema.Graph((), (), (), {}, {}, {})
+def nested(depth: int) -> torch_schema.Graph:
+    inner = torch_schema.Graph((), (), (), {}, {}, {})
     for _ in range(depth):
-        given = schema.Argument(as_graph=schema.GraphArgument("g", inner))
-        node = schema.Node("higher_order.cond", (schema.NamedArgument("g", given),), (), {})
-        inner = schema.Graph((), (), (node,), {}, {}, {})
+        given = torch_schema.Argument(as_graph=torch_schema.GraphArgument("g", inner))
+        node = torch_schema.Node(
+            "higher_order.cond", (torch_schema.NamedArgument("g", given),), (), {}
+        )
+        inner = torch_schema.Graph((), (), (node,), {}, {}, {})
     return inner
 
 
 def test_graphs_lie_within_each_other_as_deep_as_allowed() -> None:
-    assert len(plan.plan(nested(plan.DEPTH_MAX)).steps) == 1
+    assert len(torch_plan.plan(nested(torch_plan.DEPTH_MAX)).steps) == 1
     with pytest.raises(Damaged):
-        plan.plan(nested(plan.DEPTH_MAX + 1))
+        torch_plan.plan(nested(torch_plan.DEPTH_MAX + 1))
 
 
 def test_an_operator_with_effects_is_refused_by_its_name() -> None:
@@ -280,14 +282,14 @@ def test_an_argument_of_a_kind_that_no_operator_takes_is_refused(kind: str) -> N
 
 @pytest.mark.parametrize(("more", "refused"), [(0, "AOTC-E844"), (1, "AOTC-E843")])
 def test_names_of_operators_are_as_long_as_allowed(more: int, refused: str) -> None:
-    target = "x" * (plan.NAMES_MAX + more)
+    target = "x" * (torch_plan.NAMES_MAX + more)
     data = changed(PROGRAM, lambda d: graph(d)["nodes"][-1].update(target=target))
     assert code(data) == refused
 
 
 def test_names_of_values_are_as_long_as_allowed() -> None:
     def rename(document: Any) -> None:
-        text = json.dumps(document).replace('"linear"', json.dumps("x" * plan.NAMES_MAX))
+        text = json.dumps(document).replace('"linear"', json.dumps("x" * torch_plan.NAMES_MAX))
         document.clear()
         document.update(json.loads(text))
 
@@ -313,7 +315,7 @@ def test_what_may_do_more_than_return_values_is_never_left_out(
     target: str, outputs: bool, kept: bool
 ) -> None:
     unused = step(target, Ref("x"), outputs=(Ref("y"),) if outputs else ())
-    assert plan._needed(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
+    assert torch_plan._needed(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
 
 
 LEAF = {"type": None, "context": None, "children_spec": []}
@@ -321,7 +323,7 @@ LEAF = {"type": None, "context": None, "children_spec": []}
 
 def structure(kind: str, context: Any, count: int) -> Any:
     spec = {"type": kind, "context": context, "children_spec": [LEAF] * count}
-    made = results.read_structure(json.dumps([1, spec]), count, {})
+    made = torch_results.read_structure(json.dumps([1, spec]), count, {})
     return made.build(iter(range(count)))
 
 
@@ -342,16 +344,16 @@ def test_documents_are_as_large_as_allowed(limit: str, monkeypatch: pytest.Monke
     most = (
         len(text) if limit == "JSON_BYTES_MAX" else sum(map(text.count, (b",", b":", b"[", b"{")))
     )
-    monkeypatch.setattr(schema, limit, most)
-    assert schema.decode(text, schema.Versions, "it").torch_version == "2"
-    monkeypatch.setattr(schema, limit, most - 1)
+    monkeypatch.setattr(torch_schema, limit, most)
+    assert torch_schema.decode(text, torch_schema.Versions, "it").torch_version == "2"
+    monkeypatch.setattr(torch_schema, limit, most - 1)
     with pytest.raises(Damaged):
-        schema.decode(text, schema.Versions, "it")
+        torch_schema.decode(text, torch_schema.Versions, "it")
 
 
 def tensors(*shapes: tuple[list[int], list[int]], data: bytes) -> list[np.ndarray[Any, Any]]:
     """float32 tensors of sizes and strides over the same bytes."""
-    held = archive.Archive({"w/b": memoryview(data)})
+    held = model_archive.Archive({"w/b": memoryview(data)})
     places = {}
     for number, (sizes, strides) in enumerate(shapes):
         meta = {
@@ -362,15 +364,15 @@ def tensors(*shapes: tuple[list[int], list[int]], data: bytes) -> list[np.ndarra
             "layout": 7,
         }
         stored = {"path_name": "b", "use_pickle": False, "tensor_meta": meta}
-        places[str(number)] = ("w", msgspec.convert(stored, schema.Payload))
-    return [each.array for each in weights.read_tensors(held, places, places).values()]
+        places[str(number)] = ("w", msgspec.convert(stored, torch_schema.Payload))
+    return [each.array for each in torch_weights.read_tensors(held, places, places).values()]
 
 
 def test_tensors_are_as_many_as_their_bytes_hold() -> None:
     four = bytes(16)
-    assert tensors(([1] * weights.RANK_MAX, [1] * weights.RANK_MAX), data=four)
+    assert tensors(([1] * torch_weights.RANK_MAX, [1] * torch_weights.RANK_MAX), data=four)
     views = [([4], [1]), ([2, 2], [2, 1]), ([4, 1], [1, 1]), ([1, 4], [4, 1])]
-    assert len(tensors(*views, data=four)) == weights.COPIES_MAX
+    assert len(tensors(*views, data=four)) == torch_weights.COPIES_MAX
     for bad, data in (
         ([([8], [0])], four),
         ([([1], [1])], bytes(5)),
@@ -461,4 +463,4 @@ def test_a_weight_has_a_name() -> None:
 def test_a_region_casts_by_itself_unless_it_is_said_not_to(
     given: tuple[Any, ...], casts: bool
 ) -> None:
-    assert plan._autocasts(step("higher_order.wrap_with_autocast", *given)) is casts
+    assert torch_plan._autocasts(step("higher_order.wrap_with_autocast", *given)) is casts

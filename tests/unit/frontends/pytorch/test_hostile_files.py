@@ -15,12 +15,18 @@ import jax
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends import archive
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.pytorch import plan, results, schema, symbols, weights
-from aotc.frontends.pytorch.frontend import PyTorch
-from aotc.frontends.pytorch.schema import Sym, SymExpr
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files import model_archive
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.pytorch import (
+    torch_plan,
+    torch_results,
+    torch_schema,
+    torch_symbols,
+    torch_weights,
+)
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from aotc.frontends.pytorch.torch_schema import Sym, SymExpr
 
 FILES = Path(__file__).parent / "files"
 GOOD = (FILES / "tied.pt2").read_bytes()
@@ -120,7 +126,7 @@ def test_other_kinds_of_files_are_refused() -> None:
 )
 def test_a_member_whose_name_is_no_plain_path_is_refused(name: str) -> None:
     assert code(zipped({**members(), name: b""})) == "AOTC-E843"
-    assert archive.NAME.match(f"tied/{name}") is None
+    assert model_archive.NAME.match(f"tied/{name}") is None
 
 
 def test_compressed_members_are_refused_without_being_expanded() -> None:
@@ -271,20 +277,22 @@ def test_booleans_other_than_0_and_1_are_refused() -> None:
         "layout": 7,
     }
     stored = {"path_name": "b", "use_pickle": False, "tensor_meta": meta}
-    decoded = schema.decode(json.dumps({"config": {"b": stored}}).encode(), schema.Payloads, "it")
+    decoded = torch_schema.decode(
+        json.dumps({"config": {"b": stored}}).encode(), torch_schema.Payloads, "it"
+    )
     for data, fine in ((b"\0\1", True), (b"\0\2", False)):
-        held = archive.Archive({"data/x/b": memoryview(data)})
+        held = model_archive.Archive({"data/x/b": memoryview(data)})
         places = {"b": ("data/x", decoded.config["b"])}
         try:
-            weights.read_tensors(held, places, ["b"])
-        except weights.Damaged:
+            torch_weights.read_tensors(held, places, ["b"])
+        except torch_weights.Damaged:
             assert not fine
         else:
             assert fine
 
 
 def test_tensors_that_overlap_again_and_again_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "COPIES_MAX", 0)
+    monkeypatch.setattr(torch_weights, "COPIES_MAX", 0)
     assert code(GOOD) == "AOTC-E843"
 
 
@@ -363,7 +371,7 @@ def _keys(*names: str) -> Any:
         _no_kind,
         _no_number,
         _renamed("\x1b[31m"),
-        _renamed("x" * (plan.NAMES_MAX + 1)),
+        _renamed("x" * (torch_plan.NAMES_MAX + 1)),
         _renamed(""),
         lambda d: graph(d)["nodes"][0].update(target="torch.ops.aten.\x07.default"),
         lambda d: graph(d).update(outputs=[{"as_tensor": {"name": "missing"}}]),
@@ -375,7 +383,7 @@ def _keys(*names: str) -> Any:
         lambda d: graph(d)["tensor_values"].pop("ids"),
         _structure("[1"),
         _structure([1, {**LEAF, "children_spec": [LEAF]}]),
-        _structure(_nested(results.DEPTH_MAX + 1)),
+        _structure(_nested(torch_results.DEPTH_MAX + 1)),
         _structure("[1," + OPENED * 50_000),
         _structure(_keys("a", "a")),
         _structure(_keys("\x1b")),
@@ -387,7 +395,7 @@ def test_a_graph_that_cannot_be_is_refused(change: Callable[[Any], object]) -> N
 
 
 def test_results_as_deep_as_allowed_are_built() -> None:
-    model = read(changed(PROGRAM, _structure(_nested(results.DEPTH_MAX))))
+    model = read(changed(PROGRAM, _structure(_nested(torch_results.DEPTH_MAX))))
     made = jax.eval_shape(model.function, dict(model.weights), np.zeros((2, 5), np.int32))
     assert jax.tree.leaves(made)[0].shape == (2, 5, 10)
 
@@ -395,7 +403,7 @@ def test_results_as_deep_as_allowed_are_built() -> None:
 def test_graphs_within_graphs_are_counted() -> None:
     def change(document: Any) -> None:
         inner = {**graph(document), "nodes": []}
-        for _ in range(plan.DEPTH_MAX + 1):
+        for _ in range(torch_plan.DEPTH_MAX + 1):
             given = {"name": "g", "arg": {"as_graph": {"name": "g", "graph": inner}}}
             node = {"target": "higher_order.cond", "inputs": [given], "outputs": [], "metadata": {}}
             inner = {**inner, "nodes": [node]}
@@ -408,22 +416,22 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = changed(PROGRAM, lambda d: d.update(guards_code=[[]] * 2**21))
-    monkeypatch.setattr(schema, "MARKS_MAX", 2**20)
+    monkeypatch.setattr(torch_schema, "MARKS_MAX", 2**20)
     tracemalloc.start()
     assert code(data) == "AOTC-E843"
     assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
     tracemalloc.stop()
-    monkeypatch.setattr(schema, "JSON_BYTES_MAX", 100)
+    monkeypatch.setattr(torch_schema, "JSON_BYTES_MAX", 100)
     assert code(GOOD) == "AOTC-E843"
 
 
 @pytest.mark.parametrize("limit", ["MEMBERS_MAX", "DIRECTORY_BYTES_MAX"])
 def test_as_many_members_as_allowed_are_read(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, size, count = archive._directory(GOOD)
+    _, size, count = model_archive._directory(GOOD)
     most = count if limit == "MEMBERS_MAX" else size
-    monkeypatch.setattr(archive, limit, most)
+    monkeypatch.setattr(model_archive, limit, most)
     assert read(GOOD).weights
-    monkeypatch.setattr(archive, limit, most - 1)
+    monkeypatch.setattr(model_archive, limit, most - 1)
     assert code(GOOD) == "AOTC-E843"
 
 
@@ -447,7 +455,7 @@ def test_a_weight_whose_name_steers_a_terminal_is_refused() -> None:
     ],
 )
 def test_an_expression_that_is_none_of_sizes_is_not_evaluated(text: str) -> None:
-    assert symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None
+    assert torch_symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None
 
 
 def test_a_tensor_subclass_is_refused_with_what_unwraps_it() -> None:

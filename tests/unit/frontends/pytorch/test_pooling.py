@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from jax import export
 
-from aotc.frontends.pytorch.operators import pooling
+from aotc.frontends.pytorch.operators import torch_pooling
 
 POOLS: dict[str, Callable[[Any], Any]] = {
-    "max": lambda x: pooling._max_pool(x, [3], [2], [1], [1], True, 1),
-    "max of few": lambda x: pooling._max_pool(x, [2], [3], [0], [1], True, 1),
-    "mean": lambda x: pooling._avg_pool(x, [3], [2], [1], True, False, None, 1),
-    "mean of padding too": lambda x: pooling._avg_pool(x, [3], [2], [1], True, True, None, 1),
+    "max": lambda x: torch_pooling._max_pool(x, [3], [2], [1], [1], True, 1),
+    "max of few": lambda x: torch_pooling._max_pool(x, [2], [3], [0], [1], True, 1),
+    "mean": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, False, None, 1),
+    "mean of padding too": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, True, None, 1),
 }
 
 

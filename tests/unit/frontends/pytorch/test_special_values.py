@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aotc.frontends.pytorch.operators import OPERATORS
-from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 NAN, INF = math.nan, math.inf
 SPOTTED = jnp.asarray([[[[NAN, 1, NAN, 2], [3, NAN, 4, 5], [-INF] * 4, [-INF] * 4]]], jnp.float32)

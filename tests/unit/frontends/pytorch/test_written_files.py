@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.pytorch.check import operators
-from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.base.errors import CaptureError
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from aotc.frontends.pytorch.torch_graph_checks import operators
 from tests.frontends.pytorch.recorded import apart, named
 
 FILES = Path(__file__).parent / "files"

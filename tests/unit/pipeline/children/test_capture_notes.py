@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.errors import CaptureError
+from aotc.base.errors import CaptureError
 from aotc.pipeline.children.capture_worker import _note
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from aotc.errors import CaptureError
-from aotc.pipeline.children import child
-from aotc.pipeline.children.recorded import Job
-from aotc.processes import Processes
-from aotc.workers import parent
+from aotc.base.child_processes import Processes
+from aotc.base.errors import CaptureError
+from aotc.base.workers import worker_parent
+from aotc.pipeline.children import user_process
+from aotc.pipeline.children.recorded_worker import Job
 
 
 def run(worker: str, folder: Path) -> None:
     """Run a module with this source as a worker that is recorded."""
     (folder / "a_worker.py").write_text(worker)
-    child.run(
-        parent.module("aotc.pipeline.children.recorded"),
+    user_process.run(
+        worker_parent.module("aotc.pipeline.children.recorded_worker"),
         Job("a_worker", str(folder / "m.toml"), str(folder), b""),
         type(None),
         within=folder,

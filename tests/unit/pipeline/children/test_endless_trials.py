@@ -12,8 +12,8 @@ SCRIPT = """
 import sys, threading
 from pathlib import Path
 from aotc.pipeline.children.trial_reference import _ending
-from aotc.shapes.trials import EntryTrials, PlannedTrial
-from aotc.workers.child import Progress
+from aotc.check.padding.trial_records import EntryTrials, PlannedTrial
+from aotc.base.workers.worker_child import Progress
 
 trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
 entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))

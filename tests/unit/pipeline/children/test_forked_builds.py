@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.store import LocalStore
-from aotc.parity import isolated
-from aotc.pipeline import user_code
+from aotc.base.workers import worker_parent
+from aotc.check import parity_process
+from aotc.pipeline import user_processes
 from aotc.pipeline.build import Built, build
-from aotc.workers import parent
+from aotc.pipeline.cache.cache_store import LocalStore
 
 MANIFEST = """
 schema = 1
@@ -76,8 +76,10 @@ class Project:
 
     def start_anew(self) -> None:
         """Every process, from here on."""
-        for module in (user_code, isolated):
-            self._monkeypatch.setattr(module, "kept", lambda name: Command(parent.module(name)))
+        for module in (user_processes, parity_process):
+            self._monkeypatch.setattr(
+                module, "kept", lambda name: Command(worker_parent.module(name))
+            )
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.pipeline.build import build
-from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.base.errors import AotcError, Finding
 
 MANIFEST = """
 schema = 1

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from aotc.evidence import ControlFlow
-from aotc.parity.trial_inputs import KINDS
+from aotc.base.evidence import ControlFlow
+from aotc.check.value_inputs import KINDS
 from aotc.pipeline.children import value_reference
 from aotc.pipeline.children.value_reference import MOST_TELLING, _Trials
-from aotc.pipeline.scratch import Scratch
-from aotc_runtime.schema.labels import ExecutableKey
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 KEY = ExecutableKey("f")
 

@@ -9,16 +9,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from aotc.backends.targets import read_target
-from aotc.backends.xla.compile import XlaBackend
-from aotc.cache.keys import key_of
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Tasks
-from aotc.pipeline.tasks import identity
+from aotc.base.stages import CompileJob, Executable, Module
+from aotc.compile.target_files import read_target
+from aotc.compile.xla.xla_compiler import XlaBackend
+from aotc.pipeline.cache.cache_keys import key_of
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.tasks import code_identity
 from aotc.pipeline.tasks.cached_backend import CachedBackend, job_parts
-from aotc.stages import CompileJob, Executable, Module
-from aotc_runtime.digest import sha256
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
 MODULE = Module(b"module", sha256(b"module"), "1.0.0", ())
@@ -106,7 +106,9 @@ def test_another_code_of_ours_is_another_toolchain_whatever_its_version_says(
 ) -> None:
     store = LocalStore(tmp_path, 10**6)
     CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
-    monkeypatch.setattr(identity, "toolchain_code", lambda: {"code of aotc": sha256(b"edited")})
+    monkeypatch.setattr(
+        code_identity, "toolchain_code", lambda: {"code of aotc": sha256(b"edited")}
+    )
     backend = Counting()
     CachedBackend(backend, Tasks(store, {})).compile(JOB)
     assert backend.compiled == 1

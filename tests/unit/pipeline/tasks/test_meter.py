@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.cache.keys import Kind, Task
-from aotc.cache.tasks import Done
-from aotc.pipeline.tasks import meter
-from aotc.pipeline.tasks.meter import Meter
+from aotc.pipeline.cache.cache_keys import Kind, Task
+from aotc.pipeline.cache.cached_tasks import Done
+from aotc.pipeline.tasks import task_progress
+from aotc.pipeline.tasks.task_progress import Meter
 
 
 def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
@@ -24,7 +24,7 @@ def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
         (Kind.EXECUTABLE, 12.0, 0.0),
     ]
     for kind, end, seconds in ends_and_seconds:
-        monkeypatch.setattr(meter.time, "perf_counter", lambda end=end: end)
+        monkeypatch.setattr(task_progress.time, "perf_counter", lambda end=end: end)
         counted.done(Done(Task(kind, "x", {}), False, (), seconds))
     assert counted.seconds(Kind.EXECUTABLE) == 3.0 + 1.0
     assert counted.seconds(Kind.REFERENCE) == 45.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.capture import installed
-from aotc.pipeline.tasks.identity import code_digests, of_distribution
-from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
+from aotc.capture import installed_packages
+from aotc.commands.reproduce.toolchain_copy import toolchain_copy
+from aotc.pipeline.tasks.code_identity import code_digests, of_distribution
 
 RECORD = """\
 ../../../bin/tool,sha256=AAA,227
@@ -31,7 +31,7 @@ def parts(folder: Path, record: str, version: str = "1") -> dict[str, str]:
     place.mkdir(exist_ok=True)
     (place / "METADATA").write_text(f"Name: pkg\nVersion: {version}\n")
     (place / "RECORD").write_text(record)
-    return dict(of_distribution("pkg", installed.of(PathDistribution(place))))
+    return dict(of_distribution("pkg", installed_packages.of(PathDistribution(place))))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_another_version_is_another_package(tmp_path: Path) -> None:
 
 TELL = """
 import json
-from aotc.capture import installed
-from aotc.pipeline.tasks.identity import code_digests
+from aotc.capture import installed_packages as installed
+from aotc.pipeline.tasks.code_identity import code_digests
 import aotc
 print(json.dumps([aotc.__path__[0], dict(code_digests())]))
 """
@@ -101,7 +101,7 @@ def test_code_is_the_same_in_a_checkout_and_installed_and_another_with_any_chang
         (folder / "aotc" / ".build.py.swp").write_text("an editor's")
         (folder / "aotc" / "build.pyc").write_text("Python's")
         assert told(folder) == code_digests()
-        with (folder / "aotc_runtime" / "digest.py").open("a") as file:
+        with (folder / "aotc_runtime" / "base" / "digest.py").open("a") as file:
             file.write("# other code\n")
         found = told(folder)
         assert found["aotc"] == code_digests()["aotc"]

@@ -7,10 +7,10 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from aotc.errors import CompileError, ParityError
-from aotc.pipeline.tasks.failures import Failures
-from aotc.pipeline.tasks.workers import Workers
-from aotc_runtime.errors import Finding
+from aotc.base.errors import CompileError, ParityError
+from aotc.pipeline.tasks.task_failures import Failures
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc_runtime.base.errors import Finding
 
 
 def test_no_more_than_so_many_run_at_once() -> None:

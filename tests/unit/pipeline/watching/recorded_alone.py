@@ -1,5 +1,5 @@
-"""`aotc.pipeline.children.recorded` for a zygote that has imported what the recorder needs, and
-nothing of what programs import.
+"""`aotc.pipeline.children.recorded_worker` for a zygote that has imported what the recorder needs,
+and nothing of what programs import.
 
 Each program has a process of its own, as from a command; none pays for what Python and the recorder
 take to start.
@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from aotc.pipeline.children.recorded import Job, record
-from aotc.workers.child import Progress, answer
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.pipeline.children.recorded_worker import Job, record
 
 
 def prepare() -> None:

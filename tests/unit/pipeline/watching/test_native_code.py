@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.xla.elf import Interface, interface
+from aotc.compile.binary.elf import Interface, interface
 from aotc.pipeline.watching import native_code
 
 HARMLESS = [

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.keys import Parts
-from aotc.capture import installed
-from aotc.pipeline.tasks import identity
+from aotc.capture import installed_packages
+from aotc.pipeline.cache.cache_keys import Parts
+from aotc.pipeline.tasks import code_identity
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def package(tmp_path: Path) -> PathDistribution:
 
 
 def parts(package: PathDistribution) -> Parts:
-    return dict(identity.of_distribution("package", installed.of(package)))
+    return dict(code_identity.of_distribution("package", installed_packages.of(package)))
 
 
 def test_as_installed_it_is_two_parts(package: PathDistribution) -> None:

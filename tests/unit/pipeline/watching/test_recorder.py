@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.pipeline.children.recorded import Job
-from aotc.pipeline.scratch import Scratch
+from aotc.base.child_processes import Processes
+from aotc.base.workers import worker_parent
+from aotc.base.workers.forked_workers import kept
+from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.watching.import_places import path_at, place
-from aotc.pipeline.watching.reads import ABSENT, Looking, Reads, native_parts
-from aotc.pipeline.watching.recording import Recording
-from aotc.processes import Processes
-from aotc.workers import parent
-from aotc.workers.forked import kept
+from aotc.pipeline.watching.recorded_reads import ABSENT, Looking, Reads, native_parts
+from aotc.pipeline.watching.recording_file import Recording
 
 FORKING = kept("recorded_alone")
 
@@ -37,8 +37,8 @@ def record(
     (root / "own").mkdir(exist_ok=True)
     given = {"PYTHONPATH": path, **environment}
     started = {"PYTHONPATH": str(Path(__file__).parent)} if forked else given
-    parent.run(
-        FORKING if forked else parent.module("aotc.pipeline.children.recorded"),
+    worker_parent.run(
+        FORKING if forked else worker_parent.module("aotc.pipeline.children.recorded_worker"),
         Job("program", str(root / "program.toml"), str(root / "own"), b"", given if forked else {}),
         type(None),
         within=root / "own",
@@ -672,7 +672,7 @@ def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> 
         if value == "a":
             py_compile.compile(str(helper))
     code = "import helper\nopen(f'/{helper.value}')"
-    with pytest.raises(parent.CrashedError) as caught:
+    with pytest.raises(worker_parent.CrashedError) as caught:
         record(tmp_path, code, forked=False)
     assert "'/b'" in caught.value.found(1)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.keys import Kind, Task, key_of
-from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Done, Tasks
-from aotc.pipeline.watching import remembered
-from aotc.pipeline.watching.reads import Looking, Reads
-from aotc.pipeline.watching.recording import Recording
-from aotc.pipeline.watching.remembered import Files, Recipes, Worker
-from aotc_runtime.digest import sha256
+from aotc.pipeline.cache.cache_keys import Kind, Task, key_of
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cache.cached_tasks import Done, Tasks
+from aotc.pipeline.watching import remembered_tasks
+from aotc.pipeline.watching.recorded_reads import Looking, Reads
+from aotc.pipeline.watching.recording_file import Recording
+from aotc.pipeline.watching.remembered_tasks import Files, Recipes, Worker
+from aotc_runtime.base.digest import sha256
 from tests.hostile.weakening import Check, remove
 
 DATA = b"what a program left"
@@ -45,7 +45,7 @@ def run(worker: Worker, tasks: Tasks, named: str, digest: str = sha256(DATA)) ->
         ran.append(1)
         Recording(reads, {}).write(worker.folder, worker.module)
 
-    remembered.run(worker, tasks, execute)
+    remembered_tasks.run(worker, tasks, execute)
     return bool(ran)
 
 
@@ -66,7 +66,7 @@ def test_without_a_cache_nothing_is_kept_and_nobody_minds(worker: Worker) -> Non
         Recording(Reads(), {}).write(worker.folder, worker.module)
 
     tasks = Tasks(None, {})
-    remembered.run(worker, tasks, execute)()
+    remembered_tasks.run(worker, tasks, execute)()
     assert tasks.store is None and (worker.folder / "x.left").read_bytes() == DATA
 
 
@@ -84,7 +84,7 @@ def test_without_its_check_it_is_written_there(
     worker: Worker, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = ("if not _lies_within(name)", "if False")
-    remove(Check(remembered._restore, check, lambda arms: None, ""), monkeypatch)
+    remove(Check(remembered_tasks._restore, check, lambda arms: None, ""), monkeypatch)
     assert not run(worker, tasks, "../x")
     assert (worker.folder.parent / "x").read_bytes() == DATA
 
@@ -101,13 +101,13 @@ def test_reasons_that_the_author_can_mend_come_first() -> None:
         )
         for kind, reasons in ((Kind.CAPTURE, told), (Kind.REFERENCE, [*told, *mine]))
     ]
-    (note,) = remembered.unkept(done)
+    (note,) = remembered_tasks.unkept(done)
     shown = note.partition("each time: ")[2].split("; ")
     assert shown == [*mine, told[0], "2 more reasons by --explain"]
 
 
 def test_nothing_is_noted_of_programs_that_may_be_kept() -> None:
-    assert remembered.unkept(()) == ()
+    assert remembered_tasks.unkept(()) == ()
 
 
 def test_where_one_file_is_gone_none_of_the_others_is_left(worker: Worker, tasks: Tasks) -> None:
@@ -116,5 +116,5 @@ def test_where_one_file_is_gone_none_of_the_others_is_left(worker: Worker, tasks
     tasks.store.put(sha256(DATA), DATA)
     names = ["x.left", "weights.w/000000.left", "weights.w/000001.left"]
     every = dict.fromkeys(names, sha256(DATA)) | {names[-1]: sha256(b"what is gone")}
-    assert not remembered._restore(Files(every), worker.folder, tasks)
+    assert not remembered_tasks._restore(Files(every), worker.folder, tasks)
     assert not list(worker.folder.iterdir())

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime.engines.device import Aval
-from aotc_runtime.engines.xla import engine
-from aotc_runtime.engines.xla.accelerated import Accelerated
-from aotc_runtime.errors import BackendError
+from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.xla import xla_engine
+from aotc_runtime.engines.xla.xla_accelerator import Accelerated
 
 Bundle = tuple[Path, Path]
 
@@ -41,9 +41,9 @@ def test_a_bundle_runs_its_fixtures_and_answers_calls_as_on_the_processor(
     with aotc_runtime.load(path, trust=policy) as bundle:
         expected = bundle["predict"](image)
     elsewhere = Elsewhere()
-    monkeypatch.setattr(engine, "start", lambda *_: elsewhere)
+    monkeypatch.setattr(xla_engine, "start", lambda *_: elsewhere)
     with aotc_runtime.load(path, trust=policy) as bundle:
-        assert engine.processor() is not elsewhere
+        assert xla_engine.processor() is not elsewhere
         assert bundle["predict"].on_device(image)["probabilities"].device is elsewhere
         found = bundle["predict"](image)
         assert len(bundle.report()["fixtures"]) == 3
@@ -69,9 +69,9 @@ def test_results_are_copied_whatever_their_type(name: str) -> None:
 
 
 def test_a_process_serves_one_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_serving", None)
-    assert engine.start("cpu") is engine.start("cpu") is engine.processor()
+    monkeypatch.setattr(xla_engine, "_serving", None)
+    assert xla_engine.start("cpu") is xla_engine.start("cpu") is xla_engine.processor()
     with pytest.raises(BackendError) as refused:
-        engine.start("cuda")
+        xla_engine.start("cuda")
     (finding,) = refused.value.findings
     assert (finding.code, finding.found) == ("AOTC-E758", "one for cuda")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.engines.xla import engine
-from aotc_runtime.engines.xla.cuda import facts as cuda
-from aotc_runtime.engines.xla.cuda.device import CudaDevice
-from aotc_runtime.engines.xla.cuda.facts import Driver, Gpu, facts
-from aotc_runtime.errors import BackendError
-from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.xla import xla_engine
+from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
+from aotc_runtime.engines.xla.cuda.cuda_facts import Driver, Gpu, facts
+from aotc_runtime.engines.xla.cuda.xla_cuda_device import CudaDevice
+from aotc_runtime.schema.host_facts import Accelerator
 
 H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)
 A100 = Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80_000_000_000)
@@ -132,17 +132,17 @@ def test_a_driver_that_does_not_start_is_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_platforms_that_are_known_are_asked_about() -> None:
-    assert engine.facts("rocm") is None
-    found = engine.facts("cuda")
+    assert xla_engine.facts("rocm") is None
+    found = xla_engine.facts("cuda")
     assert found is not None and found.platform == "cuda"
 
 
 def test_a_platform_that_cannot_be_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_serving", None)
+    monkeypatch.setattr(xla_engine, "_serving", None)
     with pytest.raises(BackendError) as refused:
-        engine.start("rocm")
+        xla_engine.start("rocm")
     assert refused.value.findings[0].code == "AOTC-E758"
-    assert engine._serving is None
+    assert xla_engine._serving is None
 
 
 def test_dlpack_is_told_that_arrays_are_on_a_gpu() -> None:

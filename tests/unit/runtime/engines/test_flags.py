@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.engines.xla import flags
-from aotc_runtime.errors import BackendError
+from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.xla import xla_flags as flags
 
 LOADING = """
 import json, os, sys

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aotc_runtime.engines.iree.archive import MACHINES, require_module
+from aotc_runtime.engines.iree.iree_archive import MACHINES, require_module
 
 X86, ARM = 62, 183
 CODE = b"the virtual machine's code"

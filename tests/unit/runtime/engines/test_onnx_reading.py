@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.engines.onnxruntime.reading import GraphError, read
+from aotc_runtime.engines.onnxruntime.onnx_reader import GraphError, read
 
 WEIGHTS = "weights"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotc_runtime.engines.openvino.names import POOLED, SINGLE
-from aotc_runtime.engines.openvino.reading import GraphError, read
+from aotc_runtime.engines.openvino.openvino_names import POOLED, SINGLE
+from aotc_runtime.engines.openvino.openvino_reader import GraphError, read
 
 XML = """<?xml version="1.0"?>
 <net name="main" version="11">

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.engines.device import Device
-from aotc_runtime.engines.iree import engine as iree
-from aotc_runtime.engines.processor import Library, ProcessorEngine
-from aotc_runtime.errors import BackendError, ResourceError
+from aotc_runtime.base.errors import BackendError, ResourceError
+from aotc_runtime.engines.engine_device import Device
+from aotc_runtime.engines.iree import iree_engine as iree
+from aotc_runtime.engines.processor_engine import Library, ProcessorEngine
 
 LIBRARY = Library("abacus", "abacus-base-runtime", "beads", "the abacus")
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.tpu.topologies import GENERATIONS
-from aotc_runtime.engines.registry import accelerators
-from aotc_runtime.engines.xla import engine
-from aotc_runtime.engines.xla.tpu import facts as tpu
-from aotc_runtime.engines.xla.tpu.device import TpuDevice
-from aotc_runtime.engines.xla.tpu.facts import CHIPS, GIB, facts, read_chips
-from aotc_runtime.errors import BackendError
-from aotc_runtime.schema.facts import Accelerator
+from aotc.engines.tpu.tpu_topologies import GENERATIONS
+from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.engine_registry import accelerators
+from aotc_runtime.engines.xla import xla_engine
+from aotc_runtime.engines.xla.tpu import tpu_facts as tpu
+from aotc_runtime.engines.xla.tpu.tpu_facts import CHIPS, GIB, facts, read_chips
+from aotc_runtime.engines.xla.tpu.xla_tpu_device import TpuDevice
+from aotc_runtime.schema.host_facts import Accelerator
 
 V5E, TPU7X = CHIPS["0x0063"], CHIPS["0x0076"]
 
@@ -57,7 +57,7 @@ def test_kinds_and_devices_are_those_that_targets_are_compiled_for() -> None:
 
 def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpu, "read_chips", lambda _: [V5E])
-    found = engine.facts("tpu")
+    found = xla_engine.facts("tpu")
     assert found is not None and found.devices == 1
     assert "tpu" in [each.platform for each in accelerators({"xla": ("cuda", "tpu")})]
 
@@ -71,11 +71,12 @@ def test_arrays_on_a_tpu_have_no_dlpack() -> None:
 
 
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_serving", None)
+    monkeypatch.setattr(xla_engine, "_serving", None)
     monkeypatch.setattr(
-        "aotc_runtime.engines.xla.tpu.device.library_of", lambda *of: Path("/none/libtpu.so")
+        "aotc_runtime.engines.xla.tpu.xla_tpu_device.library_of",
+        lambda *of: Path("/none/libtpu.so"),
     )
     with pytest.raises(BackendError) as caught:
-        engine.start("tpu")
+        xla_engine.start("tpu")
     assert caught.value.findings[0].code == "AOTC-E758"
-    assert engine._serving is None
+    assert xla_engine._serving is None

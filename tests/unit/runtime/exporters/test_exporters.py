@@ -76,9 +76,9 @@ def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
 
 @pytest.fixture(scope="module")
 def padding_bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedBundle]:
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
-    from aotc.signing.signer import LocalSigner
-    from aotc.signing.trust_file import policy_text
 
     folder = tmp_path_factory.mktemp("padding")
     (folder / "program.py").write_text("def double(x):\n    return x * 2\n")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.config.document import read
-from aotc.errors import BuildManifestError
-from aotc.signing.keys import KeyType, new_key, public_pem
-from aotc.signing.trust_file import policy_text
-from aotc_runtime import limits
-from aotc_runtime.canonical import decode_toml
-from aotc_runtime.errors import TrustError
-from aotc_runtime.verification.trust import read_policy
+from aotc.base.errors import BuildManifestError
+from aotc.bundle.sign.signing_keys import KeyType, new_key, public_pem
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.config.toml_document import read
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_toml
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.verification.policy_reader import read_policy
 
 SIZE = limits.POLICY_BYTES_MAX - 100
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.packing import descriptors
-from aotc_runtime import canonical
-from aotc_runtime.canonical import check_keys, decode_foreign
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats import in_toto, oci
+from aotc.bundle.write import oci_descriptors
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.canonical_json import check_keys, decode_foreign
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.formats import in_toto, oci_layout
 from aotc_runtime.formats.in_toto import Statement
 
 
@@ -86,15 +86,15 @@ def test_the_same_key_in_different_objects_is_no_repetition() -> None:
 )
 def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
     with pytest.raises(BundleFormatError) as refused:
-        decode_foreign(data, oci.Layout, where="here")
+        decode_foreign(data, oci_layout.Layout, where="here")
     assert refused.value.code == "AOTC-E106"
     assert refused.value.findings[0].where == "here"
 
 
 def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
-    reference = descriptors.descriptor(b"abc", "x/y", annotations={"a": "b"})
+    reference = oci_descriptors.descriptor(b"abc", "x/y", annotations={"a": "b"})
     assert (reference.mediaType, reference.digest, reference.size) == ("x/y", sha256(b"abc"), 3)
-    assert canonical.encode(reference) == (
+    assert canonical_json.encode(reference) == (
         b'{"annotations":{"a":"b"},"digest":"' + sha256(b"abc").encode() + b'",'
         b'"mediaType":"x/y","size":3}'
     )
@@ -114,7 +114,9 @@ def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
 )
 def test_descriptors_below_the_root_are_strict(change: dict[str, object]) -> None:
     good = {"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}
-    canonical.decode(canonical.encode(good), oci.Descriptor, where="x")
+    canonical_json.decode(canonical_json.encode(good), oci_layout.Descriptor, where="x")
     with pytest.raises(BundleFormatError) as refused:
-        canonical.decode(canonical.encode({**good, **change}), oci.Descriptor, where="x")
+        canonical_json.decode(
+            canonical_json.encode({**good, **change}), oci_layout.Descriptor, where="x"
+        )
     assert refused.value.code == "AOTC-E101"

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime import limits
-from aotc_runtime.canonical import decode_foreign
-from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.tar import BLOCK, TRAILER_BYTES_MAX, read_members
-from aotc_runtime.formats.tensors import read_tensors, tensor_views
-from aotc_runtime.schema.tree import has_integer_keys
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_envelopes, read_root
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.safetensors_reader import read_tensors, tensor_views
+from aotc_runtime.formats.tar_archive import BLOCK, TRAILER_BYTES_MAX, read_members
+from aotc_runtime.schema.pytrees import has_integer_keys
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -92,15 +92,20 @@ class Layout:
     name = "x"
 
     def __init__(self, attestations: int) -> None:
-        entries = [(oci.INDEX_TYPE, 0), *((oci.MANIFEST_TYPE, n + 1) for n in range(attestations))]
+        entries = [
+            (oci_layout.INDEX_TYPE, 0),
+            *((oci_layout.MANIFEST_TYPE, n + 1) for n in range(attestations)),
+        ]
         manifests = [
             {"mediaType": kind, "digest": f"sha256:{number:064x}", "size": 1}
             for kind, number in entries
         ]
-        index = {"schemaVersion": 2, "mediaType": oci.INDEX_TYPE, "manifests": manifests}
+        index = {"schemaVersion": 2, "mediaType": oci_layout.INDEX_TYPE, "manifests": manifests}
         self._files = {
-            oci.INDEX_FILE: json.dumps(index).encode(),
-            oci.LAYOUT_FILE: json.dumps({"imageLayoutVersion": oci.LAYOUT_VERSION}).encode(),
+            oci_layout.INDEX_FILE: json.dumps(index).encode(),
+            oci_layout.LAYOUT_FILE: json.dumps(
+                {"imageLayoutVersion": oci_layout.LAYOUT_VERSION}
+            ).encode(),
         }
 
     def file(self, name: str) -> memoryview:
@@ -130,7 +135,7 @@ def test_json_may_have_as_many_marks_as_the_limit() -> None:
 
 def test_the_index_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_bundle(GOLDEN / "layers.aotb")
-    index = source.file(oci.INDEX_FILE)
+    index = source.file(oci_layout.INDEX_FILE)
     assert index is not None
     monkeypatch.setattr(limits, "INDEX_BYTES_MAX", len(index))
     root = read_root(source)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats.tar import BLOCK, Member, read_members
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.formats.tar_archive import BLOCK, Member, read_members
 
 NAMES = st.from_regex(r"\A(?:[a-z_-][a-z.]{0,5}/){0,3}[a-z0-9][a-z0-9.-]{0,9}\Z")
 

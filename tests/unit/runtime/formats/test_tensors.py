@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.packing.weights import write_tensors
-from aotc_runtime.errors import BundleFormatError
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.extended_tensors import NAMES
-from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
+from aotc_runtime.schema.bundle_manifest import DType
 
 
 def tensors_file(header: dict[str, Any], data: bytes) -> memoryview:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import BuildManifestError
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, line_of, redefinitions, render_path
 
 ROOT = Path(__file__).parents[4]

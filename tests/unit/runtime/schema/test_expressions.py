@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.schema.expressions import LENGTH_MAX, Linear, parse_expression, parse_relation
+from aotc_runtime.schema.size_expressions import (
+    LENGTH_MAX,
+    Linear,
+    parse_expression,
+    parse_relation,
+)
 
 
 @pytest.mark.parametrize(

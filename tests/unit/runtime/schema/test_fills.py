@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from aotc_runtime.schema.fills import parse_fill
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.bundle_manifest import DType
+from aotc_runtime.schema.fill_numbers import parse_fill
 
 
 @pytest.mark.parametrize(

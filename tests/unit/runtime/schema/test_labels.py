@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.schema.labels import ExecutableKey, executable_key, label
+from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key, label
 
 NAMES = st.sampled_from(["a", "batch", "seq"])
 SIZES = st.dictionaries(NAMES, st.integers(1, 100))

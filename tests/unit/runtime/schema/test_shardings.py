@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from aotc_runtime.schema.manifest import Sharding
-from aotc_runtime.schema.shardings import mesh_of, misfits, pieces, text, untiled
+from aotc_runtime.schema.bundle_manifest import Sharding
+from aotc_runtime.schema.shard_layout import mesh_of, misfits, pieces, text, untiled
 
 SIZES = {"data": 2, "model": 2}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.engines.device import Aval
-from aotc_runtime.schema.shardings import mesh_of
+from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.schema.shard_layout import mesh_of
 
 
 @pytest.fixture

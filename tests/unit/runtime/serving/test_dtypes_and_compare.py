@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.formats.tensors import numpy_dtype
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.serving.readiness import Difference, compare, over_all
 
 FLOATS = [

@@ -14,7 +14,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import BackendError, DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.engines.xla.client import XlaDevice
+from aotc_runtime.engines.xla.xla_client import XlaDevice
 
 Bundle = tuple[Path, Path]
 

@@ -20,7 +20,7 @@ from aotc_runtime import (
     TrustError,
     TrustPolicy,
 )
-from aotc_runtime.schema.policy import TrustedKey
+from aotc_runtime.schema.trust_policy import TrustedKey
 
 Bundle = tuple[Path, Path]
 

@@ -12,10 +12,10 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import LoadedEntryPoint
-from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
 from aotc_runtime.serving import readiness
-from aotc_runtime.serving.resident import ResidentProfile
+from aotc_runtime.serving.resident_bundle import ResidentProfile
 
 
 @pytest.mark.parametrize(("seconds", "is_warmed"), [(0.0, False), (60.0, True)])

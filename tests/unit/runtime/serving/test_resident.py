@@ -15,23 +15,29 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.packing.weights import shards
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.device import Aval
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.engines.xla import client
-from aotc_runtime.engines.xla.engine import processor
-from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
-from aotc_runtime.formats import tar
-from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
-from aotc_runtime.schema.manifest import BlobRef, DType, WeightArgument, WeightSet, WeightTensor
-from aotc_runtime.serving import resident
-from aotc_runtime.serving.resident import make_resident, weight_arrays
-from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.compatibility import Choice
-from aotc_runtime.verification.examine import verify
-from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
+from aotc.bundle.write.safetensors_writer import shards
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, BundleFormatError, IntegrityError
+from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.engines.xla import xla_client
+from aotc_runtime.engines.xla.xla_engine import processor
+from aotc_runtime.formats import tar_archive
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, read_tensors
+from aotc_runtime.schema.bundle_manifest import (
+    BlobRef,
+    DType,
+    WeightArgument,
+    WeightSet,
+    WeightTensor,
+)
+from aotc_runtime.serving import resident_bundle
+from aotc_runtime.serving.resident_bundle import make_resident, weight_arrays
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import verify
+from aotc_runtime.verification.host_compatibility import Choice
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
 
 from ..samples import manifest
 
@@ -176,7 +182,7 @@ def test_a_load_that_fails_half_way_holds_nothing(
 ) -> None:
     path, policy = digits_bundle
     before = held()[2]
-    original = resident._profile
+    original = resident_bundle._profile
 
     def fail_at_the_last(*arguments: Any) -> Any:
         profile = original(*arguments)
@@ -185,7 +191,7 @@ def test_a_load_that_fails_half_way_holds_nothing(
         return profile
 
     refused = AotcError(aotc_runtime.Finding("AOTC-E117", "a test", "", "", ""))
-    monkeypatch.setattr(resident, "_profile", fail_at_the_last)
+    monkeypatch.setattr(resident_bundle, "_profile", fail_at_the_last)
     with pytest.raises(BundleFormatError) as caught:
         aotc_runtime.load(path, trust=policy)
     assert caught.value.code == "AOTC-E117"
@@ -198,7 +204,7 @@ def test_a_refused_load_keeps_nothing_of_its_executables(
 ) -> None:
     """The weights are the last to be verified, and executables are deserialized before."""
     bad = bytearray(digits_bundle[0].read_bytes())
-    last = list(tar.read_members(memoryview(bytes(bad)), where="x").values())[-1]
+    last = list(tar_archive.read_members(memoryview(bytes(bad)), where="x").values())[-1]
     bad[last.offset + last.size - 1] ^= 1
     path = tmp_path / "bad.aotb"
     path.write_bytes(bad)
@@ -211,7 +217,7 @@ def test_a_refused_load_keeps_nothing_of_its_executables(
     def kept() -> int:
         """Bytes that the module which deserializes has made, and that are still there."""
         gc.collect()  # what was raised refers to where it was raised
-        made_there = tracemalloc.Filter(inclusive=True, filename_pattern=client.__file__)
+        made_there = tracemalloc.Filter(inclusive=True, filename_pattern=xla_client.__file__)
         traces = tracemalloc.take_snapshot().filter_traces([made_there])
         return sum(each.size for each in traces.statistics("filename"))
 
@@ -266,6 +272,6 @@ def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:
     ):
         executable: Any = None
         assert (
-            resident.direct_call(processor(), executable, entry, arguments, inputs, (plain,))
+            resident_bundle.direct_call(processor(), executable, entry, arguments, inputs, (plain,))
             is None
         )

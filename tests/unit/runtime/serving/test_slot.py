@@ -15,8 +15,8 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
-from aotc_runtime.serving.entry_point import LoadedEntryPoint
-from aotc_runtime.serving.loaded import Threads
+from aotc_runtime.serving.loaded_bundle import Threads
+from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
 
 Bundle = tuple[Path, Path]
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from aotc_runtime.serving.entry_point import CallCounter
-from aotc_runtime.serving.tallies import (
-    SHAPES_MAX,
-    Exact,
-    Padding,
-    Path,
-    ShapeCounts,
-    Tallies,
-)
+from aotc_runtime.serving.call_metrics import SHAPES_MAX, Exact, Padding, Path, ShapeCounts, Tallies
+from aotc_runtime.serving.loaded_entry_point import CallCounter
 
 
 def test_calls_are_counted_by_path_and_executable() -> None:

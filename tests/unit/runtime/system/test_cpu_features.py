@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.engines.registry import detect
+from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.system.cpu_features import _ARM_NAMES, described, processor, processor_here
-from aotc_runtime.system.host import Machine
+from aotc_runtime.system.host_probe import Machine
 
 X86 = """processor\t: 0
 model name\t: A Processor

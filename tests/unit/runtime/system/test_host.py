@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.schema.facts import VERSION
-from aotc_runtime.schema.manifest import FORMAT_VERSION
-from aotc_runtime.system.host import available_memory, libc
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION
+from aotc_runtime.schema.host_facts import VERSION
+from aotc_runtime.system.host_probe import available_memory, libc
 
 PHYSICAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MEMINFO = "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.system import host
+from aotc_runtime.system import host_probe
 
 WITHOUT_SCIPY = {
     "a finder that finds none": """
@@ -52,7 +52,7 @@ def test_a_program_with_lapack_is_refused_where_scipy_was_left_out_and_others_lo
 
 def test_looking_for_a_library_does_not_import_it() -> None:
     code = (
-        "import sys\nfrom aotc_runtime.engines.registry import detect\n"
+        "import sys\nfrom aotc_runtime.engines.engine_registry import detect\n"
         "print(detect().libraries, 'scipy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -60,4 +60,4 @@ def test_looking_for_a_library_does_not_import_it() -> None:
 
 
 def test_what_is_not_installed_cannot_be_imported() -> None:
-    assert not host.is_installed("no_such_package")
+    assert not host_probe.is_installed("no_such_package")

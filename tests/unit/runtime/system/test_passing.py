@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.digest import pieces, sha256, sha256_each
-from aotc_runtime.system.passing import (
+from aotc_runtime.base.digest import pieces, sha256, sha256_each
+from aotc_runtime.system.bundle_files import map_file, open_bundle
+from aotc_runtime.system.streamed_bundle import (
     DESCRIPTORS_MAX,
     PIECE_BYTES,
     PassedMap,
     look_into,
     pass_file,
 )
-from aotc_runtime.system.store import map_file, open_bundle
 
 from .test_store import MEMBERS, as_archive, as_folder
 

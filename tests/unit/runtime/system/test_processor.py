@@ -11,8 +11,8 @@ from importlib import metadata
 
 import pytest
 
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.system import processor
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.system import processor_check
 
 TOO_OLD = """
 import sys
@@ -45,24 +45,24 @@ def python(text: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_this_processor_is_not_refused() -> None:
-    assert processor.refusal() is None
+    assert processor_check.refusal() is None
 
 
 @pytest.mark.parametrize("version", ["0.11.2", "0.12.0", "0.12.0.1", metadata.version("jaxlib")])
 def test_what_jaxlib_needs_is_known_and_can_be_asked_for_in_every_version(version: str) -> None:
-    floor = processor.floor(version)
-    assert "avx" in floor and floor <= set(processor._BITS)
+    floor = processor_check.floor(version)
+    assert "avx" in floor and floor <= set(processor_check._BITS)
     assert ("avx2" in floor) == (not version.startswith("0.11"))
 
 
 def test_nothing_is_claimed_of_a_jaxlib_that_nobody_tried() -> None:
-    assert processor.floor("0.99.1") == processor.floor("") == frozenset()
+    assert processor_check.floor("0.99.1") == processor_check.floor("") == frozenset()
 
 
 def test_the_c_library_and_llvm_agree_on_this_processor() -> None:
     here = detect().isa
-    for name in processor._BITS:
-        assert processor.lacking(frozenset([name])) == (() if name in here else (name,)), name
+    for name in processor_check._BITS:
+        assert processor_check.lacking(frozenset([name])) == (() if name in here else (name,)), name
 
 
 def test_where_jaxlib_cannot_run_loading_says_so_before_jaxlib_or_numpy_are_there() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.system.passing import nobody
-from aotc_runtime.system.progress import LARGE_BYTES, bytes_at, line_of_progress
+from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
+from aotc_runtime.system.streamed_bundle import nobody
 
 
 class Terminal(io.StringIO):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.system import layout_folder
-from aotc_runtime.system.store import map_file, open_bundle
+from aotc_runtime.system.bundle_files import map_file, open_bundle
 
 HEX = "ab" * 32
 MEMBERS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.system.store import open_regular, read_file
+from aotc_runtime.system.bundle_files import open_regular, read_file
 
 READERS: tuple[Callable[[Path], object], ...] = (open_regular, lambda path: read_file(path, 10))
 

@@ -7,19 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime.errors import (
+from aotc_runtime.base.errors import (
     AotcError,
     IncompatibleHostError,
     IncompatibleRuntimeError,
     ResourceError,
     raise_if,
 )
-from aotc_runtime.schema.facts import Accelerator
-from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
-from aotc_runtime.verification.compatibility import (
-    CHECKS,
-    check_host,
-)
+from aotc_runtime.schema.bundle_manifest import BuiltWith, BundleManifest, Requirements
+from aotc_runtime.schema.host_facts import Accelerator
+from aotc_runtime.verification.host_compatibility import CHECKS, check_host
 from aotc_runtime.verification.newer_modules import READS_STABLEHLO
 
 from ..samples import REF, host, manifest

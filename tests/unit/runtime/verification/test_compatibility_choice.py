@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from aotc_runtime.verification.choice_report import choice_report
-from aotc_runtime.verification.compatibility import choose_target
+from aotc_runtime.verification.host_compatibility import choose_target
 
 from ..samples import host, manifest
 

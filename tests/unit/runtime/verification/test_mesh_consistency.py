@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.consistency import check_consistency
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.verification.manifest_consistency import check_consistency
 from aotc_runtime.verification.mesh_consistency import check_mesh
 
 from ..samples import DOCUMENT, REF, manifest

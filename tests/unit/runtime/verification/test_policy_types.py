@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime.errors import TrustError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.policy_types import policy_problems
-from aotc_runtime.verification.trust import read_policy
 
 POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key": "x"}]}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.errors import Finding
-from aotc_runtime.verification.compatibility import check_host, choose_target
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.verification.host_compatibility import check_host, choose_target
 
 from ..samples import host, manifest
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime import canonical
-from aotc_runtime.digest import sha256
-from aotc_runtime.formats.oci import ImageManifest
-from aotc_runtime.verification.roles import roles_by_digest
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats.oci_layout import ImageManifest
+from aotc_runtime.verification.blob_roles import roles_by_digest
 
 from ..samples import DOCUMENT, PROFILE, manifest
 
@@ -49,7 +49,7 @@ def test_every_blob_that_is_reached_has_a_role_a_symbolic_module_too() -> None:
     assert found == {
         digest(8): "root index",
         digest(9): "attestation",
-        sha256(canonical.encode(image)): "image manifest of cpu",
+        sha256(canonical_json.encode(image)): "image manifest of cpu",
         digest(6): "evidence of cpu",
         digest(7): "bundle manifest of cpu",
         digest(1): "weights params of cpu",

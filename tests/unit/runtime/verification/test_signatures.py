@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from aotc.signing.signer import LocalSigner
-from aotc_runtime import limits
-from aotc_runtime.digest import sha256
-from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.verification.keys import PublicKey, load_public_key
-from aotc_runtime.verification.signatures import (
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base import limits
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
+from aotc_runtime.verification.root_signatures import (
     SignedPayload,
     Trials,
     is_signed_by,

@@ -13,14 +13,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
-from aotc_runtime import limits
-from aotc_runtime.errors import TrustError
-from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
-from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.rules import check_identity
-from aotc_runtime.verification.trust import certifier_keys, policy_keys, read_policy
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from aotc_runtime.verification.policy_rules import check_identity
+from aotc_runtime.verification.public_keys import load_public_key
 
 from ..samples import manifest
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.verification.versions import Key, version_key
+from aotc_runtime.verification.bundle_versions import Key, version_key
 
 ORDER = [
     "0.0.1",

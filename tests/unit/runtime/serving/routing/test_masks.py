@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.routing.masks import Length, Mask, masks_of
+from aotc_runtime.schema.bundle_manifest import EntryPoint
+from aotc_runtime.serving.routing.padding_masks import Length, Mask, masks_of
 
 from ...samples import DOCUMENT
 

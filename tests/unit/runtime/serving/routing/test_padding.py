@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.formats.tensors import numpy_dtype
-from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.routing.padding import cut, fill_value, mask, pad
-from aotc_runtime.serving.routing.splitting import axis_of, join, piece
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import DType
+from aotc_runtime.serving.routing.padded_arrays import cut, fill_value, mask, pad
+from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
 
 Shapes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=3)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy, ProfileRecord
 from aotc_runtime.serving.routing.router import (
     PARTS_MAX,
     SUMS_MAX,

@@ -10,14 +10,14 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import ShapeError
-from aotc_runtime.schema.manifest import (
-    Dimension,
-    DType,
-    EntryPoint,
-    Pad,
-    TensorSpec,
+from aotc_runtime.schema.bundle_manifest import Dimension, DType, EntryPoint, Pad, TensorSpec
+from aotc_runtime.serving.routing.call_sizes import (
+    Shapes,
+    check_accepted,
+    no_profile,
+    shapes_at,
+    solve,
 )
-from aotc_runtime.serving.routing.sizes import Shapes, check_accepted, no_profile, shapes_at, solve
 
 Bundle = tuple[Path, Path]
 

@@ -1,1 +1,0 @@
-"""Processors as a kind of targets; `aotc.backends.xla` compiles for them."""

@@ -1,0 +1,3 @@
+"""Errors, codes, stages, worker processes and temporary files: what every other package stands
+on.
+"""

@@ -1,0 +1,145 @@
+"""Puts what runs executables, and what else the runtime needs, into an environment, with uv or pip.
+
+Index, proxy and constraints are those of the user's own configuration of that tool. Wheels only:
+nothing is built, and no code of a package runs while it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import requires
+from pathlib import Path
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import finding, quoted, refusal
+from aotc_runtime.base.errors import Finding, ResourceError
+from aotc_runtime.schema.certified_releases import Release
+
+LINES_SHOWN = 4
+
+NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ConnectionError|ProxyError|SSLError"
+    r"|Max retries exceeded|Connection (?:refused|reset|broken)|Read timed out|error trying to "
+    r"connect|dns error|Failed to fetch|Could not fetch|client error \(Connect\)|offline",
+    re.IGNORECASE,
+)
+"""How pip and uv say that the index was not reached."""
+
+NOT_THERE = re.compile(
+    r"No matching distribution|Could not find a version|No solution found|no wheels? with",
+    re.IGNORECASE,
+)
+VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
+
+
+def requirements(release: Release) -> list[str]:
+    """What aotc-runtime says it needs, with this release of what runs executables."""
+    stated = [text for text in requires("aotc-runtime") or () if "extra ==" not in text]
+    return [f"{release.package}=={release.version}", *sorted(stated)]
+
+
+def install(folder: Path, release: Release, processes: Processes) -> None:
+    """Make an environment for the runtime in an empty folder. Raises ResourceError (AOTC-E557 to
+    E559).
+    """
+    install_packages(folder, requirements(release), str(release), processes)
+    require_spelling(folder, release)
+
+
+def require_spelling(folder: Path, release: Release) -> None:
+    """Refuse an environment whose package calls its version otherwise. To installers 0.12 and
+    0.12.0 are one (PEP 440); certificates and loaders compare texts. Raises ResourceError
+    (AOTC-E558).
+    """
+    begin, end = f"{release.package.replace('-', '_')}-", ".dist-info"
+    found = [path.name for path in folder.glob(f"lib/python*/site-packages/{begin}*{end}")]
+    names = sorted(name.removeprefix(begin).removesuffix(end) for name in found)
+    if names == [release.version]:
+        return
+    raise refusal(
+        "AOTC-E558",
+        str(release),
+        ", ".join(names) or f"no {release.package} after the installation",
+        expected=f"the version as {release.package} itself spells it",
+        hint=f"certify with --with {release.package}=={names[0]}"
+        if names
+        else "look at what pip or uv is configured to install",
+    )
+
+
+def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
+    """Make an environment with these requirements in an empty folder. where: for messages.
+
+    Raises ResourceError (AOTC-E557 to E559).
+    """
+    uv = shutil.which("uv")
+    python = str(folder / "bin" / "python")
+    # The interpreter beneath: an environment of an environment would end with that.
+    base = getattr(sys, "_base_executable", sys.executable)
+    wheels = ["--only-binary", ":all:", *wanted]
+
+    def run(command: Sequence[str]) -> None:
+        _run(command, where, wanted, processes)
+
+    if uv:
+        run([uv, "venv", "--quiet", "--python", base, str(folder)])
+        run([uv, "pip", "install", "--quiet", "--python", python, *wheels])
+        return
+    run([base, "-I", "-m", "venv", str(folder)])
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-input"]
+    patience = ["--retries", "1", "--timeout", "15"]
+    run([python, "-m", "pip", "install", *options, *patience, *wheels])
+
+
+def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: Processes) -> None:
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    with processes.started(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1"},
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        said = process.communicate()[0].strip()
+    if process.returncode != 0:
+        raise ResourceError(why(where, wanted, said, command[0]))
+
+
+def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
+    """The finding for an installer's output: AOTC-E557, E558 or E559."""
+    lines = said.splitlines()[-LINES_SHOWN:]
+    versions = VERSIONS.search(said)
+    known = versions[1] if versions else ""
+    known = "" if known == "none" else known
+    if NETWORK.search(said) and not known:
+        return finding(
+            "AOTC-E557",
+            where,
+            quoted("the index cannot be reached", lines),
+            expected=f"{', '.join(wanted)} from the package index",
+        )
+    if NOT_THERE.search(said):
+        kind = f"{platform.python_implementation()} {platform.python_version()}"
+        return finding(
+            "AOTC-E558",
+            where,
+            f"none; there are {known}" if known else quoted("none", lines),
+            expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
+            hint="choose a version that the index has for this Python, or certify with a Python "
+            "that it has wheels for",
+        )
+    return finding(
+        "AOTC-E559",
+        where,
+        quoted(f"{Path(tool).name} failed", lines),
+        expected="an environment with " + ", ".join(wanted),
+        hint="on Debian, venv is a package of its own, python3-venv; or install uv",
+    )

@@ -1,0 +1,259 @@
+"""Names of what is not finished yet, and how they go away when whoever made them was killed.
+
+A temporary file or folder is locked (flock) by the process that makes it, for as long as that
+lives. What stands under such a name without a lock was left behind, and the next process that
+writes to the same place removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import resource
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from aotc.base.constants import NO_ROOM
+
+PART = ".part"
+"""The end of every such name beside a result; `mkstemp` puts eight letters before it."""
+
+PROBE_BYTES = 4096
+"""A block of most file systems."""
+
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+"""The last raises one of the others again, after an import (`aotc.cli.stop_signals`)."""
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system without hard links says, such as FAT."""
+
+
+def prefix_of(path: Path) -> str:
+    """How the temporary names for a result begin."""
+    return f".{path.name}."
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """What stops a command waits until the end: for steps that are done together or not at all.
+
+    Python runs handlers in the main thread only, so that other threads need nothing. A mask would
+    not do: a signal to the process then goes to a thread that has none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    for number in _STOPS:
+        signal.signal(number, lambda number, frame: noted.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if noted:
+            signal.raise_signal(noted[0])
+
+
+@contextmanager
+def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
+    """A new file beside `path`, and its descriptor; removed at the end unless it was renamed.
+
+    Raises OSError.
+    """
+    remove_abandoned(path.parent, prefix_of(path))
+
+    def make() -> tuple[str, int]:
+        descriptor, name = tempfile.mkstemp(prefix=prefix_of(path), suffix=PART, dir=path.parent)
+        return name, descriptor
+
+    with _locked_new(make) as made:
+        yield made
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[Path]:
+    """A new folder, removed at the end with all that is in it, unless it was renamed.
+
+    Raises OSError.
+    """
+    remove_abandoned(parent, prefix, suffix)
+
+    def make() -> tuple[str, int]:
+        while True:
+            name = tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent)
+            try:
+                return name, os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue  # not locked yet, so another process took it for abandoned
+            except OSError:  # a mask of modes that forbids the owner to read what it makes
+                Path(name).rmdir()
+                raise
+
+    with _locked_new(make) as (name, _):
+        yield name
+
+
+@contextmanager
+def _locked_new(make: Callable[[], tuple[str, int]]) -> Iterator[tuple[Path, int]]:
+    """What was made, locked while this lasts, and removed at the end if it is still there.
+
+    No signal comes between the making and what removes it.
+    """
+    with ExitStack() as stack:
+        with uninterrupted():
+            name, descriptor = make()
+            while not _lock(descriptor, name):
+                os.close(descriptor)
+                name, descriptor = make()
+            stack.callback(os.close, descriptor)
+            stack.callback(_remove, Path(name))
+        yield Path(name), descriptor
+
+
+def _remove(path: Path) -> None:
+    with uninterrupted():
+        if path.is_dir():
+            remove_folder(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process is between reading and replacing this file or folder.
+
+    Raises OSError.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if _lock(descriptor, os.fspath(path)):
+            break
+        os.close(descriptor)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def create_whole(*files: tuple[Path, bytes, int]) -> None:
+    """Write files that did not exist: all of them and all of each, or nothing; never over another.
+
+    files: path, contents, mode. Raises OSError; FileExistsError if there is one.
+    """
+    with ExitStack() as stack:
+        written = [(stack.enter_context(_written(*file)), file[0]) for file in files]
+        created: list[Path] = []
+        with uninterrupted():
+            try:
+                for temporary, path in written:
+                    _link_new(temporary, path)
+                    created.append(path)
+                for path in created:
+                    sync(path.parent)
+            except OSError:
+                for path in created:
+                    path.unlink()
+                raise
+
+
+@contextmanager
+def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    with temporary_file(path) as (temporary, descriptor):
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+        yield temporary
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        temporary.rename(path)
+
+
+def remove_abandoned(folder: Path, prefix: str, suffix: str = PART) -> None:
+    """Remove what killed processes of this user left under such names."""
+    pattern = re.compile(rf"{re.escape(prefix)}[a-z0-9_]{{8}}{re.escape(suffix)}")
+    try:
+        found = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
+    except OSError:
+        return
+    for path in found:
+        _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    # Whatever goes wrong here, the result that is to be written does not depend on it.
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                return
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, name: str) -> bool:
+    """Lock an open file or folder; False if its name meanwhile stands for another, or for none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        return True  # a file system without locks: nothing is removed there as abandoned
+    try:
+        return os.path.samestat(Path(name).stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, also one whose own mode forbids to empty it."""
+    for parent, _, _ in os.walk(folder):
+        with suppress(OSError):
+            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                os.fchmod(descriptor, 0o700)
+            finally:
+                os.close(descriptor)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_room(folder: Path, status: int) -> None:
+    """Raise OSError if a child that ended with this status had no room: it says so, nothing can be
+    written, or a file is as large as files may be.
+    """
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if largest != resource.RLIM_INFINITY:
+        for path in folder.rglob("*"):
+            if path.is_file() and path.stat().st_size >= largest:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(PROBE_BYTES))
+        probe.flush()
+    if status == NO_ROOM:  # there is room again, which others have given back meanwhile
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, last. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,352 @@
+"""A process for a model file that anybody may have made: with limits, without the network, and
+without the keys of the process that started it.
+
+Each measure is taken where the system has it; the process says which were not. They are limits on
+memory and time (setrlimit(2)), files that cannot be read and no look into other processes
+(landlock(7), or a mount namespace), and system calls that are refused (seccomp(2)): sockets, and
+those that reach into other processes. None needs privileges; all hold for what the process starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.base.errors import refusal
+from aotc_runtime.base.errors import AotcError
+
+MEMORY_VARIABLE, SECONDS_VARIABLE = "AOTC_MODEL_MEMORY", "AOTC_MODEL_SECONDS"
+SECONDS = 3600
+"""How long the reference of model files may take, unless the variable says otherwise."""
+
+THREAD_BYTES = 256 * 2**20
+"""Address space for each processor: stacks and arenas, most of which is never used."""
+
+
+_secrets: set[str] = set()
+
+
+def keep_secret(*paths: str | os.PathLike[str]) -> None:
+    """Hide files from processes that this one starts for model files."""
+    _secrets.update(str(Path(path).absolute()) for path in paths)
+
+
+def secrets() -> tuple[str, ...]:
+    """The files that are to be hidden."""
+    return tuple(sorted(_secrets))
+
+
+class Apart(Struct, frozen=True):
+    """What a process may use. memory_bytes: beside what it has when it begins, and the files that
+    it maps.  mapped_bytes: of these.  seconds: by the clock, and on each processor.  folder: for
+    its temporary files.
+    """
+
+    memory_bytes: int
+    mapped_bytes: int
+    seconds: int
+    folder: str
+
+    @classmethod
+    def stated(cls, mapped_bytes: int, folder: str) -> Apart:
+        """As the variables say, or the memory of this machine and an hour. Raises UsageError
+        (AOTC-E001).
+        """
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        seconds = SECONDS
+        if text := os.environ.get(MEMORY_VARIABLE, ""):
+            # A process that records what a program reads has imported this module by then.
+            from aotc.config.field_types import bytes_of
+
+            found = bytes_of(int(text) if text.isdigit() else text)
+            if found is None:
+                raise _unusable(MEMORY_VARIABLE, text, "a number of bytes, such as 16 GiB")
+            memory = found
+        if text := os.environ.get(SECONDS_VARIABLE, ""):
+            if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**31):
+                raise _unusable(SECONDS_VARIABLE, text, "a number of seconds")
+            seconds = int(text)
+        return cls(memory, mapped_bytes, seconds, folder)
+
+
+def _unusable(variable: str, found: str, expected: str) -> AotcError:
+    return refusal("AOTC-E001", variable, found, expected=expected, hint="correct the variable")
+
+
+def begin(apart: Apart) -> tuple[str, ...]:
+    """Take all measures in this process, whose threads have not begun. Return one line for each:
+    what holds, or why it does not.
+    """
+    return _taken({"limits": lambda: _limit(apart)}) + shut_off(apart.folder)
+
+
+def shut_off(folder: str) -> tuple[str, ...]:
+    """Take all measures but those against too much memory and time; as `begin`. folder: where files
+    may be written.
+    """
+    tempfile.tempdir = folder
+    measures: dict[str, Callable[[], str]] = {
+        "files": lambda: _hide(secrets(), folder),
+        "network": _filter_calls,
+        "privileges": _drop_privileges,
+    }
+    return _taken(measures)
+
+
+def _taken(measures: Mapping[str, Callable[[], str]]) -> tuple[str, ...]:
+    return tuple(f"{name}: {_tried(measure)}" for name, measure in measures.items())
+
+
+def _tried(measure: Callable[[], str]) -> str:
+    try:
+        return measure()
+    except OSError as error:
+        return f"not kept away here ({error.strerror or error})"
+
+
+# Limits
+
+
+def _limit(apart: Apart) -> str:
+    processors = len(os.sched_getaffinity(0))
+    seconds = apart.seconds * processors
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    at_most(resource.RLIMIT_CPU, int(spent.ru_utime + spent.ru_stime) + seconds, grace=5)
+    at_most(resource.RLIMIT_CORE, 0)
+    room = apart.memory_bytes + processors * THREAD_BYTES
+    at_most(resource.RLIMIT_DATA, data_bytes() + room)
+    at_most(resource.RLIMIT_AS, _status("VmSize") * 1024 + room + 2 * apart.mapped_bytes)
+    return f"{apart.memory_bytes / 2**30:.1f} GiB of memory, {apart.seconds} s"
+
+
+def at_most(what: int, most: int, grace: int = 0) -> None:
+    """Lower a limit of this process, to at most what it may have anyway.
+
+    grace: how far the hard limit (SIGKILL) lies above the soft one, whose signal says why.
+    """
+    unlimited = resource.RLIM_INFINITY
+    soft, hard = resource.getrlimit(what)
+    highest = most + grace if hard == unlimited else min(hard, most + grace)
+    lowest = most if soft == unlimited else min(soft, most)
+    resource.setrlimit(what, (min(lowest, highest), highest))
+
+
+def _status(name: str, base: int = 10) -> int:
+    """A figure of this process (proc_pid_status(5)); 0 where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1], base)
+    return 0
+
+
+def data_bytes() -> int:
+    """What RLIMIT_DATA counts, of this process."""
+    return _status("VmData") * 1024
+
+
+# Files
+
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_VERSION = 1
+_WRITE_FILE, _READ_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 13, 1 << 14
+_CHANGES = _WRITE_FILE | 0b1_1111_1111 << 4
+"""To write into a file, and to make or remove one of any kind; by later versions of Landlock, also
+to move one to another folder (2), and to cut one (3)."""
+_DEVICES = 1 << 6 | 1 << 11
+_PATH_BENEATH = 1
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _hide(hidden: Iterable[str], folder: str) -> str:
+    """Take away the hidden files, changes outside of the folder, and every look into the memory of
+    other processes.
+    """
+    paths = sorted({os.path.realpath(path) for path in hidden if os.path.lexists(path)})
+    try:
+        _landlock(paths, folder)
+    except OSError as error:
+        if not paths:
+            raise
+        try:
+            _mounts(paths)
+        except OSError:
+            raise error from None
+        return "no keys are read (a mount namespace)"
+    return "no keys are read, nothing elsewhere is changed (Landlock)"
+
+
+def _landlock(hidden: list[str], folder: str) -> None:
+    """Allow changes in the folder alone, and all files to be read but the hidden ones: Landlock
+    knows only what is allowed.
+    """
+    libc = _libc()
+    version = _checked(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
+    changes = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    attribute = struct.pack("=Q", changes | (_READ_FILE if hidden else 0))
+    ruleset = _checked(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
+    allowed = [(path, _READ_FILE) for path in _others(hidden)]
+    allowed += [(folder, changes & ~_DEVICES), ("/dev", changes & (_WRITE_FILE | _TRUNCATE))]
+    try:
+        for path, rights in allowed:
+            with suppress(OSError):  # gone meanwhile, or not ours to open
+                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                try:
+                    rule = struct.pack("=Qi", rights, descriptor)
+                    _checked(libc.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
+                finally:
+                    os.close(descriptor)
+        _no_new_privileges(libc)
+        _checked(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
+    finally:
+        os.close(ruleset)
+
+
+def _others(hidden: list[str]) -> Iterator[str]:
+    """Every file and folder that lies beside a hidden file, or beside a folder above one."""
+    above = {str(parent) for path in hidden for parent in Path(path).parents}
+    for folder in sorted(above):
+        with suppress(OSError):
+            for path in Path(folder).iterdir():
+                # Rules follow links: one to a hidden file would allow it again.
+                if os.path.realpath(path) not in {*hidden, *above}:
+                    yield str(path)
+
+
+def _mounts(hidden: list[str]) -> None:
+    """Put the empty device in the place of each file, for this process alone."""
+    libc = _libc()
+    if libc.unshare(_CLONE_NEWNS) < 0:
+        user, group = os.geteuid(), os.getegid()
+        _checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+        Path("/proc/self/setgroups").write_text("deny", "ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
+    _checked(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    for path in hidden:
+        _checked(libc.mount(b"/dev/null", os.fsencode(path), None, _MS_BIND, None))
+
+
+def _no_new_privileges(libc: ctypes.CDLL) -> None:
+    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+_CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522
+_KEPT_CAPABILITIES = 0b1111
+"""CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER: what root's own files need."""
+
+
+def _drop_privileges() -> str:
+    """Keep of root's capabilities those that concern files. CAP_PERFMON alone would show the
+    variables of every process.
+    """
+    if platform.machine() not in _CAPSET:
+        raise OSError(errno.ENOSYS, f"no number of capset on {platform.machine()}")
+    libc = _libc()
+    _no_new_privileges(libc)
+    kept = _status("CapEff", 16) & _KEPT_CAPABILITIES
+    data = struct.pack("=6I", kept, kept, 0, 0, 0, 0)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    _checked(libc.syscall(_CAPSET[platform.machine()], header, data))
+    return "those of files"
+
+
+# System calls
+
+_NAMES = {
+    "x86_64": (
+        0xC000003E,
+        {
+            "socket": 41,
+            "ptrace": 101,
+            "mount": 165,
+            "add_key": 248,
+            "request_key": 249,
+            "keyctl": 250,
+            "unshare": 272,
+            "perf_event_open": 298,
+            "open_by_handle_at": 304,
+            "setns": 308,
+            "process_vm_readv": 310,
+            "process_vm_writev": 311,
+            "bpf": 321,
+            "userfaultfd": 323,
+            "io_uring_setup": 425,
+            "pidfd_getfd": 438,
+        },
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {
+            "mount": 40,
+            "unshare": 97,
+            "ptrace": 117,
+            "socket": 198,
+            "add_key": 217,
+            "request_key": 218,
+            "keyctl": 219,
+            "perf_event_open": 241,
+            "open_by_handle_at": 265,
+            "setns": 268,
+            "process_vm_readv": 270,
+            "process_vm_writev": 271,
+            "bpf": 280,
+            "userfaultfd": 282,
+            "io_uring_setup": 425,
+            "pidfd_getfd": 438,
+        },
+    ),
+}
+"""By machine: the number that the system has for it (AUDIT_ARCH), and the calls to refuse."""
+
+_X32 = 0x40000000
+"""Calls of x86-64 from here on are those of another interface, which nothing here uses."""
+
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+
+
+def _filter_calls() -> str:
+    """Refuse the system calls above with EPERM. Raises OSError."""
+    if platform.machine() not in _NAMES:
+        raise OSError(errno.ENOSYS, f"no list of system calls of {platform.machine()}")
+    machine, calls = _NAMES[platform.machine()]
+    refused = _ERRNO | errno.EPERM
+    # struct seccomp_data: the number at 0, the machine at 4.
+    program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, refused)]
+    program.append((_LOAD, 0, 0, 0))
+    if platform.machine() == "x86_64":
+        program += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, refused)]
+    for number in sorted(calls.values()):
+        program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
+    program.append((_RETURN, 0, 0, _ALLOW))
+    code = b"".join(struct.pack("=HBBI", *each) for each in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    pointer = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    libc = _libc()
+    _no_new_privileges(libc)
+    _checked(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
+    return "no sockets (seccomp)"

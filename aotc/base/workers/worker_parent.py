@@ -1,0 +1,255 @@
+"""The parent's side of a job: starts a worker, follows it, and tells its end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Any, Self
+
+import msgspec
+
+import aotc
+from aotc.base.child_processes import Ending, Processes, describe_status
+from aotc.base.errors import is_code, quoted, raise_if, refusal
+from aotc.base.msgpack_values import unpacked
+from aotc.base.temporary_files import require_room, temporary_folder
+from aotc.base.workers.forked_workers import Zygotes
+from aotc.base.workers.worker_child import ANSWER, FINDINGS, FINISHED, JOB, STARTED
+from aotc_runtime.base.errors import AotcError, Finding
+
+SAID = "said"
+
+FATAL = "Fatal Python error"
+"""How Python's fault handler begins, before the frames of a crash, innermost first."""
+
+LINES_BEFORE = 5
+"""Lines shown before those, which may be the last words of a library."""
+
+
+WITHOUT_MEMORY = (
+    *("MemoryError", "bad_alloc", "Cannot allocate memory", "failed to map segment"),
+    *("can't start new thread", "out of memory"),
+)
+"""What Python, C++ and libraries say that get no more memory."""
+
+
+def address_space() -> int | None:
+    """Return the limit of this process' address space in bytes; None if it has none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class CrashedError(Exception):
+    """A worker ended with neither an answer nor findings.
+
+    status: with which the process ended.  doing: what it had last started.  said: lines that it
+    printed.  late: whether it was ended because it took too long.  misread: why what it left is no
+    answer, where it ended as if it were one.
+    """
+
+    def __init__(
+        self, status: int, doing: str, said: list[str], *, late: bool, misread: str
+    ) -> None:
+        super().__init__(misread or describe_status(status))
+        self.status, self.doing, self.said = status, doing, said
+        self.late, self.misread = late, misread
+
+    def found(self, lines_max: int) -> str:
+        """How it ended, and what it said last."""
+        return quoted(describe_status(self.status), self.last_lines(lines_max))
+
+    def refusal(self, code: str, where: str, expected: str, lines_max: int) -> AotcError:
+        """The error for it where nobody knows better why: with what it was doing, and what to look
+        for.
+        """
+        ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
+        lines = self.last_lines(lines_max)
+        if self.status == -signal.SIGBUS:
+            hint = "did a file that it reads become shorter meanwhile? repeat when nobody writes it"
+        elif self.status == -signal.SIGKILL:
+            hint = "is there enough memory? the system kills processes that need too much"
+        elif limited := self.starved():
+            hint = limited
+        elif lines:
+            hint = "the lines above are what it said last"
+        else:
+            hint = "it said nothing; look for code that ends a process, such as os._exit"
+        return refusal(code, where, quoted(ended, lines), expected=expected, hint=hint)
+
+    def starved(self) -> str | None:
+        """Return a hint where it may have ended for want of address space, which the shell limits;
+        XLA, LLVM and OpenBLAS then end a process, and seldom say why.
+        """
+        limit = address_space()
+        is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+        told = any(word in line for line in self.said for word in WITHOUT_MEMORY)
+        if limit is None or not (is_abort or told):
+            return None
+        return (
+            f"a process may have {limit / 2**20:.0f} MiB of address space here: raise that limit, "
+            "`ulimit -v unlimited`, and run it again"
+        )
+
+    def last_lines(self, lines_max: int) -> list[str]:
+        """What it said last. After a crash: Python's report of it, without our own frames, and the
+        lines just before.
+        """
+        ours = f'  File "{Path(aotc.__path__[0])}{os.sep}'
+        for number, line in enumerate(self.said):
+            if line.startswith(FATAL):
+                users = takewhile(lambda frame: not frame.startswith(ours), self.said[number:])
+                before = self.said[max(0, number - LINES_BEFORE) : number]
+                return before + list(users)[:lines_max]
+        return self.said[-lines_max:]
+
+
+def module(name: str) -> tuple[str, ...]:
+    """The command of a worker that is a module of this installation."""
+    # -P: the folder a command is started in may hold files named like our modules.
+    return (sys.executable, "-P", "-m", name)
+
+
+def nobody(text: str) -> None:
+    """Hear nothing."""
+
+
+def run[A](
+    worker: Sequence[str] | Zygotes,
+    job: object,
+    answer_type: type[A],
+    *,
+    within: Path,
+    environment: Mapping[str, str],
+    processes: Processes,
+    working: Path | None = None,
+    grace: float = 0.0,
+    seconds: float | None = None,
+    silent_seconds: float | None = None,
+    on_started: Callable[[str], None] = nobody,
+    on_finished: Callable[[str], None] = nobody,
+    on_said: Callable[[str], None] = nobody,
+) -> A:
+    """Have a worker do a job, and return its answer.
+
+    worker: its command, or the zygotes that fork it.  within: where it gets a folder.  working: the
+    folder it runs in, by default that of this process.  grace: for one that runs what users wrote,
+    as of `Processes.started`.  seconds, silent_seconds: how long it may take, and how long it may
+    tell nothing.  on_started, on_finished: get what it
+    tells of its progress.  on_said: gets, at the end, what was printed in it, if anything.
+
+    Raises the worker's own findings, CrashedError, StoppedError, and OSError if there is no room.
+    """
+    doing = ""
+    with temporary_folder(within, "job-", "") as folder:
+        (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
+        with (
+            (folder / SAID).open("w+b") as stderr,
+            _started(
+                worker, folder, working or Path.cwd(), environment, stderr, processes, grace
+            ) as process,
+            _Watch(process.end, seconds) as whole,
+            _Watch(process.end, silent_seconds) as silence,
+        ):
+            assert process.stdout is not None
+            for line in process.stdout:
+                silence.again()
+                if line.startswith(STARTED):
+                    doing = line.removeprefix(STARTED).rstrip("\n")
+                    on_started(doing)
+                elif line.startswith(FINISHED):
+                    on_finished(line.removeprefix(FINISHED).rstrip("\n"))
+            status = process.wait()
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace").strip()
+        if said:
+            on_said(said)
+        misread = ""
+        if status == 0:
+            try:
+                return unpacked(_left(folder / ANSWER), answer_type)
+            except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+                misread = str(error)
+        raise_if(_findings(folder / FINDINGS))
+        require_room(within, status)
+    late = whole.is_over or silence.is_over
+    raise CrashedError(status, doing, said.splitlines(), late=late, misread=misread)
+
+
+def _started(
+    worker: Sequence[str] | Zygotes,
+    folder: Path,
+    working: Path,
+    environment: Mapping[str, str],
+    stderr: IO[bytes],
+    processes: Processes,
+    grace: float,
+) -> AbstractContextManager[Ending]:
+    """The process of a job, whose folder it is given."""
+    if isinstance(worker, Zygotes):
+        return processes.running(partial(worker.fork, folder, working, environment, stderr, grace))
+    return processes.started(
+        [*worker, str(folder)],
+        grace=grace,
+        cwd=working,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=dict(environment),
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+def _left(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def _findings(path: Path) -> list[Finding]:
+    """What a worker refused its job for; nothing if that is not ours to understand."""
+    try:
+        raw = msgspec.json.decode(_left(path), type=list[dict[str, str]])
+        told = [Finding(**each) for each in raw]
+    except (ValueError, RecursionError, TypeError):
+        return []
+    return told if all(is_code(each.code) for each in told) else []
+
+
+class _Watch:
+    """Ends a process after so many seconds; None for never."""
+
+    def __init__(self, end: Callable[[], None], seconds: float | None) -> None:
+        self._end, self._seconds = end, seconds
+        self.is_over = False
+        self._timer: threading.Timer | None = None
+
+    def again(self) -> None:
+        """Count from now on."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._seconds is not None:
+            self._timer = threading.Timer(self._seconds, self._late)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def __enter__(self) -> Self:
+        self.again()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            # Which has this: a cycle would keep the zygote until somebody collects garbage.
+            self._timer = None
+
+    def _late(self) -> None:
+        self.is_over = True
+        self._end()

@@ -1,0 +1,1 @@
+"""Write, sign, read and compare bundles, and edit trust policies."""

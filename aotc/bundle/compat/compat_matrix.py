@@ -1,0 +1,296 @@
+"""Targets of a bundle x jaxlib versions x hosts: what runs where, how well, and how that is known.
+
+The answer whether a target runs is the loader's own (`choose_target`); this adds how much of a host
+it uses, and what to build where none runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+from msgspec import UNSET
+
+from aotc.base.errors import finding
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    ParityNotRun,
+    ParityRan,
+    Target,
+    engine_name,
+    engine_of,
+)
+from aotc_runtime.schema.certified_releases import Certified, Release
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.system import processor_check
+from aotc_runtime.verification.engine_releases import not_accepted, running
+from aotc_runtime.verification.host_compatibility import AskCertificates, Candidate, choose_target
+
+VECTOR = re.compile(
+    r"s?sse|avx|amx|fma|f16c|xop|neon|sve|dotprod|i8mm|bf16|fullfp16|fp16fml|complxnum"
+)
+"""Features in which processors differ in how wide they compute; others make little difference."""
+
+NO_EVIDENCE = ("AOTC-E411", "AOTC-E412", "AOTC-E414")
+"""Reasons why no certificate counts; that it was tried and failed (E413) is none of them."""
+
+
+class Level(StrEnum):
+    """How well a target suits a host.
+
+    OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
+    UNKNOWN: nothing is in its way but that what runs it there is of none of the accepted versions,
+    and no certificate that counts is for it, so that the loader refuses it.  NO: it does not run.
+    """
+
+    OPTIMAL = "optimal"
+    USABLE = "usable"
+    UNKNOWN = "unknown"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildParity:
+    """Fixtures that the build ran against plain JAX. ran: how many of all.  ulp_max: the largest
+    distance.  reason: why others did not run; "" if none.
+    """
+
+    ran: int
+    all: int
+    ulp_max: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a certificate says, whoever has signed it. keys: ids, by its own account.  outcome: as
+    in `aotc_runtime.formats.certificate_predicate`.  ulp_max: the largest distance from a
+    reference.
+    """
+
+    target: str
+    package: str
+    version: str
+    outcome: str
+    certified_on: str
+    cpu: str
+    keys: tuple[str, ...]
+    ulp_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a trust policy says. certificates: asks it about a target and a release. refuse: what it
+    refuses about a host's runtime, for targets of these engines.
+    """
+
+    certificates: AskCertificates | None
+    refuse: Callable[[HostFacts, Set[str]], Iterable[Finding]]
+
+
+NO_POLICY = Word(None, lambda facts, engines: ())
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How a level is known.
+
+    engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
+    built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
+    known targets that this host runs and that would use more vector features, each with these.
+    parity: what the build measured.  certified: the certificate by which what runs it there is
+    accepted, if it is.  claims: all that the bundle holds about this target and that release.
+    """
+
+    engine: str
+    compiled_by: str
+    built_with: str
+    accepts_jaxlib: tuple[str, ...]
+    required: tuple[str, ...]
+    missing: tuple[str, ...]
+    better: Mapping[str, tuple[str, ...]]
+    parity: BuildParity
+    certified: Certified | None
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A target on a host with a jaxlib. findings: every reason why it does not run."""
+
+    target: str
+    level: Level
+    findings: tuple[Finding, ...]
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A host with a jaxlib. cells: of every target, best first.  runs: the target that the loader
+    takes, or None.  build_for: where none runs, known targets that would, best first; none if what
+    is in the way is nothing that another target would change.
+    """
+
+    host: str
+    facts: HostFacts
+    cells: tuple[Cell, ...]
+    runs: str | None
+    build_for: tuple[str, ...]
+
+    @property
+    def level(self) -> Level:
+        """How well the row's host is served: the level of the target that runs, or of the one that
+        comes closest.
+        """
+        return self.cells[0].level
+
+
+def matrix(
+    manifests: Mapping[str, BundleManifest],
+    hosts: Mapping[str, HostFacts],
+    jaxlibs: Sequence[str],
+    known: Sequence[Target],
+    claims: Sequence[Claim] = (),
+    word: Word = NO_POLICY,
+) -> tuple[Row, ...]:
+    """Judge every target on every host. manifests: by target, at least one.  jaxlibs: to assume on
+    each host instead of its own, if any.  known: targets that could be built for.  claims: of the
+    certificates in the bundle.  word: whose certificates count, and what else a policy refuses.
+    """
+    return tuple(
+        _row(name, facts, manifests, known, claims, word)
+        for name, found in hosts.items()
+        for facts in _with_each(found, jaxlibs)
+    )
+
+
+def _with_each(facts: HostFacts, jaxlibs: Sequence[str]) -> Iterator[HostFacts]:
+    for jaxlib in dict.fromkeys(jaxlibs or (facts.jaxlib,)):
+        yield msgspec.structs.replace(facts, jaxlib=jaxlib)
+
+
+def _row(
+    host: str,
+    facts: HostFacts,
+    manifests: Mapping[str, BundleManifest],
+    known: Sequence[Target],
+    claims: Sequence[Claim],
+    word: Word,
+) -> Row:
+    choice = choose_target(manifests, facts, None, (), word.certificates)
+    engines = {engine_of(p) for manifest in manifests.values() for p in manifest.platforms}
+    jaxlib = _check_jaxlib_itself(host, facts) if XLA in engines else ()
+    below = (*jaxlib, *word.refuse(facts, engines))
+    cells = tuple(
+        _cell(manifests[candidate.target], below, candidate, facts, known, claims)
+        for candidate in choice.candidates
+    )
+    runs = None if below or choice.findings else choice.target
+    closest = min(cells, key=lambda cell: (len(_elsewhere(cell)), cell.level is Level.NO))
+    build_for: tuple[str, ...] = ()
+    if runs is None and not _elsewhere(closest):
+        fitting = [target for target in known if _fits(target, facts)]
+        fitting.sort(key=lambda target: (-len(target.features), target.name))
+        build_for = tuple(target.name for target in fitting)
+    return Row(host, facts, _closest_first(cells), runs, build_for)
+
+
+def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
+    """AOTC-E506, which the loader raises before it gathers any facts."""
+    missing = sorted(processor_check.floor(facts.jaxlib) - facts.isa)
+    if missing and facts.architecture == "x86_64":
+        yield finding(
+            "AOTC-E506",
+            f"jaxlib {facts.jaxlib} on {host}",
+            f"{facts.cpu}, which lacks them",
+            expected=f"a processor with {', '.join(missing)}, for jaxlib itself",
+            hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
+            "less, and install that there (docs/targets.md)",
+        )
+
+
+def _closest_first(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
+
+
+def _elsewhere(cell: Cell) -> list[Finding]:
+    """Reasons that no other target would remove: they are not the processor's or the platform's."""
+    return [f for f in cell.findings if f.code not in ("AOTC-E501", "AOTC-E502")]
+
+
+def _cell(
+    manifest: BundleManifest,
+    below: tuple[Finding, ...],
+    candidate: Candidate,
+    facts: HostFacts,
+    known: Sequence[Target],
+    claims: Sequence[Claim],
+) -> Cell:
+    findings = (*below, *candidate.findings)
+    release = running(manifest, facts)
+    used = _vector_features(manifest.target)
+    better = {
+        target.name: tuple(sorted(_vector_features(target) - used))
+        for target in known
+        if _fits(target, facts) and _vector_features(target) > used
+    }
+    if not findings:
+        level = Level.USABLE if better else Level.OPTIMAL
+    elif release and {each.code for each in findings} <= {not_accepted(manifest), *NO_EVIDENCE}:
+        level = Level.UNKNOWN
+    else:
+        level = Level.NO
+    required = frozenset(manifest.requires.isa)
+    evidence = Evidence(
+        engine=" and ".join(map(engine_of, manifest.platforms)),
+        compiled_by=_compiled_by(manifest),
+        built_with=manifest.built_with.jaxlib,
+        accepts_jaxlib=manifest.accepts_jaxlib,
+        required=tuple(sorted(required)),
+        missing=tuple(sorted(required - facts.isa)),
+        better=better,
+        parity=_parity(manifest),
+        certified=candidate.certified,
+        claims=tuple(
+            claim
+            for claim in claims
+            if claim.target == manifest.target.name
+            and Release(claim.package, claim.version) == release
+        ),
+    )
+    return Cell(manifest.target.name, level, findings, evidence)
+
+
+def _compiled_by(manifest: BundleManifest) -> str:
+    made = manifest.built_with
+    if engine_name(manifest.target) != XLA:
+        by = made.tools
+    else:
+        beside = made.tools if manifest.requires.engines else {}
+        by = {"jaxlib": made.jaxlib, **beside}
+    return ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
+
+
+def _parity(manifest: BundleManifest) -> BuildParity:
+    every = [p.parity for e in manifest.entry_points.values() for p in e.profiles]
+    ran = [parity for parity in every if isinstance(parity, ParityRan)]
+    reasons = {parity.reason for parity in every if isinstance(parity, ParityNotRun)}
+    ulp_max = max((parity.ulp_max for parity in ran), default=0)
+    return BuildParity(len(ran), len(every), ulp_max, "; ".join(sorted(reasons)))
+
+
+def _fits(target: Target, facts: HostFacts) -> bool:
+    """Whether a host has everything that code for a target may use."""
+    has = {facts.platform, *(each.platform for each in facts.accelerators if each.devices)}
+    same = target.platform in has and target.device is UNSET
+    same = same and target.triple.partition("-")[0] == facts.architecture
+    return same and facts.isa.issuperset(target.features)
+
+
+def _vector_features(target: Target) -> frozenset[str]:
+    return frozenset(feature for feature in target.features if VECTOR.match(feature))

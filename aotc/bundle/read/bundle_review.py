@@ -1,0 +1,213 @@
+"""Everything that a reviewer wants to know of a bundle, as one value: what was built, from what,
+who says so, and the evidence of every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from aotc.base.errors import refusal
+from aotc.base.evidence import Coverage, Evidence, ModelOrigin, ProfileEvidence
+from aotc.base.source_locations import EntryPointLines, read_locations
+from aotc.bundle.read.opened_bundle import Opened, opened
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.blob_roles import roles_by_digest
+from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
+from aotc_runtime.verification.policy_reader import policy_keys
+from aotc_runtime.verification.public_keys import PublicKey
+from aotc_runtime.verification.root_signatures import Trials, open_envelope, who_signed
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An attestation of a bundle. key_ids: that it claims to be signed by. counts: ids of the
+    policy's valid keys that did sign it; none without a policy. stated: JSON, the predicate as it
+    stands; made to values only while it is looked at, since these take many times its bytes.
+    """
+
+    key_ids: tuple[str, ...]
+    counts: tuple[str, ...]
+    predicate_type: str
+    stated: bytes
+
+    @property
+    def predicate(self) -> Any:
+        """What the statement says, such as SLSA provenance."""
+        return msgspec.json.decode(self.stated)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedExecutable:
+    """One executable. mesh: of its target, if it has one.  evidence: None for a bundle of a build
+    that left none.
+    """
+
+    target: str
+    mesh: Mesh | UnsetType
+    entry_point: str
+    description: EntryPoint
+    record: ProfileRecord
+    evidence: ProfileEvidence | None
+
+    @property
+    def label(self) -> str:
+        """predict[batch=8]."""
+        return label(self.entry_point, self.record.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedTarget:
+    """One target. evidence: None for a bundle of a build that left none."""
+
+    manifest: BundleManifest
+    evidence: Evidence | None
+
+    def model(self, entry_point: str) -> ModelOrigin | UnsetType:
+        """The model file that an entry point was made of, if the evidence names one."""
+        return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
+
+    def coverage(self, entry_point: str) -> Coverage | None:
+        """What of the program went into an entry point."""
+        return self.evidence.entry_points[entry_point].coverage if self.evidence else None
+
+    def is_recorded(self, entry_point: str) -> bool:
+        """Whether the results of its fixtures were recorded elsewhere."""
+        known = self.evidence.entry_points[entry_point] if self.evidence else None
+        return bool(known and known.reference)
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """All of them, in the manifest's order."""
+        for name, entry_point in self.manifest.entry_points.items():
+            for index, record in enumerate(entry_point.profiles):
+                evidence = None
+                if self.evidence is not None:
+                    evidence = self.evidence.entry_points[name].profiles[index]
+                manifest = self.manifest
+                yield ReviewedExecutable(
+                    manifest.target.name, manifest.mesh, name, entry_point, record, evidence
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Review(Opened):
+    """A bundle under review. claims: what its attestations say.  targets: by name.  absent: targets
+    that this copy lacks.  blobs: digest to role.  sizes: bytes by media type.
+    """
+
+    claims: tuple[Claim, ...]
+    targets: Mapping[str, ReviewedTarget]
+    absent: tuple[str, ...]
+    blobs: Mapping[str, str]
+    sizes: Mapping[str, int]
+
+    def lines(self) -> dict[str, EntryPointLines]:
+        """The source lines that the evidence is about, by entry point, from the first provenance
+        that states them; of a verified bundle, only from provenance that a counted key signed.
+        """
+        found: dict[str, EntryPointLines] = {}
+        for claim in self.claims:
+            if claim.predicate_type == PROVENANCE_TYPE and (claim.counts or not self.verified):
+                found = read_locations(msgspec.Raw(claim.stated)) | found
+        return found
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """The executables of all targets."""
+        for target in self.targets.values():
+            yield from target.executables()
+
+
+def review(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: datetime,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Review:
+    """Read a bundle for review; nothing of it is loaded.
+
+    policy: must accept the bundle at this time, except for its rules on the host; None checks
+    digests and no signatures.  unread: as of `opened`. Raises BundleFormatError (AOTC-E118:
+    evidence that is not of these executables), IntegrityError, TrustError.
+    """
+    keys = policy_keys(policy) if policy else {}
+    found = opened(source, policy, now.timestamp(), unread)
+    contents, trials = found.contents, Trials()
+    sizes: dict[str, int] = {}
+    for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
+        sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
+    return Review(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        claims=tuple(_claim(envelope, keys, trials, now) for envelope in found.envelopes),
+        targets={
+            name: ReviewedTarget(manifest, _evidence_of(manifest, contents))
+            for name, manifest in contents.manifests.items()
+        },
+        absent=contents.absent,
+        blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
+        sizes=dict(sorted(sizes.items())),
+    )
+
+
+def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
+    """The evidence of one target, if its build left any.
+
+    Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.
+    """
+    if manifest.evidence is UNSET:
+        return None
+    where = f"evidence of {manifest.target.name}"
+    evidence = canonical_json.decode(
+        contents.blobs[manifest.evidence.digest], Evidence, where=where
+    )
+    told = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in evidence.entry_points.items()
+    }
+    known = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in manifest.entry_points.items()
+    }
+    if told != known:
+        raise refusal(
+            "AOTC-E118",
+            where,
+            "others",
+            expected="the entry points and profiles of the bundle manifest",
+        )
+    return evidence
+
+
+def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: datetime) -> Claim:
+    signed = open_envelope(data, "attestation")
+    statement = decode_foreign(signed.payload, Statement, where="attestation")
+    makers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
+    return Claim(
+        key_ids=tuple(key_id for key_id, _ in signed.signatures),
+        counts=tuple(
+            id for id, key in keys.items() if id in makers and key.state(now.timestamp()) == "valid"
+        ),
+        predicate_type=statement.predicateType,
+        stated=bytes(statement.predicate),
+    )
+
+
+KINDS = {
+    oci_layout.WEIGHTS_TYPE: "weights",
+    oci_layout.MODULE_TYPE: "modules",
+    oci_layout.EXECUTABLE_TYPE: "executables",
+    oci_layout.FIXTURE_TYPE: "fixtures",
+    oci_layout.EVIDENCE_TYPE: "evidence",
+}
+"""Media types of blobs in words."""

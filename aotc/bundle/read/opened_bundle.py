@@ -1,0 +1,110 @@
+"""A bundle that a command looks into: read once, and only as far as the command relies on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.bundle_contents import ALL_READ, Contents, Envelopes, Root
+from aotc_runtime.verification.bundle_examination import read_whole
+from aotc_runtime.verification.root_signatures import Voucher, signers_of
+from aotc_runtime.verification.verify_bundle import Unpacked, accept, attribute, unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A bundle of which every digest was checked, and nothing is loaded.
+
+    root: what index.json named when it was read.  verified: whether a policy was asked, and accepts
+    it.  vouchers: the provenance that makes the policy do so; none without a policy.  envelopes:
+    all attestations, whoever signed them.  unread: sizes by digest of weights that are elsewhere,
+    of which no digest was checked.
+    """
+
+    bundle: str
+    name: str
+    version: str
+    root: Root
+    verified: bool
+    vouchers: tuple[Voucher, ...]
+    contents: Contents
+    envelopes: Envelopes
+    unread: Mapping[str, int]
+
+    @property
+    def root_digest(self) -> str:
+        """What was signed."""
+        return self.root.entry.digest
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Ids of the keys that the policy counted."""
+        return signers_of(self.vouchers)
+
+
+def opened(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
+    """A bundle that a policy accepts, but for its rules on the host: docs/trust.md 1 to 7.
+
+    policy: None checks digests and no signatures.  now: the time of checking, seconds since the
+    epoch.  unread: weights that are not there, sizes by digest; of them nothing is said. Raises
+    BundleFormatError, IntegrityError, TrustError.
+    """
+    if policy is None:
+        return _opened(source.name, *read_whole(source, unread), unread)
+    with accept(unpack(attribute(source, policy, now, unread))) as vouched:
+        return _accepted(vouched)
+
+
+def attributed(
+    source: BlobSource,
+    policy: TrustPolicy | None,
+    now: float,
+    unread: Mapping[str, int] = ALL_READ,
+) -> Opened:
+    """A bundle of which a policy accepts the signatures: docs/trust.md 1 to 6. Its other rules are
+    for whoever asks what they say of other hosts.
+
+    policy, now, unread: as `opened` takes them. Raises BundleFormatError, IntegrityError,
+    TrustError.
+    """
+    if policy is None:
+        return _opened(source.name, *read_whole(source, unread), unread)
+    with unpack(attribute(source, policy, now, unread)) as unpacked:
+        return _accepted(unpacked)
+
+
+def _accepted(unpacked: Unpacked) -> Opened:
+    contents, signed = unpacked.finish(), unpacked.signed
+    framed = signed.framed
+    return _opened(
+        framed.source.name, framed.root, signed.envelopes, contents, framed.unread, signed.vouchers
+    )
+
+
+def _opened(
+    bundle: str,
+    root: Root,
+    envelopes: Envelopes,
+    contents: Contents,
+    unread: Mapping[str, int],
+    vouchers: tuple[Voucher, ...] | None = None,
+) -> Opened:
+    first = next(iter(contents.manifests.values()))
+    return Opened(
+        bundle=bundle,
+        name=first.name,
+        version=first.version,
+        root=root,
+        verified=vouchers is not None,
+        vouchers=vouchers or (),
+        contents=contents,
+        envelopes=envelopes,
+        unread=unread,
+    )

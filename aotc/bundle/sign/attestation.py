@@ -1,0 +1,66 @@
+"""Attestations: an in-toto statement about a root digest, in a DSSE envelope."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aotc.base.errors import finding, raise_if
+from aotc.base.stages import Attestation
+from aotc.bundle.sign.build_provenance import hexes
+from aotc.bundle.sign.signer import Signer
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.base.canonical_json import marks_in
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats import in_toto
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, STATEMENT_TYPE
+
+PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3
+"""In base64, and with a signature beside it, it fits into an envelope."""
+
+
+def attest(
+    root_digest: str,
+    subject: str,
+    predicate: Mapping[str, Any],
+    signer: Signer,
+    predicate_type: str = PROVENANCE_TYPE,
+) -> Attestation:
+    """A signed statement about a root digest. subject: "digits-1.0.0", for people.
+
+    Raises UsageError (AOTC-E058) for one that no reader would take, and what the signer raises.
+    """
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": subject, "digest": hexes(root_digest)}],
+        "predicateType": predicate_type,
+        "predicate": predicate,
+    }
+    payload = canonical_json.encode(statement)
+    raise_if(_check_size(payload, f"{subject} {predicate_type}"))
+    signature = signer.sign(in_toto.pre_authentication_encoding(in_toto.PAYLOAD_TYPE, payload))
+    envelope = in_toto.Envelope(
+        payload=base64.b64encode(payload).decode(),
+        payloadType=in_toto.PAYLOAD_TYPE,
+        signatures=(
+            in_toto.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),
+        ),
+    )
+    return Attestation(root_digest, signer.key_id, canonical_json.encode(envelope))
+
+
+def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
+    """AOTC-E058: what readers bound before they know who signed it."""
+    marks, size = marks_in(payload), len(payload)
+    if marks > limits.STATEMENT_MARKS_MAX or size > PAYLOAD_BYTES_MAX:
+        yield finding(
+            "AOTC-E058",
+            where,
+            f"{size} bytes with {marks}",
+            expected=f"a statement of at most {PAYLOAD_BYTES_MAX} bytes with "
+            f"{limits.STATEMENT_MARKS_MAX} commas, colons and opening brackets, as much as "
+            "readers take",
+            hint="it lists every file that the build read, or every fixture that ran: use fewer, "
+            "such as one archive of data instead of its files",
+        )

@@ -1,0 +1,216 @@
+"""What an attestation of ours says of how a bundle came to be: SLSA provenance v1.
+
+https://slsa.dev/spec/v1.0/provenance. It names no host, no user and no path. It lies outside of the
+root digest, and so do the times it states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from aotc.base.constants import NOT_SET, SET
+from aotc.base.source_locations import stated_at
+from aotc.base.stages import CapturedProgram, Package
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+
+if TYPE_CHECKING:
+    # Which signing need not import: it reads no build manifest.
+    from aotc.config.build_manifest import BuildManifest
+
+BUILDER_ID = "https://aotc.dev/builder/local"
+"""The builder id of builds for which none was named."""
+
+VARIABLE_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The commit that a build's folder was at. dirty: with changes that no commit holds."""
+
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """What a build was made from beside its program. targets: as written.  environment: variables
+    that its processes were given.  variables: that the program read, and whether each was set.
+    code: digests of the code of our own packages.  tuning: digest of the tuning file.
+    started, finished: UTC.
+    """
+
+    targets: tuple[str, ...]
+    python: str
+    environment: Mapping[str, str]
+    code: Mapping[str, str]
+    finished: datetime
+    started: datetime | None = None
+    revision: Revision | None = None
+    tuning: str | None = None
+    builder_id: str = BUILDER_ID
+    variables: Mapping[str, bool] = field(default_factory=dict)
+
+
+def provenance(
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    materials: Materials,
+) -> dict[str, Any]:
+    """The provenance of a build, JSON-able."""
+    internal: dict[str, Any] = {
+        "name": manifest.name,
+        "version": manifest.version,
+        "enable_x64": manifest.enable_x64,
+        "python": materials.python,
+        "environment": dict(sorted(materials.environment.items())),
+        "compile_options": {
+            part.target.name: dict(sorted(part.target.options.items())) for part in built
+        },
+        "requested_targets": list(materials.targets),
+    }
+    if revision := materials.revision:
+        internal["revision"] = {"gitCommit": revision.commit, "dirty": revision.dirty}
+    if variables := {
+        name: SET if is_set else NOT_SET
+        for name, is_set in sorted(materials.variables.items())
+        if is_variable(name)
+    }:
+        internal["variables"] = variables
+    if materials.tuning:
+        internal["tuning"] = {"digest": hexes(materials.tuning)}
+    metadata = {"finishedOn": stamp(materials.finished)}
+    if materials.started:
+        metadata["startedOn"] = stamp(materials.started)
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "manifest": {"name": manifest.path.name, "digest": hexes(sha256(manifest.text))},
+                "targets": sorted(part.target.name for part in built),
+            },
+            "internalParameters": internal,
+            "resolvedDependencies": [
+                *_files(program.made_from, program),
+                *_packages(program.packages, materials.code),
+            ],
+        },
+        "runDetails": {"builder": _builder(materials.builder_id), "metadata": metadata},
+    }
+
+
+def is_variable(name: str) -> bool:
+    """Whether provenance can name a variable so: what a terminal shows as it is, in one line."""
+    return name.isprintable() and 0 < len(name) <= VARIABLE_CHARACTERS_MAX
+
+
+def endorsement() -> dict[str, Any]:
+    """The provenance that `aotc sign` can vouch for: this tool signed an existing bundle."""
+    return {
+        "buildDefinition": {
+            "buildType": SIGN_TYPE,
+            "externalParameters": {},
+            "internalParameters": {},
+            "resolvedDependencies": [],
+        },
+        "runDetails": {"builder": _builder(BUILDER_ID)},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredient:
+    """A bundle that another was merged from. name: "digits-1.0.0".  signers: ids of the keys that
+    counted when it was read, none if nobody asked.  finished: when its build ended, if that is
+    known from them.
+    """
+
+    name: str
+    root_digest: str
+    targets: tuple[str, ...]
+    signers: tuple[str, ...]
+    finished: datetime | None
+
+
+def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, Any]:
+    """The provenance of a bundle that `aotc merge` put together.
+
+    It is as old as its oldest input, so that merging makes no old build pass for a new one; if that
+    is not known of all of them, it states no time.
+    """
+    times = [found.finished for found in inputs]
+    known = [time for time in times if time is not None]
+    metadata = {"finishedOn": stamp(min(known))} if len(known) == len(times) else {}
+    return {
+        "buildDefinition": {
+            "buildType": MERGE_TYPE,
+            "externalParameters": {"targets": sorted(targets)},
+            "internalParameters": {},
+            "resolvedDependencies": [
+                {
+                    "name": found.name,
+                    "digest": hexes(found.root_digest),
+                    "annotations": {
+                        "signers": list(found.signers),
+                        "targets": list(found.targets),
+                    },
+                }
+                for found in inputs
+            ],
+        },
+        "runDetails": {"builder": _builder(BUILDER_ID), "metadata": metadata},
+    }
+
+
+def hexes(digest: str) -> dict[str, str]:
+    """A digest as in-toto writes it: algorithm to hex."""
+    return {"sha256": digest.removeprefix("sha256:")}
+
+
+def stamp(time: datetime) -> str:
+    """RFC 3339, whole seconds, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def purl(name: str, package: Package) -> str:
+    """https://github.com/package-url/purl-spec."""
+    return f"pkg:pypi/{name}@{package.version}"
+
+
+def _builder(builder_id: str) -> dict[str, Any]:
+    return {"id": builder_id, "version": {"aotc": version("aotc")}}
+
+
+def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[str, Any]]:
+    """Sources carry annotations with the lines that the evidence is about."""
+    lines = {name: entry_point.lines for name, entry_point in program.entry_points.items()}
+    return [
+        {
+            "name": name,
+            "digest": hexes(digest),
+            **({"annotations": told} if (told := stated_at(lines, name)) else {}),
+        }
+        for name, digest in sorted(digests.items())
+    ]
+
+
+def _packages(packages: Mapping[str, Package], code: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Their digests are of what is installed, not of an artifact on an index: annotations. `files`
+    of a checkout says little, so that ours have `code` as well.
+    """
+    return [
+        {
+            "name": name,
+            "uri": purl(name, package),
+            "annotations": {
+                "files": package.files,
+                **({"code": code[name]} if name in code else {}),
+            },
+        }
+        for name, package in sorted(packages.items())
+    ]

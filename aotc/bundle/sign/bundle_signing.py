@@ -1,0 +1,162 @@
+"""`aotc sign`: adds a signature to a finished bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from aotc.base.errors import finding, raise_if
+from aotc.base.stages import Attestation
+from aotc.bundle.read.opened_bundle import opened
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.build_provenance import endorsement
+from aotc.bundle.sign.signer import Signer
+from aotc.bundle.sign.timestamp_client import timestamped
+from aotc.bundle.write.added_attestations import with_attestation, with_attestations
+from aotc.bundle.write.atomic_files import tidy
+from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
+from aotc_runtime.base.errors import BundleFormatError, Finding
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.verification.bundle_contents import Contents
+from aotc_runtime.verification.missing_signatures import holder_labels
+from aotc_runtime.verification.policy_reader import policy_keys
+from aotc_runtime.verification.public_keys import load_public_key
+from aotc_runtime.verification.root_signatures import is_signed_by, open_envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Endorsed:
+    """added: false where the bundle had an attestation by this key that says the same.  name,
+    version: of the bundle.  earlier: ids of keys that signed it before: those that the policy
+    counts, or without one those that it claims.
+    """
+
+    attestation: Attestation
+    added: bool
+    name: str
+    version: str
+    earlier: tuple[str, ...]
+
+
+def endorse(
+    path: Path,
+    signer: Signer,
+    policy: TrustPolicy | None = None,
+    now: datetime | None = None,
+    timestamp: str = "",
+    told: Told = nobody,
+) -> Endorsed:
+    """Add this signer's attestation to a bundle, in which every digest is checked before the signed
+    one takes its place: those of weights as they were written.
+
+    policy: has to accept what others have signed before, except for its rules on the host, as if
+    this signature were there; None takes a bundle as it is, signed or not.  now: the time of
+    checking, or None for this host's clock.  timestamp: an authority that says when this key's
+    signatures were made, all of those in the bundle that have no timestamp; none if it is empty.
+    told: of bytes that were copied and hashed.
+    A bundle that this key has signed the same way before is left as it is. Raises
+    BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
+    E058 more attestations than readers take, and what the signer raises).
+    """
+    tidy(path.resolve())
+    source = look_into(path, told)
+    asked = policy and _without(policy, signer)
+    at = (now or datetime.now(UTC)).timestamp()
+    read = opened(source, asked, at, sizes_of(source))
+    earlier = read.signers if read.verified else _claimed(read.envelopes)
+    if policy is not None:
+        raise_if(_check_others(policy, signer, earlier, str(path)))
+    raise_if(_check_whole(path, read.contents))
+    attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
+    added = not any(_is_attested(envelope, attestation, signer) for envelope in read.envelopes)
+    new = [attestation.envelope] if added else []
+    if not timestamp:
+        if added:
+            with_attestation(path, read.root_digest, attestation.envelope, told)
+        else:
+            hash_rest(source, read.contents, ())
+        return Endorsed(attestation, added, read.name, read.version, earlier)
+    ours = [envelope for envelope in read.envelopes if _is_by(envelope, signer)]
+    stamped = {old: timestamped(old, signer.key_id, timestamp) for old in [*ours, *new]}
+    changed = {old for old, now_ in stamped.items() if old != now_}
+    if not changed:
+        hash_rest(source, read.contents, ())
+    else:
+        envelopes = [stamped[old] for old in sorted(changed)]
+        with_attestations(path, read.root_digest, envelopes, changed.__contains__, told)
+    return Endorsed(attestation, added, read.name, read.version, earlier)
+
+
+def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
+    """The policy as it is for those who signed before: if this signer counts, one fewer is needed.
+    Somebody has to have signed all the same; who signs first has nothing to rely on.
+    """
+    one_fewer = policy.threshold - (signer.key_id in policy_keys(policy))
+    return msgspec.structs.replace(policy, threshold=max(1, one_fewer))
+
+
+def _check_others(
+    policy: TrustPolicy, signer: Signer, earlier: Iterable[str], where: str
+) -> Iterator[Finding]:
+    """AOTC-E304: with this signature the policy has enough. A signer's other keys are the signer's,
+    and this one is one holder's, whatever signed before.
+    """
+    keys = policy_keys(policy)
+    if signer.key_id not in keys:
+        return
+    mine = keys[signer.key_id].holder
+    others = {keys[id].holder for id in earlier} - {mine}
+    if len(others) + 1 < policy.threshold:
+        left = holder_labels(keys, {key.holder for key in keys.values()} - others - {mine})
+        yield finding(
+            "AOTC-E304",
+            where,
+            f"{len(others)} beside {keys[signer.key_id].label}; {' and '.join(left)} "
+            f"{'has' if len(left) == 1 else 'have'} not signed",
+            expected=f"signatures by keys of {policy.threshold - 1} other holders",
+        )
+
+
+def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
+    """Ids of keys that attestations claim to be signed by, each once, sorted."""
+    found = set()
+    for envelope in envelopes:
+        with suppress(BundleFormatError):  # of other tools, and no signature for our readers
+            found |= {key_id for key_id, _ in open_envelope(envelope, "attestation").signatures}
+    return tuple(sorted(found))
+
+
+def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
+    """AOTC-E052: a signature of the root vouches for every target, and some cannot be looked at."""
+    if contents.absent:
+        yield finding("AOTC-E052", str(path), "one without " + ", ".join(contents.absent))
+
+
+def _is_by(envelope: bytes, signer: Signer) -> bool:
+    """Whether one of its signatures is this key's."""
+    try:
+        found = open_envelope(envelope, "attestation")
+    except BundleFormatError:
+        return False
+    return is_signed_by(found, load_public_key(signer.public_pem(), "", "signer"))
+
+
+def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:
+    """Whether an envelope holds the same statement with a good signature by the same key.
+
+    Keys in tokens sign with a new nonce each time, so the envelopes need not be equal.
+    """
+    made = open_envelope(attestation.envelope, "attestation")
+    try:
+        found = open_envelope(envelope, "attestation")
+    except BundleFormatError:
+        return False
+    key = load_public_key(signer.public_pem(), "", "signer")
+    same = (found.payload, found.payload_type) == (made.payload, made.payload_type)
+    return same and is_signed_by(found, key)

@@ -1,0 +1,121 @@
+"""What is inside of a bundle and what it was made with, as a CycloneDX 1.6 bill of materials.
+
+https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from msgspec import UNSET
+from packageurl import PackageURL
+
+from aotc.base.stages import CapturedProgram, Package
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
+
+LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
+"""Packages that a process has which loads a bundle, beside those of the engines that run it; the
+others were there at build only.
+"""
+
+OF_XLA = ("jaxlib", "scipy")
+
+
+def sbom(
+    root_digest: str,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    finished: datetime,
+) -> dict[str, Any]:
+    """finished: UTC."""
+    first = built[0]
+    bundle = Component(
+        type=ComponentType.MACHINE_LEARNING_MODEL,
+        name=first.name,
+        version=first.version,
+        bom_ref=f"{first.name}-{first.version}",
+        hashes=[_sha256(root_digest)],
+        properties=[
+            Property(name=f"aotc:target:{part.target.name}", value=_built_with(part))
+            for part in built
+        ],
+    )
+    # A number of its own for every bundle, the same each time: no randomness.
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"{root_digest} {finished.isoformat()}")
+    bom = Bom(serial_number=serial)
+    bom.metadata.timestamp = finished
+    bom.metadata.component = bundle
+    bom.metadata.tools.components.add(
+        Component(type=ComponentType.APPLICATION, name="aotc", version=version("aotc"))
+    )
+    parts = [
+        *_packages(program.packages, _loaded(built)),
+        *_files(program.made_from),
+        *_weights(first),
+    ]
+    for part in parts:
+        bom.components.add(part)
+    bom.register_dependency(bundle, parts)
+    document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return document
+
+
+def _loaded(built: Sequence[BundleManifest]) -> frozenset[str]:
+    """The packages that loading one of these targets takes."""
+    needs = {part.requires.device.plugin for part in built if part.requires.device is not UNSET}
+    needs |= {e.plugin for part in built for e in (part.requires.engines or {}).values()}
+    has_xla = any(engine_name(part.target) == XLA for part in built)
+    return frozenset({*LOADED, *needs, *(OF_XLA if has_xla else ())})
+
+
+def _packages(packages: Mapping[str, Package], loaded: frozenset[str]) -> Iterator[Component]:
+    for name, package in sorted(packages.items()):
+        purl = PackageURL("pypi", None, name, package.version)
+        yield Component(
+            type=ComponentType.LIBRARY,
+            name=name,
+            version=package.version,
+            purl=purl,
+            bom_ref=purl.to_string(),
+            scope=ComponentScope.REQUIRED if name in loaded else ComponentScope.EXCLUDED,
+            properties=[Property(name="aotc:files", value=package.files)],
+        )
+
+
+def _files(digests: Mapping[str, str]) -> Iterator[Component]:
+    for name, digest in sorted(digests.items()):
+        yield Component(
+            type=ComponentType.FILE, name=name, bom_ref=f"file:{name}", hashes=[_sha256(digest)]
+        )
+
+
+def _weights(manifest: BundleManifest) -> Iterator[Component]:
+    for name, weights in sorted(manifest.weights.items()):
+        for number, ref in enumerate(weights.blobs):
+            yield Component(
+                type=ComponentType.DATA,
+                name=f"weights {name} {number}",
+                bom_ref=f"weights:{name}:{number}",
+                hashes=[_sha256(ref.digest)],
+            )
+
+
+def _built_with(manifest: BundleManifest) -> str:
+    tools = manifest.built_with.tools
+    made = {"jaxlib": manifest.built_with.jaxlib, **tools}
+    by = made if engine_name(manifest.target) == XLA else tools
+    named = ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
+    return f"{named}, {len(manifest.entry_points)} entry points"
+
+
+def _sha256(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))

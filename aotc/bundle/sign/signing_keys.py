@@ -1,0 +1,256 @@
+"""Key pairs, Ed25519 or ECDSA P-256, as PKCS#8 PEM, encrypted or plain."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+from aotc.base.errors import refusal
+from aotc.base.temporary_files import create_whole, prefix_of, remove_abandoned
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import read_file
+
+PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
+
+KEY_BYTES_MAX = 64 * 2**10
+"""A PEM key has a few hundred bytes."""
+
+_PEM_LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+
+_ALONE = re.compile(
+    rb"\A\s*(?:-----BEGIN EC PARAMETERS-----[^-]*-----END EC PARAMETERS-----\s*)?"
+    rb"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----\r?\n(?:[^-]|-(?!----))*-----END \1-----\s*\Z"
+)
+
+OTHER_FILES = {
+    b"OPENSSH PRIVATE KEY": "an OpenSSH key",
+    b"PUBLIC KEY": "a public key",
+    b"CERTIFICATE": "a certificate",
+}
+"""PEM files that are taken for private keys, by their labels."""
+
+PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+
+
+class KeyType(Enum):
+    """The kinds of keys a trust policy can name."""
+
+    ED25519 = "ed25519"
+    ECDSA_P256 = "ecdsa-p256"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Where a key pair lies. id: SHA-256 of the public key's SubjectPublicKeyInfo, hex."""
+
+    private: Path
+    public: Path
+    id: str
+
+
+def key_id(key: PrivateKey) -> str:
+    """SHA-256 of the SubjectPublicKeyInfo DER, hex."""
+    der = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(der).hexdigest()
+
+
+def new_key(key_type: KeyType = KeyType.ED25519) -> PrivateKey:
+    """A new key."""
+    if key_type is KeyType.ED25519:
+        return ed25519.Ed25519PrivateKey.generate()
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def public_pem(key: PrivateKey) -> str:
+    """The public half, PEM SubjectPublicKeyInfo."""
+    return (
+        key.public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
+
+
+def generate_key_pair(
+    prefix: Path, passphrase: bytes | None, key_type: KeyType = KeyType.ED25519
+) -> KeyPair:
+    """Write PREFIX.key (mode 0600, encrypted if there is a passphrase) and PREFIX.pub.
+
+    Raises UsageError: AOTC-E005 if either file exists, E003 if they cannot be written, E009 for an
+    empty passphrase.
+    """
+    if passphrase == b"":
+        raise refusal(
+            "AOTC-E009",
+            str(prefix),
+            "an empty one",
+            hint="give one, or ask for an unencrypted key with --plain",
+        )
+    if prefix.name in ("", ".."):
+        raise refusal(
+            "AOTC-E003",
+            str(prefix),
+            "a folder",
+            expected="a name for the two files, such as `ci` for ci.key and ci.pub",
+            hint="add a name to the path",
+        )
+    private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
+    for path in (private, public):
+        remove_abandoned(path.parent, prefix_of(path))
+    for path in (private, public):
+        if path.exists():
+            raise _exists(path)
+    key = new_key(key_type)
+    encryption: serialization.KeySerializationEncryption = (
+        serialization.BestAvailableEncryption(passphrase)
+        if passphrase is not None
+        else serialization.NoEncryption()
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+    # With the final mode: never readable by others.
+    pair = ((private, secret, 0o600), (public, public_pem(key).encode(), 0o644))
+    try:
+        create_whole(*pair)
+    except FileExistsError as error:
+        raise _exists(private if error.filename2 == str(private) else public) from error
+    except OSError as error:
+        raise refusal(
+            "AOTC-E003",
+            str(prefix),
+            error.strerror or str(error),
+            hint="check the folder and its permissions",
+        ) from error
+    return KeyPair(private, public, key_id(key))
+
+
+def _exists(path: Path) -> AotcError:
+    return refusal(
+        "AOTC-E005",
+        str(path),
+        "an existing one; keys are never overwritten",
+        hint="choose another prefix, or move the old key away",
+    )
+
+
+def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
+    """Read a PEM private key (Ed25519 or ECDSA P-256), PKCS#8 or OpenSSL's older forms.
+
+    Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
+    """
+    data = _read(path)
+    key = _load(data, path, passphrase)
+    _require_alone(data, path)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        return key
+    found = type(key).__name__.removesuffix("PrivateKey")
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        found = f"ECDSA {key.curve.name}"
+    raise refusal(
+        "AOTC-E006", str(path), f"a key of type {found}", expected="an Ed25519 or ECDSA P-256 key"
+    )
+
+
+def read_key_file(path: Path) -> bytes:
+    """What a file holds that should be a key. Raises OSError, also for a file too large for one."""
+    data = read_file(path, KEY_BYTES_MAX)
+    if len(data) > KEY_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"more than {KEY_BYTES_MAX} bytes")
+    return data
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_key_file(path)
+    except OSError as error:
+        raise refusal(
+            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
+        ) from error
+
+
+def is_encrypted(data: bytes) -> bool:
+    """Whether a PEM file is a whole private key that a passphrase protects."""
+    try:
+        serialization.load_pem_private_key(data, None)
+    except TypeError:  # what cryptography raises for exactly this
+        return True
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return False
+
+
+def _require_alone(data: bytes, path: Path) -> None:
+    """AOTC-E006: of two keys one would sign unnoticed, and text around a key may say that it is
+    another one. openssl writes the parameters of a curve before the key.
+    """
+    if not _ALONE.match(data):
+        raise refusal(
+            "AOTC-E006",
+            str(path),
+            "more than one, or text around it",
+            expected="a file with one private key and nothing else",
+            hint="keep the key in a file of its own",
+        )
+
+
+def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
+    encrypted = is_encrypted(data)
+    if encrypted and not passphrase:
+        raise refusal(
+            "AOTC-E007",
+            str(path),
+            "none",
+            hint=f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
+        )
+    try:
+        return serialization.load_pem_private_key(data, passphrase if encrypted else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        if encrypted:
+            raise refusal(
+                "AOTC-E007",
+                str(path),
+                "another passphrase",
+                hint=f"correct {PASSPHRASE_VARIABLE} or the passphrase file",
+            ) from error
+        raise refusal(
+            "AOTC-E006",
+            str(path),
+            _what_it_is(data),
+            expected="a PKCS#8 PEM private key",
+            hint="use the .key file that `aotc keygen` wrote",
+        ) from error
+
+
+def _what_it_is(data: bytes) -> str:
+    """In words, for a file that holds no private key that can be read."""
+    label = _PEM_LABEL.search(data)
+    if label is None:
+        return "something else"
+    if label[1] in OTHER_FILES:
+        return OTHER_FILES[label[1]]
+    whole = b"-----END " + label[1] + b"-----" in data
+    return "a damaged key" if whole else "a truncated key"
+
+
+def sign(key: PrivateKey, message: bytes) -> bytes:
+    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
+
+    The nonce of ECDSA is derived from key and message (RFC 6979), so that builds reproduce and a
+    bad source of randomness gives no key away.
+    """
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(message)
+    return key.sign(message, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))

@@ -1,0 +1,109 @@
+"""RFC 3161 timestamps of signatures, as `aotc sign --timestamp` asks an authority for them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+import shlex
+import subprocess
+import threading
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+
+from aotc.base.errors import refusal
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.limits import TIMESTAMP_CHARACTERS_MAX
+from aotc_runtime.formats import in_toto
+
+SECONDS = 60
+"""How long an authority may take, whatever it sends meanwhile."""
+
+
+def timestamped(envelope: bytes, key_id: str, authority: str) -> bytes:
+    """The envelope with a timestamp beside each signature of this key that has none.
+
+    authority: an http(s) URL, or a command that reads a query and writes the answer. An envelope
+    that has nothing to add is returned as it is. Raises UsageError (AOTC-E026).
+    """
+    document = json.loads(envelope)
+    missing = [
+        each
+        for each in document["signatures"]
+        if each.get("keyid") == key_id and not each.get("timestamp")
+    ]
+    for signature in missing:
+        made = in_toto.decode_base64(signature["sig"], where="signature")
+        signature["timestamp"] = base64.b64encode(_timestamp(made, authority)).decode()
+    return canonical_json.encode(document) if missing else envelope
+
+
+def _timestamp(signature: bytes, authority: str) -> bytes:
+    """An authority's answer about a signature: granted, and an answer to this question."""
+    try:
+        import rfc3161_client
+    except ImportError as error:
+        raise _refused(authority, str(error)) from error
+    asked = rfc3161_client.TimestampRequestBuilder(
+        data=signature, hash_algorithm=rfc3161_client.base.HashAlgorithm.SHA256
+    ).build()
+    data = _ask(asked.as_bytes(), authority)
+    try:
+        answer = rfc3161_client.decode_timestamp_response(data)
+        if answer.status != 0:
+            raise _refused(authority, f"status {answer.status}: {', '.join(answer.status_string)}")
+        told = answer.tst_info
+        same = told.message_imprint.message == asked.message_imprint.message
+    except ValueError as error:
+        raise _refused(authority, f"an answer that is no timestamp: {error}") from error
+    if not same or told.nonce != asked.nonce:
+        raise _refused(authority, "an answer to another question")
+    if len(data) > TIMESTAMP_CHARACTERS_MAX // 4 * 3:
+        raise _refused(authority, f"{len(data)} bytes, more than readers take")
+    return data
+
+
+def _ask(query: bytes, authority: str) -> bytes:
+    if authority.startswith(("http://", "https://")):
+        return _over_http(query, authority)
+    try:
+        command = shlex.split(authority)
+        done: Any = subprocess.run(
+            command, input=query, capture_output=True, timeout=SECONDS, check=False
+        )
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        raise _refused(authority, str(error)) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise _refused(authority, f"exit code {done.returncode}: {' '.join(said)}")
+    answer: bytes = done.stdout
+    return answer
+
+
+def _over_http(query: bytes, url: str) -> bytes:
+    answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+    # It ends with the process: neither the head nor the body of an answer can be given up else.
+    threading.Thread(target=_post, args=(query, url, answers), daemon=True).start()
+    try:
+        answer = answers.get(timeout=SECONDS)
+    except queue.Empty:
+        answer = TimeoutError(f"no whole answer in {SECONDS} seconds")
+    if isinstance(answer, Exception):
+        raise _refused(url, str(answer)) from answer
+    return answer
+
+
+def _post(query: bytes, url: str, answers: queue.SimpleQueue[bytes | Exception]) -> None:
+    kind = {"Content-Type": "application/timestamp-query"}
+    try:
+        request = urllib.request.Request(url, query, kind, method="POST")
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            answers.put(response.read(TIMESTAMP_CHARACTERS_MAX))
+    except (OSError, ValueError, HTTPException) as error:
+        answers.put(error)
+
+
+def _refused(authority: str, found: str) -> AotcError:
+    return refusal("AOTC-E026", f"--timestamp {authority}", found)

@@ -1,0 +1,176 @@
+"""Changes trust policies in place: in one step, and only if the runtime can read the result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.bundle.trust.trust_edit import with_key, with_revoked
+from aotc.bundle.trust.trust_state import holders_in
+from aotc.bundle.trust.trust_text import read_public_key
+from aotc.bundle.write.atomic_files import write_atomically
+from aotc_runtime.base.digest import is_digest
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.policy_reader import (
+    certifier_keys,
+    parse_policy,
+    policy_keys,
+    read_policy_text,
+)
+from aotc_runtime.verification.public_keys import PublicKey
+
+_ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A key that was added. notes: what somebody should know of it, in sentences."""
+
+    key: PublicKey
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A changed policy. added: new ids and digests, by kind.  already: those that it had before."""
+
+    policy: TrustPolicy
+    added: dict[str, list[str]]
+    already: list[str]
+
+
+def add_key(
+    path: Path,
+    key_file: Path,
+    name: str,
+    not_before: datetime | None,
+    not_after: datetime | None,
+    table: str = "keys",
+    holder: str = "",
+    builders: Sequence[str] | None = None,
+) -> Added:
+    """Add a public key to a policy, in place. table: "keys" or "certifiers".  holder, builders: as
+    a policy states them.
+
+    Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
+    lists or revokes, E024, E025 no holder where the threshold counts them; TrustError: AOTC-E308
+    to E310.
+    """
+    text, policy = _read(path)
+    pem, key = read_public_key(key_file)
+    read = policy_keys if table == "keys" else certifier_keys
+    places = {table: read(policy, str(path)), "revoked.keys": policy.revoked.keys}
+    for where, listed in places.items():
+        if key.id in listed:
+            raise refusal(
+                "AOTC-E023",
+                f"{path} {where}",
+                f"{key_file}, {key.id[:16]}",
+                expected=f"a key that {where} does not list yet",
+                hint="nothing was changed; edit the policy to change what it says of this key",
+            )
+    if table == "keys" and policy.threshold > 1 and not holder:
+        raise refusal("AOTC-E025", str(path), "no holder", threshold=policy.threshold)
+    changed = with_key(text, pem, name, not_before, not_after, table, holder, builders)
+    after = _write(path, changed)
+    return Added(key, tuple(_notes(policy, after, holder)))
+
+
+def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
+    """What the policy says otherwise of its other keys now that one was added."""
+    known = {key.holder for key in before.keys} | {each.holder for each in before.identities}
+    if after.threshold > 1 and holder and holder not in known:
+        others = holders_in(before)
+        yield (
+            f"{holder} is a holder of its own, beside {', '.join(others)}: its signature and one "
+            f"of theirs are two. If it is one of these, give both keys the same holder"
+        )
+    if after.binds_builders() and not before.binds_builders():
+        yield (
+            "the keys without builders could describe builds of all builders so far; from now on "
+            "they only endorse: name their builders"
+        )
+
+
+def revoke(
+    path: Path,
+    keys: Sequence[str],
+    roots: Sequence[str],
+    blobs: Sequence[str],
+    since: datetime | None = None,
+) -> Changed:
+    """Revoke in a policy, in place. keys: files or ids, in full or 16 digits and more of a listed
+    one.  roots: digests, or paths of bundles.  blobs: digests.  since: from when on the keys are
+    revoked, or None for whatever they signed.
+
+    Raises UsageError: AOTC-E003 not writable, E023 for what is none of these, E024; TrustError:
+    AOTC-E308 to E310; BundleFormatError and IntegrityError for a bundle that cannot be read.
+    """
+    text, policy = _read(path)
+    ids = [_key_id(value, policy, path) for value in keys]
+    dated = dict.fromkeys(ids, since) if since else {}
+    wanted = {
+        "keys": [] if since else ids,
+        "roots": [_root(value) for value in roots],
+        "blobs": [_blob(value) for value in blobs],
+    }
+    added: dict[str, list[str]] = {}
+    already: list[str] = []
+    for kind, values in wanted.items():
+        there = getattr(policy.revoked, kind)
+        unique = dict.fromkeys(values)
+        added[kind] = [value for value in unique if value not in there]
+        already += [value for value in unique if value in there]
+    later = {id: at for id, at in dated.items() if at and policy.revoked.since.get(id) != at}
+    if any(added.values()) or later:
+        policy = _write(path, with_revoked(text, **added, since=later))
+        added["keys"] += later
+    already += [id for id in dated if id not in later]
+    return Changed(policy, added, already)
+
+
+def _read(path: Path) -> tuple[str, TrustPolicy]:
+    text = read_policy_text(path)
+    return text, parse_policy(text, path.parent, str(path))
+
+
+def _write(path: Path, text: str) -> TrustPolicy:
+    policy = parse_policy(text, path.parent, str(path))
+    certifier_keys(policy, str(path))
+    write_atomically(path.resolve(), [text.encode()])
+    return policy
+
+
+def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
+    if Path(value).is_file():
+        return read_public_key(Path(value))[1].id
+    if _ID_START.match(value):
+        if len(value) == 64:
+            return value
+        listed = {**policy_keys(policy, str(path)), **certifier_keys(policy, str(path))}
+        found = [id for id in listed if id.startswith(value)]
+        if len(found) == 1:
+            return found[0]
+    expected = "a public key file, a key id, or 16 digits and more of one the policy lists"
+    raise refusal(
+        "AOTC-E023", "--key", value, expected=expected, hint="`aotc trust show` lists the ids"
+    )
+
+
+def _root(value: str) -> str:
+    if is_digest(value):
+        return value
+    return read_unverified(look_into(Path(value)))[0].root_digest
+
+
+def _blob(value: str) -> str:
+    if is_digest(value):
+        return value
+    expected, hint = "a digest: sha256: and 64 hex digits", "`aotc inspect --json` lists them"
+    raise refusal("AOTC-E023", "--blob", value, expected=expected, hint=hint)

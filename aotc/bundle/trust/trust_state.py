@@ -1,0 +1,144 @@
+"""A trust policy at a given time: which keys count, and whether they are enough."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from aotc.base.errors import finding
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys
+from aotc_runtime.verification.public_keys import KeyState, PublicKey
+
+_STAMPED = "what it signed before counts where a timestamp says so"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """A sound policy at a moment. keys, certifiers: each once, in the policy's order."""
+
+    policy: TrustPolicy
+    keys: tuple[PublicKey, ...]
+    now: datetime
+    certifiers: tuple[PublicKey, ...] = ()
+
+    def state(self, key: PublicKey) -> KeyState:
+        return key.state(self.now.timestamp())
+
+    def valid(self, after: timedelta = timedelta()) -> list[PublicKey]:
+        """The keys that count then."""
+        moment = (self.now + after).timestamp()
+        return [key for key in self.keys if key.state(moment) == "valid"]
+
+
+def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
+    """A policy at a moment. Raises TrustError (AOTC-E309, E310)."""
+    keys = tuple(policy_keys(policy, where).values())
+    return PolicyState(policy, keys, now, tuple(certifier_keys(policy, where).values()))
+
+
+def holders_in(policy: TrustPolicy) -> list[str]:
+    """Who holds keys of a policy, each once, in its order; keys of nobody by their own names."""
+    ids = policy_keys(policy).values()
+    return [*dict.fromkeys(key.label if key.holder == key.id else key.holder for key in ids)]
+
+
+def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterator[Finding]:
+    """AOTC-E321: keys of as many holders as the threshold count now, and will after `within`."""
+    for after, when in ((timedelta(), "now"), (within, f"in {_days(within)}")):
+        valid = state.valid(after)
+        count = len({key.holder for key in valid})
+        if count < state.policy.threshold:
+            missing = [key for key in state.keys if key not in valid]
+            found = f"{count}; not {', '.join(_why(state, key, after) for key in missing)}"
+            threshold = state.policy.threshold
+            yield finding("AOTC-E321", f"{where} threshold", found, threshold=threshold, when=when)
+            return
+
+
+def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
+    """A sentence for each key that somebody should look at."""
+    return [*_warnings(state, within)]
+
+
+def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
+    yield from _of_roles(state)
+    for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
+        kind = "key" if table == "keys" else "certifier"
+        # Of certifiers nobody asks when they signed.
+        stamped = table == "keys" and bool(state.policy.timestamp_authorities)
+        for key in keys:
+            match state.state(key):
+                case "revoked" if stamped and not key.revoked:
+                    since = _time(key.revoked_since)
+                    yield f"{kind} {key.label} is revoked since {since}: {_STAMPED}"
+                case "revoked" if not key.revoked:
+                    yield (
+                        f"{kind} {key.label} stands under {table} and under revoked.since, "
+                        f"{_time(key.revoked_since)}: it does not count any more"
+                    )
+                case "revoked":
+                    yield (
+                        f"{kind} {key.label} stands under {table} and under revoked.keys: "
+                        "it never counts"
+                    )
+                case "expired" if stamped:
+                    yield f"{kind} {key.label} has expired on {_time(key.not_after)}: {_STAMPED}"
+                case "expired":
+                    since = _time(key.not_after)
+                    yield f"{kind} {key.label} has expired on {since}: it may be removed"
+                case "not yet valid":
+                    yield f"{kind} {key.label} does not count before {_time(key.not_before)}"
+                case "valid" if key.not_after is not None and key.not_after < state.now + within:
+                    end = _time(key.not_after)
+                    yield f"{kind} {key.label} expires on {end}, within {_days(within)}"
+
+
+def _of_roles(state: PolicyState) -> Iterator[str]:
+    """What nobody says of keys and matters under this policy."""
+    policy = state.policy
+    nobodys = [key.label for key in state.keys if key.holder == key.id]
+    if policy.threshold > 1 and nobodys:
+        yield (
+            f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
+            "also where one person or one machine has several; state their holder"
+        )
+    holders: dict[str, str] = {}
+    for key in state.keys:
+        other = holders.setdefault(_as_it_looks(key.holder), key.holder)
+        if other != key.holder:
+            yield f"holders {other!r} and {key.holder!r} look alike and count as two"
+    if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
+        yield (
+            "every key may describe a build of any builder: state which builders each key may "
+            "speak for (builders; [] for keys that only endorse)"
+        )
+
+
+def _as_it_looks(text: str) -> str:
+    """What two spellings have in common that differ in case, in how characters are composed, in
+    spaces, or in what is not seen.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
+
+
+def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:
+    then = key.state((state.now + after).timestamp())
+    bound = {"expired": key.not_after, "not yet valid": key.not_before}.get(then)
+    return f"{key.label} ({then}{f' {_time(bound)}' if bound else ''})"
+
+
+def _time(moment: datetime | None) -> str:
+    assert moment is not None, "a key without the bound does not get here"
+    try:
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:  # within a day of the years that there are
+        return moment.isoformat()
+
+
+def _days(span: timedelta) -> str:
+    return "1 day" if span.days == 1 else f"{span.days} days"

@@ -1,0 +1,87 @@
+"""Writing trust policies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.base.temporary_files import create_whole
+from aotc.bundle.sign.signing_keys import read_key_file
+from aotc_runtime.verification.policy_reader import parse_policy
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
+
+
+def policy_text(
+    name: str, public_keys: Sequence[str], threshold: int = 1, holders: Sequence[str] = ()
+) -> str:
+    """The TOML of a policy that trusts these PEM public keys for bundles of this name. holders: of
+    the keys, in their order; none if nobody says.
+    """
+    lines = ["schema = 1", f"name = {_quoted(name)}", f"threshold = {threshold}"]
+    for pem, holder in zip(public_keys, holders or [""] * len(public_keys), strict=True):
+        lines += ["", "[[keys]]"]
+        if holder:
+            lines += [f"holder = {_quoted(holder)}"]
+        lines += [f'public_key = """\n{pem.strip()}\n"""']
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As a string of TOML, which has no pairs of surrogates and no bare control characters."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write_policy(
+    path: Path, name: str, key_files: Sequence[Path], threshold: int, holders: Sequence[str] = ()
+) -> list[str]:
+    """Write a policy; the ids of its keys. An existing file is not overwritten.
+
+    holders: of the keys, in their order; none if nobody says. Raises UsageError: AOTC-E003 not
+    writable, E005 exists, E006 a key file cannot be read, E010 fewer keys or holders than the
+    threshold, E025 not a holder for each key; TrustError: AOTC-E310 a file that is no public key,
+    E309 a policy that no reader would take.
+    """
+    read = [read_public_key(file) for file in key_files]
+    pems, ids = [pem for pem, _ in read], [key.id for _, key in read]
+    if threshold > len(set(ids)):
+        found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
+        raise refusal("AOTC-E010", str(path), found)
+    if holders and len(holders) != len(ids):
+        found = f"{len(ids)} keys, {len(holders)} holders"
+        raise refusal("AOTC-E025", str(path), found, threshold=threshold)
+    if holders and threshold > len(set(holders)):
+        found = f"a threshold of {threshold} with {len(set(holders))} distinct holders"
+        raise refusal("AOTC-E010", str(path), found)
+    text = policy_text(name, pems, threshold, holders)
+    parse_policy(text, path.parent, str(path))
+    try:
+        create_whole((path, text.encode(), 0o644))
+    except FileExistsError as error:
+        hint = "choose another with -o, or edit it"
+        raise refusal("AOTC-E005", str(path), "an existing one", hint=hint) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise refusal("AOTC-E003", str(path), found, hint="check the folder") from error
+    return ids
+
+
+def read_public_key(file: Path) -> tuple[str, PublicKey]:
+    """A public key file's key: its PEM text, and the key.
+
+    Raises UsageError (AOTC-E006) if it cannot be read, TrustError (AOTC-E310) if it holds none.
+    """
+    try:
+        pem = read_key_file(file).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        found = (error.strerror if isinstance(error, OSError) else None) or "not text"
+        raise refusal(
+            "AOTC-E006",
+            str(file),
+            str(found),
+            expected="a readable public key",
+            hint="pass the .pub file",
+        ) from error
+    key = load_public_key(pem, "", str(file))
+    return pem.strip() + "\n", key

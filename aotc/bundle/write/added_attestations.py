@@ -1,0 +1,85 @@
+"""Adds attestations to a finished bundle; no signed byte changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.base.temporary_files import locked
+from aotc.bundle.write.atomic_files import cannot_write
+from aotc.bundle.write.bundle_writer import Blob, add_attestation, form_of, reading_back, write
+from aotc.bundle.write.hashed_weights import sizes_of
+from aotc.bundle.write.index_json import layout_index
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Descriptor, Entry
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.verification.bundle_examination import read_whole
+
+
+def with_attestation(path: Path, root: str, envelope: bytes, told: Told = nobody) -> None:
+    """Add a DSSE envelope to the bundle of this root digest, and remove none. Raises
+    BundleFormatError, IntegrityError, UsageError.
+    """
+    with_attestations(path, root, [envelope], lambda old: False, told)
+
+
+def with_attestations(
+    path: Path,
+    root: str,
+    envelopes: Sequence[bytes],
+    replaced: Callable[[bytes], bool],
+    told: Told = nobody,
+) -> None:
+    """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
+
+    Weights are hashed as they were written, before that is put in place.
+
+    root: the digest that the envelopes are about; another bundle may have taken the place of the
+    one that was looked into (AOTC-E201).  replaced: tells for each existing envelope whether to
+    remove it.  told: of bytes that were copied and hashed. Raises BundleFormatError,
+    IntegrityError, UsageError.
+    """
+    path = path.resolve()
+    with ExitStack() as stack:
+        try:
+            # Of two that sign at once, the second adds to what the first has written.
+            stack.enter_context(locked(path))
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        source = look_into(path, told)
+        old, there, contents = read_whole(source, sizes_of(source))
+        if old.entry.digest != root:
+            hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
+            raise refusal("AOTC-E201", str(path), old.entry.digest, expected=root, hint=hint)
+        types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+        kept, gone = {}, set()
+        for entry, envelope in zip(old.attestations, there, strict=True):
+            if replaced(envelope):
+                gone |= {entry.digest, sha256(envelope)}
+            else:
+                kept[entry] = sha256(envelope)
+        gone -= {*(entry.digest for entry in kept), *kept.values()}
+        blobs = {
+            d: Blob(source.blob(d) or b"", types.get(d, ""), known=d)
+            for d in source.digests() - gone
+        }
+        subject = _descriptor(old.entry)
+        added = [add_attestation(subject, envelope, blobs) for envelope in envelopes]
+        new = {reference.digest for reference in added}
+        others = [_descriptor(entry, oci_layout.ATTESTATION_TYPE) for entry in kept]
+        references = [d for d in others if d.digest not in new] + added
+        index = layout_index(subject, references, contents.manifests)
+        check = reading_back(root, contents.manifests, [source], told)
+        write(path, form_of(path), index, blobs, check, told=told)
+
+
+def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
+    return Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )

@@ -1,0 +1,293 @@
+"""Writing so that a crash at any moment leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, Protocol
+
+from aotc.base.errors import refusal
+from aotc.base.shared_blocks import BecameShorterError
+from aotc.base.temporary_files import (
+    PART,
+    prefix_of,
+    remove_abandoned,
+    sync,
+    temporary_file,
+    temporary_folder,
+    uninterrupted,
+)
+from aotc.bundle.write.disk_sync import begin_to_sync
+from aotc.bundle.write.name_exchange import exchange
+from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.errors import AotcError
+
+OLD = ".old"
+"""Suffix of a replaced folder's temporary name, where names cannot be exchanged."""
+
+LAYOUT = "layout"
+"""The name of a replaced folder within its temporary folder."""
+
+MKSTEMP_BYTES = 8
+"""What `tempfile` puts between prefix and suffix."""
+
+ATTEMPTS = 100
+"""How often to try to put a folder in place while other processes do the same."""
+
+FILE_MODE, FOLDER_MODE = 0o644, 0o755
+"""Modes of what did not exist before; what is replaced keeps its mode and, if possible, its owner.
+"""
+
+
+type Check = Callable[[Path], None]
+"""Looks at what was written, under its temporary name, before it replaces anything."""
+
+type Before = Callable[[], None]
+"""Called when everything was written and checked, and nothing but the renaming is left."""
+
+
+class Appending(Protocol):
+    """Bytes that put themselves to the end of a file."""
+
+    def append_to(self, file: BinaryIO) -> int:
+        """Do so; how many they were. Raises OSError."""
+
+
+NONE: Mapping[str, Path] = MappingProxyType({})
+
+
+def no_check(written: Path) -> None:
+    """A `Check` that accepts whatever was written."""
+
+
+def nothing() -> None:
+    """A `Before` that does nothing."""
+
+
+def write_atomically(
+    path: Path,
+    chunks: Iterable[bytes | memoryview | Appending],
+    mode: int | None = None,
+    check: Check = no_check,
+    before: Before = nothing,
+) -> int:
+    """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
+
+    mode: instead of that of the file that is replaced.  check: what was written, while the system
+    brings it to the disk. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
+    """
+    with _refused(path):
+        with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
+            before()
+            temporary.replace(path)
+        sync(path.parent)
+    return size
+
+
+@contextmanager
+def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
+    """Write files under temporary names, for a command with several results; what it gives renames
+    all of them. So the last result, for which that is a `Before`, is there only with all others,
+    and if there is no room for one of them, there is none.
+
+    Raises UsageError (AOTC-E003) if a place cannot be written.
+    """
+    with ExitStack() as stack:
+        written: list[tuple[Path, Path]] = []
+        for path, data in files.items():
+            # Also for removing it, where that fails.
+            stack.enter_context(_refused(path))
+            temporary, _ = stack.enter_context(_written(path, [data]))
+            written.append((temporary, path))
+
+        def put_in_place() -> None:
+            for temporary, path in written:
+                with _refused(path):
+                    temporary.replace(path)
+                    sync(path.parent)
+
+        yield put_in_place
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+@contextmanager
+def _written(
+    path: Path,
+    chunks: Iterable[bytes | memoryview | Appending],
+    mode: int | None = None,
+    check: Check = no_check,
+) -> Iterator[tuple[Path, int]]:
+    """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
+    with temporary_file(path) as (temporary, descriptor):
+        size = 0
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for chunk in chunks:
+                if isinstance(chunk, bytes | memoryview):
+                    size += sum(map(file.write, pieces(chunk)))
+                else:
+                    size += chunk.append_to(file)
+        kept = _keep_owner(descriptor, path, FILE_MODE)
+        os.fchmod(descriptor, kept if mode is None else mode)
+        begin_to_sync(descriptor)
+        check(temporary)
+        os.fsync(descriptor)
+        yield temporary, size
+
+
+def write_folder_atomically(
+    path: Path,
+    members: Iterable[tuple[str, bytes | memoryview]],
+    check: Check = no_check,
+    before: Before = nothing,
+    same: Mapping[str, Path] = NONE,
+    shared: Mapping[str, Path] = NONE,
+) -> int:
+    """Write a folder under a temporary name, fsync, and put it in place of what was there.
+
+    check: what was written, before it replaces anything.  same: files that hold what members hold,
+    by the member's name: they get a second name instead of being copied, where the file system
+    allows that.  shared: files of folders beside this one that hold what members hold: they get
+    another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place cannot be
+    written.
+    """
+    with _refused(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(path.parent, prefix_of(path)) as temporary:
+            temporary.chmod(FOLDER_MODE)
+            size = 0
+            written: list[Path] = []
+            for name, data in members:
+                file = temporary / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                if name in shared and share(shared[name], file):
+                    size += len(data)
+                    continue
+                is_there = name in same and share(same[name], file)
+                size += len(data)
+                with file.open("rb" if is_there else "wb") as stream:
+                    for piece in () if is_there else pieces(data):
+                        stream.write(piece)
+                    stream.flush()
+                    kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
+                    os.fchmod(stream.fileno(), kept)
+                    begin_to_sync(stream.fileno())
+                    written.append(file)
+            check(temporary)
+            for file in written:
+                sync(file)
+            _keep_folders(temporary, path)
+            with uninterrupted():
+                before()
+                _put_in_place(temporary, path)
+        sync(path.parent)
+        tidy(path)
+    return size
+
+
+def share(file: Path, name: Path) -> bool:
+    """Whether a file could be given a second name; it has it then."""
+    try:
+        os.link(file, name)
+    except OSError:  # another file system, one without links, or one link too many
+        return False
+    return True
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Rename, or change places with what is there: another process may have just written it."""
+    for _ in range(ATTEMPTS):
+        try:
+            if path.exists() or path.is_symlink():
+                if not exchange(new, path):
+                    _replace_in_two_steps(path, new)
+            else:
+                new.rename(path)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            lost = error
+    raise lost
+
+
+def _keep_owner(descriptor: int, old: Path, default: int) -> int:
+    """Give an open file the owner of the one it replaces; the mode that one has, or the default."""
+    try:
+        status = old.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return default
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+        with suppress(PermissionError):  # only root may give files away
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+    return stat.S_IMODE(status.st_mode) & 0o777
+
+
+def _keep_folders(new: Path, old: Path) -> None:
+    for parent, _, _ in os.walk(new, topdown=False):
+        descriptor = os.open(parent, os.O_RDONLY)
+        try:
+            replaced = old / Path(parent).relative_to(new)
+            os.fchmod(descriptor, _keep_owner(descriptor, replaced, FOLDER_MODE))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _replace_in_two_steps(path: Path, new: Path) -> None:
+    """Where names cannot be exchanged: a kill in between leaves the old folder beside its place."""
+    with temporary_folder(path.parent, prefix_of(path), OLD) as old, uninterrupted():
+        path.rename(old / LAYOUT)
+        try:
+            new.rename(path)
+        except OSError:
+            (old / LAYOUT).rename(path)
+            raise
+
+
+def tidy(path: Path) -> None:
+    """Remove what writers of this result left when they were killed; put back what they moved."""
+    if not os.path.lexists(path):
+        for old in path.parent.glob(f"{glob.escape(prefix_of(path))}*{OLD}/{LAYOUT}"):
+            with suppress(OSError):
+                old.rename(path)
+    for suffix in (PART, OLD):
+        remove_abandoned(path.parent, prefix_of(path), suffix)
+
+
+def require_short_name(path: Path) -> None:
+    """Raise OSError if no temporary name for this result fits the file system."""
+    longest = max(len(PART), len(OLD))
+    needed = len(os.fsencode(prefix_of(path))) + MKSTEMP_BYTES + longest
+    if needed > os.pathconf(path.parent if path.parent.is_dir() else "/", "PC_NAME_MAX"):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+
+def cannot_write(path: Path, error: OSError) -> AotcError:
+    """AOTC-E003 for what the system said; AOTC-E206 if the file that is copied from became shorter,
+    which the system says of memory that is a map of it, too.
+    """
+    if isinstance(error, BecameShorterError) or error.errno == errno.EFAULT:
+        return refusal(
+            "AOTC-E206",
+            error.filename or f"a file that {path} is copied from",
+            "a shorter one",
+            expected="the file as it was when it was opened",
+            hint="run it again when nobody writes into the bundle; replace bundles by renaming a "
+            "new one over them",
+        )
+    return refusal("AOTC-E003", str(path), error.strerror or str(error))

@@ -1,0 +1,44 @@
+"""Weights of bundles that others are made of: hashed where they were written, and those that are
+written nowhere are hashed where they lie, so that each byte that was read is hashed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aotc.base.errors import refusal
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.verification.bundle_contents import Contents, WeightsHashing
+
+
+def sizes_of(source: BlobSource) -> dict[str, int]:
+    """The blobs of a bundle, of which weights are not to be hashed yet: by digest, as `unread` of
+    `aotc_runtime.verification.bundle_contents.begin_contents`.
+    """
+    return {digest: len(source.blob(digest) or b"") for digest in source.digests()}
+
+
+def unchanged(source: BlobSource, digest: str) -> bytes:
+    """A document that was hashed before, unless somebody has written into the bundle since. Raises
+    IntegrityError (AOTC-E201).
+    """
+    data = bytes(source.blob(digest) or b"")
+    if sha256(data) != digest:
+        raise refusal("AOTC-E201", f"{source.name} {digest}", sha256(data), expected=digest)
+    return data
+
+
+def hash_rest(source: BlobSource, contents: Contents, written: Collection[str]) -> None:
+    """Hash the weights that are not written anywhere. written: the digests of those that are.
+
+    Raises IntegrityError (AOTC-E201).
+    """
+    weights = {
+        layer.digest: source.blob(layer.digest) or memoryview(b"")
+        for image in contents.targets.values()
+        for layer in image.layers
+        if layer.mediaType == oci_layout.WEIGHTS_TYPE and layer.digest not in written
+    }
+    WeightsHashing(source, weights).finish()

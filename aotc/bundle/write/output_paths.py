@@ -1,0 +1,168 @@
+"""Where results may be written: a new name, or in place of an older result, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.bundle.write.atomic_files import cannot_write, require_short_name
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats import oci_layout
+
+STANDARD_OUTPUT = Path("-")
+HEAD_BYTES = 512
+_ZIP_MEMBER, _ZIP_EMPTY = b"PK\x03\x04", b"PK\x05\x06"
+_ZIP_NAME_LENGTH, _ZIP_NAME = slice(26, 28), 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file that a later result may replace. recognizes: by its first 512 bytes."""
+
+    name: str
+    recognizes: Callable[[bytes], bool]
+
+
+def _begins_a_bundle(head: bytes) -> bool:
+    """The first member of the tar archive is the file every OCI layout has."""
+    return head[257:262] == b"ustar" and head[:100].rstrip(b"\0") == oci_layout.LAYOUT_FILE.encode()
+
+
+def _begins_an_npz(head: bytes) -> bool:
+    """A zip archive whose first member is an array; other programs' documents are zip too."""
+    length = int.from_bytes(head[_ZIP_NAME_LENGTH], "little")
+    is_array = head[_ZIP_NAME : _ZIP_NAME + length].endswith(b".npy")
+    return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
+
+
+def _begins_a_sigstore_bundle(head: bytes) -> bool:
+    """JSON that begins with the media type, as model-signing and aotc write it."""
+    start = head.replace(b" ", b"").replace(b"\n", b"")
+    return start.startswith(b'{"mediaType":"application/vnd.dev.sigstore.bundle')
+
+
+def _begins_a_bill_of_materials(head: bytes) -> bool:
+    """JSON of CycloneDX, in the canonical form that aotc writes."""
+    return head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-')
+
+
+def _begins_a_report(head: bytes) -> bool:
+    """HTML that says whose it is."""
+    return head.startswith(b"<!doctype html>\n<!-- aotc report -->\n")
+
+
+BUNDLE = Kind("a bundle", _begins_a_bundle)
+NPZ = Kind("an .npz file", _begins_an_npz)
+BILL_OF_MATERIALS = Kind("a bill of materials", _begins_a_bill_of_materials)
+REPORT = Kind("a report", _begins_a_report)
+MODEL_SIGNATURE = Kind("a model signature", _begins_a_sigstore_bundle)
+
+
+def require_file_place(path: Path, replaceable: Kind) -> None:
+    """Refuse a place that cannot be written, or holds a file of another kind than `replaceable`.
+
+    An empty file may be replaced. Raises UsageError (AOTC-E003, E004).
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        _require_writable(path)
+        found = _what_is_there(path, replaceable)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if found:
+        raise _holds_something_else(path, f"a new file, or {replaceable.name} to replace", found)
+
+
+def require_new_file(path: Path) -> None:
+    """Refuse a place where no new file can be written. Raises UsageError (AOTC-E003)."""
+    try:
+        _require_writable(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _require_writable(path: Path) -> None:
+    """Whether its folder takes files, and this name. Raises OSError, and UsageError (AOTC-E003) for
+    `-`, by which a script means standard output.
+    """
+    if path == STANDARD_OUTPUT:
+        raise refusal(
+            "AOTC-E003",
+            str(path),
+            "-, which stands for standard output",
+            expected="the name of a file",
+            hint="name a file; results are files that are written whole or not at all",
+        )
+    require_short_name(path)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
+def require_folder_place(path: Path) -> None:
+    """Refuse a folder that holds anything but an OCI layout, or that cannot have its name.
+
+    Raises UsageError (AOTC-E003, E004).
+    """
+    try:
+        require_short_name(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not is_new and not (path / oci_layout.LAYOUT_FILE).is_file():
+        expected = "a new folder, or an OCI layout to replace"
+        raise _holds_something_else(path, expected, "a folder or file with other things in it")
+
+
+def require_apart(first: Path, others: Sequence[Path]) -> None:
+    """Refuse results of one command that would replace each other, or lie inside of another: a
+    folder with other files is no OCI layout. The last step of a path may not be there yet.
+
+    Raises UsageError (AOTC-E004).
+    """
+    places: list[Path] = []
+    for path in (first, *others):
+        place = path.parent.resolve() / path.name
+        for before in places:
+            if place.is_relative_to(before):
+                expected = "another place than that of another result of this command"
+                raise _holds_something_else(path, expected, f"{before}, which is written too")
+        places.append(place)
+
+
+def require_other_place(path: Path, source: Path, lost: str) -> None:
+    """Refuse to write what is made from a bundle in that bundle's place, by whatever path.
+
+    lost: what the bundle has and its successor there would not.
+    Raises UsageError (AOTC-E054).
+    """
+    try:
+        same = path.samefile(source)
+    except OSError:
+        return  # one of them is not there, of which whoever opens it tells more
+    if same:
+        found = f"the same as {source}, which would lose its {lost}"
+        raise refusal("AOTC-E054", str(path), found)
+
+
+def _what_is_there(path: Path, replaceable: Kind) -> str:
+    """What must not be replaced; empty if nothing is there that matters. Raises OSError."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return "no regular file"
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return "" if not head or replaceable.recognizes(head) else "a file of another kind"
+
+
+def _holds_something_else(path: Path, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E004", str(path), found, expected=expected)

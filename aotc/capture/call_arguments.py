@@ -1,0 +1,249 @@
+"""How a function is called: where each parameter comes from (weights, an input, a fixed value).
+
+The function is traced over one flat list of leaves: first the leaves of bound weights, then those
+of inputs, each in the order of the function's parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import finding, raise_if, refusal
+from aotc.capture import import_program, jax_trees, random_keys
+from aotc.capture.like_inputs import like_value, shapes
+from aotc.capture.weight_sets import Weights
+from aotc.config.build_manifest import (
+    BuildManifest,
+    InputDict,
+    InputLeaf,
+    InputLike,
+    InputList,
+    InputTree,
+)
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import KeyImpl, ParameterKind
+
+_KINDS: dict[Any, ParameterKind] = {
+    inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY: ParameterKind.KEYWORD_ONLY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """A function with the source of each of its parameters.
+
+    kinds: all parameters that are passed, in the function's order.  positional: those passed by
+    position, as people would: jax.vmap and jax.grad treat keyword arguments differently.  bound:
+    parameter to weights set.  inputs: parameter to its input tree.  fixed: parameter to its
+    `static` value.  defaulted: parameters left at the function's own default, with the default's
+    text.  initial: values that a model file has for inputs, by leaf path.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kinds: Mapping[str, ParameterKind]
+    positional: tuple[str, ...]
+    bound: Mapping[str, str]
+    inputs: Mapping[str, InputTree]
+    fixed: Mapping[str, Any]
+    defaulted: Mapping[str, str]
+    initial: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class FlatLeaf:
+    """One leaf of a call. owner: its weights set or parameter.  path: of the leaf within that.
+    aval: shape and dtype as the function sees them.
+    """
+
+    owner: str
+    path: str
+    is_weight: bool
+    donated: bool
+    aval: jax.ShapeDtypeStruct
+
+    @property
+    def data(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype as the module takes the leaf: of random keys, their data."""
+        return random_keys.data_aval(self.aval)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatCall:
+    """A call at one shape profile. trees: the abstract value of each parameter, in leaf order.
+    as_stored: parameters that get nested dicts of the names in a weights file, as no `init` says
+    another structure.
+    """
+
+    plan: CallPlan
+    trees: Mapping[str, Any]
+    leaves: Sequence[FlatLeaf]
+    as_stored: tuple[str, ...] = ()
+
+    def __call__(self, *leaves: Any) -> Any:
+        """Call the user's function with these leaves in place of the abstract ones.
+
+        leaves: as the module takes them. The function gets random keys where they are their data.
+        """
+        iterator = iter(leaves)
+        values: dict[str, Any] = dict(self.plan.fixed)
+        for parameter, abstract in self.trees.items():
+            values[parameter] = jax.tree.map(
+                lambda aval: random_keys.wrapped(next(iterator), aval), abstract
+            )
+        positional = [values.pop(name) for name in self.plan.positional]
+        return self.plan.function(*positional, **values)
+
+    def data(self, *leaves: Any) -> list[Any]:
+        """The leaves of the result as the module gives them."""
+        return [random_keys.data_of(leaf) for leaf in jax.tree.leaves(self(*leaves))]
+
+
+def plan_call(
+    name: str, manifest: BuildManifest, resolve: import_program.Resolve = import_program.resolve
+) -> CallPlan:
+    """Match the manifest's names with the function's parameters. resolve: finds the function.
+
+    Raises CaptureError: AOTC-E820 the function cannot be found, E821 the names do not fit its
+    signature, or would land in its **kwargs, where nobody would notice a misspelt one.
+    """
+    spec = manifest.entry_points[name]
+    at = ("entry_points", name)
+    function = resolve(spec.function, manifest.root, manifest.where(*at, "function"))
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise refusal(
+            "AOTC-E821",
+            manifest.where(*at, "function"),
+            str(error),
+            expected="a function whose signature Python can tell",
+            hint="wrap it in a plain `def`",
+        ) from error
+    named = [p for p in parameters.values() if p.kind in _KINDS]
+    passed = _passed(manifest, name)
+    raise_if(_misfits(manifest, name, inspect.signature(function), passed))
+    kinds = {p.name: _KINDS[p.kind] for p in named if p.name in passed}
+    return CallPlan(
+        name=name,
+        function=function,
+        kinds=kinds,
+        positional=_positional(parameters.values(), kinds),
+        bound={n: spec.bind[n] for n in kinds if n in spec.bind},
+        inputs={n: spec.inputs[n] for n in kinds if n in spec.inputs},
+        fixed={n: spec.static[n] for n in kinds if n in spec.static},
+        defaulted={
+            p.name: import_program.text_of(p.default) for p in named if p.name not in passed
+        },
+    )
+
+
+def _passed(manifest: BuildManifest, name: str) -> dict[str, str]:
+    """The parameters that a manifest gives a value, each with the table that does."""
+    spec = manifest.entry_points[name]
+    tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
+    return {parameter: table for table, given in tables.items() for parameter in given}
+
+
+def _misfits(
+    manifest: BuildManifest, name: str, signature: inspect.Signature, passed: Mapping[str, str]
+) -> Iterator[Finding]:
+    """AOTC-E821 for parameters without a value, and for values without a parameter."""
+    at = ("entry_points", name)
+    function = manifest.entry_points[name].function
+    parameters = signature.parameters.values()
+    named = {p.name: p for p in parameters if p.kind in _KINDS}
+    for parameter in named.values():
+        if parameter.name not in passed and parameter.default is parameter.empty:
+            yield finding(
+                "AOTC-E821",
+                manifest.where(*at),
+                "none in bind, inputs or static",
+                expected=f"a value for {parameter.name}, a parameter of {function}{signature}",
+                hint=f"add inputs.{parameter.name}, or bind or fix it",
+            )
+    takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    for extra in sorted(passed.keys() - named.keys()):
+        yield finding(
+            "AOTC-E821",
+            manifest.where(*at, passed[extra], extra),
+            f"{extra} would land in {takes_any}" if takes_any else f"no parameter named {extra}",
+            expected=f"a named parameter of {function}{signature}",
+            hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
+            if takes_any
+            else "rename it in the manifest, or remove it",
+        )
+
+
+def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
+    """The parameters that can be passed by position: those before the first that is not passed."""
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.name not in passed:
+            break
+        names.append(parameter.name)
+    return tuple(names)
+
+
+def abstract_input(
+    spec: InputTree, sizes: Mapping[str, int], manifest: BuildManifest, at: KeyPath
+) -> Any:
+    """The pytree of ShapeDtypeStruct that an input has at these sizes."""
+    match spec:
+        case InputLeaf(shape=shape, dtype=dtype):
+            concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in shape)
+            is_key = isinstance(dtype, KeyImpl)
+            return jax.ShapeDtypeStruct(
+                concrete, random_keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
+            )
+        case InputDict(items=items):
+            return {
+                key: abstract_input(child, sizes, manifest, (*at, key))
+                for key, child in items.items()
+            }
+        case InputList(items=items):
+            return [
+                abstract_input(child, sizes, manifest, (*at, index))
+                for index, child in enumerate(items)
+            ]
+        case InputLike():
+            return like_value(spec, sizes, manifest, at, evaluate=shapes)
+
+
+def flat_call(
+    plan: CallPlan,
+    weights: Mapping[str, Weights],
+    manifest: BuildManifest,
+    sizes: Mapping[str, int],
+) -> FlatCall:
+    """The call at one shape profile; its leaves are those of bound weights, then those of
+    inputs.
+    """
+    donate = manifest.entry_points[plan.name].donate
+    trees: dict[str, Any] = {name: weights[owner].tree for name, owner in plan.bound.items()}
+    leaves: list[FlatLeaf] = []
+    for name, owner in plan.bound.items():
+        for path, aval in jax_trees.leaf_paths(trees[name]):
+            leaves.append(FlatLeaf(owner, path or "value", True, False, aval))
+    for name, spec in plan.inputs.items():
+        at = ("entry_points", plan.name, "inputs", name)
+        trees[name] = abstract_input(spec, sizes, manifest, at)
+        for path, aval in jax_trees.leaf_paths(trees[name]):
+            leaves.append(FlatLeaf(name, path, False, name in donate, aval))
+    as_stored = tuple(
+        name
+        for name, owner in plan.bound.items()
+        if owner in manifest.weights and manifest.weights[owner].init is None
+    )
+    return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves), as_stored=as_stored)

@@ -1,0 +1,464 @@
+"""The inputs every executable is checked with: recorded ones, or random ones from a seed."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from zipfile import BadZipFile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile
+from aotc.capture import jax_trees, random_keys
+from aotc.capture.call_arguments import CallPlan
+from aotc.capture.like_inputs import call, like_value, shapes
+from aotc.capture.source_files import read_source
+from aotc.config.build_manifest import (
+    BuildManifest,
+    EntryPointSpec,
+    FixtureSpec,
+    InputLeaf,
+    InputLike,
+    SourceFile,
+    at_once,
+    leaf_paths,
+)
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
+from aotc_runtime.schema.manifest_labels import label
+
+Where = Callable[..., str]
+"""`BuildManifest.where` for keys below one `fixtures` table."""
+
+Array = np.ndarray[Any, Any]
+
+
+ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
+"""What the arrays of any file may take, and how many times its size besides."""
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E831", where, found, expected=expected, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Arrays of a fixture's file, by name. file: as the manifest has it.  digest: of its bytes."""
+
+    file: str
+    arrays: Mapping[str, Array]
+    digest: str
+
+
+def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
+    """The arrays of the file that an entry point's fixtures name; None if they are drawn.
+
+    Raises CaptureError (AOTC-E831, E840).
+    """
+    file = manifest.entry_points[name].fixtures.file
+    where = manifest.where("entry_points", name, "fixtures", "file")
+    return None if file is None else _recorded(file, where)
+
+
+def recorded_results(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
+    """The results that an entry point's fixtures name under a key, "results" or "expected"; None if
+    they name none.
+
+    Raises CaptureError (AOTC-E831, E840).
+    """
+    fixtures = manifest.entry_points[name].fixtures
+    file = fixtures.results if key == "results" else fixtures.expected
+    where = manifest.where("entry_points", name, "fixtures", key)
+    return None if file is None else _recorded(file, where)
+
+
+def _recorded(file: SourceFile, where: str) -> Recorded:
+    try:
+        data, digest = read_source(file, where)
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            size = sum(member.file_size for member in archive.zip.infolist())
+            if size > ARRAYS_BYTES_MIN + ARRAYS_TIMES_MAX * len(data):
+                # Deflate makes a thousandth of zeros; of numbers that check anything, no tenth.
+                raise _refusal(
+                    where,
+                    f"arrays of at most {ARRAYS_TIMES_MAX} times the size of their file",
+                    f"{file.text}: {size} bytes in a file of {len(data)}",
+                    "write it with numpy.savez, which does not compress",
+                )
+            arrays = {array: archive[array] for array in archive.files}
+            return Recorded(file.text, arrays, digest)
+    except (
+        *(OSError, ValueError, EOFError, BadZipFile, zlib.error),
+        *(MemoryError, NotImplementedError, OverflowError, RuntimeError),
+        *(AttributeError, TypeError),  # an .npy file, which holds one array and no names
+    ) as error:
+        raise _refusal(
+            where,
+            "an .npz file of arrays without Python objects",
+            f"{file.text}: {error if data.startswith(b'PK') else 'no .npz file'}",
+            "write it with numpy.savez(file, image=...)",
+        ) from error
+
+
+def fixture_inputs(
+    plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int], file: Recorded | None
+) -> dict[str, Array]:
+    """The inputs of a fixture at one shape profile, by leaf path; random keys as their data.
+
+    file: what `recorded_inputs` returned; what it lacks of the plan's initial values is as they
+    are.  Raises CaptureError (AOTC-E831).
+    """
+    spec = manifest.entry_points[plan.name].fixtures
+    where = partial(manifest.where, "entry_points", plan.name, "fixtures")
+    recorded = None if file is None else file.arrays
+    by_loader = mask_and_length_arrays(manifest.entry_points[plan.name], sizes, sizes)
+    found: dict[str, Array] = {}
+    for parameter, input_tree in plan.inputs.items():
+        for path, leaf in leaf_paths(input_tree, parameter):
+            if isinstance(leaf, InputLike):
+                at = ("entry_points", plan.name, "inputs", *path.split("/"))
+                value = like_value(leaf, sizes, manifest, at, evaluate=call)
+                traced = like_value(leaf, sizes, manifest, at, evaluate=shapes)
+                raise_if(_differing(leaf, value, traced, manifest.where(*at)))
+                for inner, array in jax_trees.leaf_paths(value):
+                    dtype = jax_trees.abstract(array).dtype if jax_trees.is_number(array) else None
+                    found[jax_trees.join(path, inner)] = np.asarray(
+                        random_keys.data_of(array), dtype
+                    )
+            elif path in by_loader:
+                found[path] = by_loader[path]
+            elif path in plan.initial and path not in (recorded or {}):
+                found[path] = plan.initial[path]
+            elif recorded is not None:
+                found[path] = _cut(recorded, path, leaf, sizes, where)
+            else:
+                found[path] = _draw(spec, path, leaf, sizes, where)
+    for path in sorted(spec.ranges.keys() - found.keys()):
+        raise _refusal(
+            where("ranges", path), "an input array: " + ", ".join(found), path, "correct the path"
+        )
+    if recorded is not None:
+        for extra in sorted(recorded.keys() - found.keys()):
+            raise _refusal(
+                where("file"),
+                "only arrays named like input leaves: " + ", ".join(found),
+                f"an array named {extra}",
+                "remove it from the file",
+            )
+    return found
+
+
+def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator[Finding]:
+    """AOTC-E829 for what a `like` function returns when it is called, if that is not what it
+    returned when it was traced.
+    """
+    called = jax.tree.map(jax_trees.abstract, value)
+    if jax.tree.structure(called) != jax.tree.structure(traced):
+        found = f"{jax.tree.structure(called)} instead of {jax.tree.structure(traced)}"
+    else:
+        pairs = zip(jax_trees.leaf_paths(called), jax.tree.leaves(traced), strict=True)
+        found = next((f"{p}: {one} instead of {two}" for (p, one), two in pairs if one != two), "")
+    if found:
+        yield finding(
+            "AOTC-E829",
+            where,
+            found,
+            expected=f"{spec.function} to return the same arrays when it is called and traced",
+            hint="do not let shapes, dtypes or the structure depend on values, nor static fields "
+            "on whether it is traced: make such an object once, when the module is imported",
+        )
+
+
+def recorded_sizes(plan: CallPlan, inputs: Recorded | None) -> dict[str, int]:
+    """Return the sizes of dimensions that the inputs in a file have; none that differ."""
+    found: dict[str, set[int]] = {}
+    for parameter, input_tree in plan.inputs.items():
+        for path, leaf in leaf_paths(input_tree, parameter):
+            if isinstance(leaf, InputLeaf) and inputs is not None and path in inputs.arrays:
+                for axis, size in zip(leaf.shape, inputs.arrays[path].shape, strict=False):
+                    if isinstance(axis, str):
+                        found.setdefault(axis, set()).add(size)
+    return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
+
+
+def leading_dimensions(plan: CallPlan) -> set[str]:
+    """Return the dimensions that are only ever the first axis of an input: they count its rows."""
+    leaves = [
+        leaf
+        for parameter, input_tree in plan.inputs.items()
+        for path, leaf in leaf_paths(input_tree, parameter)
+        if isinstance(leaf, InputLeaf) and path not in plan.initial
+    ]
+    inner = {axis for leaf in leaves for axis in leaf.shape[1:]}
+    first = {leaf.shape[0] for leaf in leaves if leaf.shape}
+    return {axis for axis in first - inner if isinstance(axis, str)}
+
+
+def expected_by_profile(
+    entry_point: CapturedEntryPoint,
+    file: Recorded,
+    sizes: Mapping[str, int],
+    rows: Collection[str],
+    where: str,
+) -> list[dict[str, Array] | None]:
+    """Return what a framework gave at each profile, by leaf path; None where the file lacks it.
+
+    Beside arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs as
+    they are (`logits`). A profile without arrays of its own is compared by rows with others, since
+    its inputs are rows of the recorded ones.
+
+    Args:
+        entry_point: Of which the results are.
+        file: The recorded results.
+        sizes: Those of the recorded inputs.
+        rows: Dimensions that count rows.
+        where: For messages.
+
+    Raises:
+        CaptureError: AOTC-E831, also where no profile can be compared.
+    """
+    names = _result_names(entry_point, file, where)
+    sources = [sizes, *(profile.sizes for profile in entry_point.profiles)]
+    found: list[dict[str, Array] | None] = []
+    for profile in entry_point.profiles:
+        if all(label(name, profile.sizes) in file.arrays for name in names):
+            found += results_by_profile(
+                replace(entry_point, profiles=(profile,)), file, where, exact=False
+            )
+            continue
+        taken = (
+            _by_rows(entry_point, profile, file.arrays, source, sizes, rows) for source in sources
+        )
+        found.append(next((each for each in taken if each is not None), None))
+    if all(each is None for each in found):
+        results_by_profile(entry_point, file, where, exact=False)
+    return found
+
+
+def _by_rows(
+    entry_point: CapturedEntryPoint,
+    profile: CapturedProfile,
+    arrays: Mapping[str, Array],
+    source: Mapping[str, int],
+    sizes: Mapping[str, int],
+    rows: Collection[str],
+) -> dict[str, Array] | None:
+    """Results at a profile, of rows of those that were recorded at the sizes `source`."""
+    other = [name for name, size in profile.sizes.items() if source.get(name) != size]
+    if len(other) > 1 or not {*other} <= {*rows} or any(name not in sizes for name in other):
+        return None
+    made: dict[str, Array] = {}
+    for spec, shape in zip(entry_point.outputs, profile.output_shapes, strict=True):
+        name = spec.path or "result"
+        array = arrays.get(label(name, source))
+        if array is None and source == sizes:
+            array = arrays.get(name)
+        if array is None or array.ndim != len(shape):
+            return None
+        array = _typed(array, spec.dtype)
+        if other:
+            wanted, had, given = profile.sizes[other[0]], source[other[0]], sizes[other[0]]
+            # Row i of a profile's inputs is row i % given of the recorded ones.
+            places = np.arange(wanted) % given
+            if not shape or (array.shape[0], shape[0]) != (had, wanted) or places.max() >= had:
+                return None
+            array = array[places]
+        if array.shape != shape:
+            return None
+        made[spec.path] = np.ascontiguousarray(array)
+    return made
+
+
+def _result_names(entry_point: CapturedEntryPoint, file: Recorded, where: str) -> list[str]:
+    """Raises CaptureError (AOTC-E831) for an array of the file that is no result."""
+    names = [spec.path or "result" for spec in entry_point.outputs]
+    for extra in sorted(file.arrays):
+        # Of other profiles there may be some as well, which this build does not make.
+        if not any(extra == name or extra.startswith(f"{name}[") for name in names):
+            raise _refusal(
+                where,
+                "only arrays named like results: " + ", ".join(names),
+                f"an array named {extra}",
+                "remove it from the file",
+            )
+    return names
+
+
+def results_by_profile(
+    entry_point: CapturedEntryPoint, file: Recorded, where: str, *, exact: bool
+) -> list[dict[str, Array]]:
+    """Recorded results of an entry point at each of its profiles, by leaf path.
+
+    The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
+    `logits` where there are no dimensions; a result that is one array is called `result`.
+    exact: whether they must have the dtypes that the function returns.
+    Raises CaptureError (AOTC-E831).
+    """
+    names = _result_names(entry_point, file, where)
+    found: list[dict[str, Array]] = []
+    for profile in entry_point.profiles:
+        found.append({})
+        for name, spec, shape in zip(
+            names, entry_point.outputs, profile.output_shapes, strict=True
+        ):
+            at = label(name, profile.sizes)
+            if at not in file.arrays:
+                raise _refusal(
+                    where,
+                    f"an array named {at}",
+                    "arrays named " + (", ".join(sorted(file.arrays)) or "nothing"),
+                    "record the results of exactly the inputs that this profile takes",
+                )
+            array = _typed(file.arrays[at], spec.dtype)
+            alike = array.dtype.name == spec.dtype.value or not exact
+            if not alike or array.shape != shape:
+                raise _refusal(
+                    f"{where} {at}",
+                    f"{spec.dtype.value}{list(shape)}, as the function returns",
+                    f"{array.dtype.name}{list(array.shape)}",
+                    "record what the function gives for exactly the inputs that this profile takes",
+                )
+            found[-1][spec.path] = np.ascontiguousarray(array).reshape(shape)
+    return found
+
+
+def _typed(array: Array, dtype: DType) -> Array:
+    """An array of a file as what it was: of dtypes that are not its own, such as bfloat16, numpy
+    writes only how many bytes they have.
+    """
+    wanted = jnp.dtype(dtype.value)
+    is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if is_raw and not array.dtype.fields else array
+
+
+def mask_and_length_arrays(
+    spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
+) -> dict[str, Array]:
+    """The masks and lengths that the loader adds to a call of `real` sizes, padded to `padded`."""
+    masks: dict[str, set[str]] = {}
+    found: dict[str, Array] = {}
+    for dimension, policy in spec.out_of_profile.items():
+        pad = at_once(policy)
+        if isinstance(pad, Pad) and pad.mask:
+            masks.setdefault(pad.mask, set()).add(dimension)
+        if isinstance(pad, Pad) and pad.length:
+            found[pad.length] = np.asarray(real[dimension], np.int32)
+    for parameter, dimensions in masks.items():
+        leaf = spec.inputs[parameter]
+        assert isinstance(leaf, InputLeaf), "the manifest was checked"
+        found[parameter] = mask = np.ones(_shape(leaf, padded), np.bool_)
+        for axis, name in enumerate(leaf.shape):
+            if name in dimensions:
+                np.moveaxis(mask, axis, 0)[real[str(name)] :] = False
+    return found
+
+
+def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+
+
+def _cut(
+    recorded: Mapping[str, Array],
+    path: str,
+    leaf: InputLeaf,
+    sizes: Mapping[str, int],
+    where: Where,
+) -> Array:
+    """A recorded array at this profile: its values repeat along axes that have a dimension."""
+    if path not in recorded:
+        raise _refusal(
+            where("file"),
+            f"an array named {path}",
+            "arrays named " + ", ".join(sorted(recorded)),
+            "add it to the file",
+        )
+    array = recorded[path]
+    of_keys = ""
+    if isinstance(leaf.dtype, KeyImpl):
+        of_keys = f", data of {leaf.dtype.dtype_name}{list(leaf.shape)}"
+        leaf = InputLeaf((*leaf.shape, leaf.dtype.words), DType.UINT32)
+    assert isinstance(leaf.dtype, DType), "of keys, these are their data"
+    array = _typed(array, leaf.dtype)
+    fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
+    fits = fits and all(
+        size > 0 if isinstance(axis, str) else size == axis
+        for axis, size in zip(leaf.shape, array.shape, strict=False)
+    )
+    if not fits:
+        raise _refusal(
+            f"{where('file')} {path}",
+            f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
+            f"{array.dtype.name}{list(array.shape)}",
+            "record jax.random.key_data(keys)"
+            if of_keys
+            else "record the array with the dtype and shape of the input",
+        )
+    for index, (axis, size) in enumerate(zip(leaf.shape, _shape(leaf, sizes), strict=True)):
+        if isinstance(axis, str):
+            array = np.take(array, np.arange(size) % array.shape[index], axis=index)
+    return np.ascontiguousarray(array).reshape(_shape(leaf, sizes))
+
+
+def _draw(
+    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
+) -> Array:
+    """Random values for an input. Raises CaptureError (AOTC-E831) for an array that numpy cannot
+    draw.
+    """
+    try:
+        return _drawn(spec, path, leaf, sizes, where)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _refusal(
+            where("seed"),
+            f"an array {path} that can be drawn",
+            f"{leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}",
+            "use a smaller shape or a narrower range, or record the input in a file",
+        ) from error
+
+
+def _drawn(
+    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
+) -> Array:
+    """Random values: floats from a normal distribution, uniform ones where there is a range;
+    uniform integers in their range; any bits for random keys, all of which are valid.
+    """
+    shape = _shape(leaf, sizes)
+    generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])
+    if isinstance(leaf.dtype, KeyImpl):
+        return generator.integers(0, 1 << 32, (*shape, leaf.dtype.words), np.uint32)
+    dtype = jnp.dtype(leaf.dtype.value)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if jnp.issubdtype(dtype, jnp.integer):
+        if path not in spec.ranges:
+            raise _refusal(
+                where("ranges"),
+                f"the range of {path}, whose dtype is {dtype.name}",
+                "no range",
+                f'add ranges = {{ "{path}" = [lowest, highest] }}, both ends included',
+            )
+        low, high = (int(bound) for bound in spec.ranges[path])
+        info = jnp.iinfo(dtype)
+        if low < info.min or high > info.max:
+            raise _refusal(
+                where("ranges", path),
+                f"values that {dtype.name} holds: [{info.min}, {info.max}]",
+                f"[{low}, {high}]",
+                "narrow the range",
+            )
+        return np.asarray(generator.integers(low, high, shape, endpoint=True)).astype(dtype)
+    if path in spec.ranges:
+        low_float, high_float = spec.ranges[path]
+        values = generator.uniform(low_float, high_float, shape)
+    else:
+        values = generator.standard_normal(shape)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        values = values + 1j * generator.standard_normal(shape)
+    return np.asarray(values).astype(dtype)

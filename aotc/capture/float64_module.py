@@ -1,0 +1,215 @@
+"""A StableHLO module with its floating-point numbers in float64: what a program computes without
+the rounding of its own types.
+
+The module is converted, not the program, so that it computes the same operations in the same order.
+Operations about the bits of a number, and calls into libraries, keep their types, with conversions
+around them. Numbers of 8 bits and less keep theirs: rounding to them is what a program is for.
+
+With a seed, every sum is off by as much as float32 may be that adds in another order: a unit of
+the sum of the absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from aotc.capture import jax_private
+from aotc.compile.mlir import mlir_context
+
+SUMS = {
+    "stablehlo.dot_general": 2,
+    "stablehlo.convolution": 2,
+    "stablehlo.reduce": 1,
+    "stablehlo.reduce_window": 1,
+}
+"""Operations that add up, with the number of operands that are added or multiplied before."""
+
+ROUNDING = 2.0**-24
+"""Relative error of a float32 addition."""
+
+SIGNS_MAX = 2**20
+"""Signs that differ for each number of a result; larger results have those of their last axis."""
+
+KEPT = ("stablehlo.bitcast_convert", "stablehlo.custom_call", "chlo.next_after")
+"""Operations whose operands and results keep their types."""
+
+
+class NotWidenedError(Exception):
+    """A module that has no counterpart in float64; says why."""
+
+
+def widened(artifact: bytes, seed: int | None = None) -> bytes:
+    """Return a portable artifact with its numbers in float64 and complex128.
+
+    Args:
+        artifact: The module.
+        seed: Of errors that sums of float32 and narrower numbers get; by default they are exact.
+
+    Raises:
+        NotWidenedError: It has no counterpart in float64.
+        ValueError, ir.MLIRError: It cannot be read or written.
+    """
+    module = mlir_context.read_artifact(artifact)
+    with module.context, ir.Location.unknown():
+        operations = [*_operations(module.operation)]
+        kept = [
+            (operation, [operand.type for operand in operation.operands])
+            for operation in operations
+            if operation.name in KEPT
+        ]
+        sums = [each for each in operations if seed is not None and _is_sum(each)]
+        for operation in operations:
+            _widen(operation)
+        for place, operation in enumerate(sums):
+            _blur(operation, np.random.default_rng((seed or 0, place)))
+        for operation, types in kept:
+            _wrap(operation, types)
+        if not module.operation.verify():
+            raise NotWidenedError("operations that need their types")
+        return jax_private.serialize_portable(module, mlir_context.stablehlo_version())
+
+
+def _operations(operation: Any) -> Iterator[Any]:
+    for region in operation.regions:
+        for block in region:
+            for inner in block:
+                yield inner.operation
+                yield from _operations(inner.operation)
+
+
+def _is_sum(operation: Any) -> bool:
+    """Return whether an operation adds up floating-point numbers of 32 bits or less."""
+    if operation.name not in SUMS or len(operation.results) != 1:
+        return False
+    if not isinstance(operation.results[0].type.element_type, _WIDENED):
+        return False
+    bodies = [[*block] for region in operation.regions for block in region]
+    return all([each.operation.name for each in body][:-1] == ["stablehlo.add"] for body in bodies)
+
+
+def _blur(operation: Any, chance: np.random.Generator) -> None:
+    """Add an error to each number of a sum, with a sign by chance."""
+    result = operation.results[0]
+    users = [(use.owner, use.operand_number) for use in result.uses]
+    with ir.InsertionPoint.after(operation):
+        absolute = operation.clone()
+        for place in range(SUMS[operation.name]):
+            operand = absolute.operands[place]
+            with ir.InsertionPoint(absolute):
+                made = ir.Operation.create("stablehlo.abs", [operand.type], [operand])
+            absolute.operands[place] = made.results[0]
+        errors = _errors(result.type, chance)
+        error = ir.Operation.create(
+            "stablehlo.multiply", [result.type], [absolute.results[0], errors]
+        )
+        blurred = ir.Operation.create("stablehlo.add", [result.type], [result, error.results[0]])
+    for owner, place in users:
+        owner.operands[place] = blurred.results[0]
+
+
+def _errors(type_: Any, chance: np.random.Generator) -> Any:
+    """Relative errors of either sign, for each number of a type."""
+    shape = [*type_.shape]
+    is_small = int(np.prod(shape)) <= SIGNS_MAX
+    known = shape if is_small else shape[-1:]
+    signs = np.where(chance.random(known) < 0.5, -ROUNDING, ROUNDING)
+    constant = ir.RankedTensorType.get(known, ir.F64Type.get())
+    value = ir.DenseElementsAttr.get(
+        np.ascontiguousarray(signs), shape=known, type=ir.F64Type.get()
+    )
+    made = ir.Operation.create("stablehlo.constant", [constant], attributes={"value": value})
+    if is_small:
+        return made.results[0]
+    axes = ir.DenseI64ArrayAttr.get([len(shape) - 1])
+    return ir.Operation.create(
+        "stablehlo.broadcast_in_dim",
+        [type_],
+        [made.results[0]],
+        attributes={"broadcast_dimensions": axes},
+    ).results[0]
+
+
+def _widen(operation: Any) -> None:
+    for region in operation.regions:
+        for block in region:
+            for argument in block.arguments:
+                argument.set_type(_wide(argument.type))
+    name = operation.name
+    if name == "func.func":
+        type_ = ir.FunctionType(ir.TypeAttr(operation.attributes["function_type"]).value)
+        inputs, results = ([*map(_wide, each)] for each in (type_.inputs, type_.results))
+        wide = ir.FunctionType.get(inputs, results)
+        operation.attributes["function_type"] = ir.TypeAttr.get(wide)
+    elif name.startswith(("stablehlo.uniform_", "sdy.")):
+        raise NotWidenedError(name)
+    elif name not in KEPT:
+        if name == "stablehlo.constant":
+            operation.attributes["value"] = _wide_constant(operation.attributes["value"])
+        if "algorithm" in operation.attributes:
+            del operation.attributes["algorithm"]
+        for result in operation.results:
+            result.set_type(_wide(result.type))
+
+
+def _wrap(operation: Any, types: Sequence[Any]) -> None:
+    """Convert operands back to the types that they had, and results to wide ones."""
+    with ir.InsertionPoint(operation):
+        for number, type_ in enumerate(types):
+            operand = operation.operands[number]
+            if operand.type != type_:
+                operation.operands[number] = _converted(operand, type_)
+    for result in operation.results:
+        wide = _wide(result.type)
+        if wide != result.type:
+            users = [(use.owner, use.operand_number) for use in result.uses]
+            with ir.InsertionPoint.after(operation):
+                made = _converted(result, wide)
+            for owner, place in users:
+                owner.operands[place] = made
+
+
+def _converted(value: Any, type_: Any) -> Any:
+    made = ir.Operation.create("stablehlo.convert", results=[type_], operands=[value])
+    return made.results[0]
+
+
+def _wide(type_: Any) -> Any:
+    """The type with its elements in float64 or complex128, where they are numbers of more than 8
+    bits.
+    """
+    if isinstance(type_, ir.TupleType):
+        return ir.TupleType.get_tuple([_wide(type_.get_type(i)) for i in range(type_.num_types)])
+    if not isinstance(type_, ir.RankedTensorType):
+        return type_
+    element = type_.element_type
+    if isinstance(element, ir.ComplexType):
+        wide: Any = ir.ComplexType.get(ir.F64Type.get())
+    elif isinstance(element, _WIDENED):
+        wide = ir.F64Type.get()
+    else:
+        return type_
+    return ir.RankedTensorType.get(type_.shape, wide, type_.encoding)
+
+
+_WIDENED = (ir.F16Type, ir.BF16Type, ir.F32Type)
+
+
+def _wide_constant(attribute: Any) -> Any:
+    wide = _wide(attribute.type)
+    if wide == attribute.type:
+        return attribute
+    if isinstance(wide.element_type, ir.ComplexType):
+        raise NotWidenedError("a constant of complex numbers")
+    numbers = ir.DenseFPElementsAttr(attribute)
+    if numbers.is_splat:
+        value = ir.FloatAttr(numbers.get_splat_value()).value
+        return ir.DenseElementsAttr.get_splat(wide, ir.FloatAttr.get_f64(value))
+    try:
+        values = np.array(numbers, np.float64)
+    except TypeError as error:  # numpy cannot read those of bfloat16
+        raise NotWidenedError(f"a constant of {attribute.type}") from error
+    return ir.DenseElementsAttr.get(values.reshape(wide.shape))

@@ -1,0 +1,153 @@
+"""Imports the functions that manifests name as "package.module:function"."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aotc.base.errors import refusal
+from aotc.capture import jax_private, user_exceptions
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.suggestions import with_article
+
+type Resolve = Callable[[str, Path, str], Callable[..., Any]]
+"""From the text that names a function, the manifest's folder and a place for messages to it."""
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E820", where, found, expected=expected, hint=hint)
+
+
+def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
+    """The function that "package.module:function" names.
+
+    root: the manifest's folder, from which modules are imported first.  where: for messages.
+    `XLA_FLAGS` that the module sets come too late, in every process that runs it.
+    Raises CaptureError (AOTC-E820).
+    """
+    jax_private.read_xla_flags()
+    module_name, _, attribute = reference.partition(":")
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        own = module_name == missing or module_name.startswith(missing + ".")
+        line = None if own else user_exceptions.user_line(error, root)
+        raise _refusal(
+            where,
+            f"an importable module {module_name}",
+            f"no module named {missing}" + (f" at {line}" if line else ""),
+            _where_else(module_name, root)
+            if own
+            else _backend_of_keras(error)
+            or f"install {missing} in the environment that runs `aotc build`",
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _refusal(
+            where,
+            f"a module {module_name} that imports without an error",
+            user_exceptions.describe(error, root),
+            user_exceptions.hint(
+                error,
+                f"-v shows the traceback; so does `python -c 'import {module_name}'` in the "
+                "manifest's folder",
+            ),
+        ) from error
+    own_file = root / (module_name.partition(".")[0] + ".py")
+    file = getattr(sys.modules[module_name.partition(".")[0]], "__file__", None)
+    if own_file.exists() and (file is None or Path(file) != own_file):
+        raise _refusal(
+            where,
+            f"the module in {own_file.name}",
+            f"another {module_name}, which Python had imported before: {file or 'built in'}",
+            "rename the file: its name is taken",
+        )
+    target: Any = module
+    for step in attribute.split("."):
+        if not hasattr(target, step):
+            public = sorted(
+                name
+                for name, value in vars(module).items()
+                if callable(value) and not name.startswith("_")
+                if getattr(value, "__module__", None) == module_name
+            )
+            raise _refusal(
+                where,
+                f"a function {attribute} in {module_name}"
+                + (f" (it has {', '.join(public)})" if public else ""),
+                "no such name",
+                "correct the part after the colon",
+            )
+        target = getattr(target, step)
+    if not callable(target):
+        raise _refusal(
+            where,
+            f"{reference} to be a function",
+            with_article(type(target).__name__),
+            "name a function",
+        )
+    return target  # type: ignore[no-any-return]
+
+
+KERAS_BACKENDS = ("tensorflow", "torch", "openvino")
+"""What Keras imports beside jax, the first one unless KERAS_BACKEND says otherwise."""
+
+
+def _backend_of_keras(error: ModuleNotFoundError) -> str | None:
+    """What to do if it was Keras that did not find its backend; None if it was not."""
+    packages = {
+        str(frame.f_globals.get("__name__")).partition(".")[0]
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    }
+    if "keras" not in packages or (error.name or "").partition(".")[0] not in KERAS_BACKENDS:
+        return None
+    return (
+        "set KERAS_BACKEND=jax in the environment of the build: Keras computes with tensorflow "
+        "unless it is told otherwise"
+    )
+
+
+ABOVE_MAX = 3
+"""Folders that are looked through for a module that was not found: the manifest's, and above."""
+
+
+def _where_else(module_name: str, root: Path) -> str:
+    """What to do about a module that is not found: say where it is, if it lies in a likely place,
+    such as `src` beside the manifest or above it.
+    """
+    path = module_name.replace(".", "/")
+    above = (root, *root.parents)[:ABOVE_MAX]
+    for folder in (each for parent in above for each in (parent / "src", parent)):
+        if (folder / f"{path}.py").is_file() or (folder / path / "__init__.py").is_file():
+            found = shlex.quote(os.path.relpath(folder))
+            return f"it is in {found}: run this with PYTHONPATH={found}, or install the package"
+    return (
+        f"is there a {path}.py beside the manifest? Modules elsewhere are found in folders that "
+        "PYTHONPATH names, or of packages that are installed"
+    )
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def text_of(value: Any) -> str:
+    """A default value as text for the bundle manifest: without memory addresses, always the
+    same.
+    """
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        inside = ", ".join(text_of(item) for item in value)
+        return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if isinstance(name, str):
+        return f"{getattr(value, '__module__', None) or '?'}.{name}"
+    return f"a {type(value).__module__}.{type(value).__qualname__}"

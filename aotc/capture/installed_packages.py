@@ -1,0 +1,136 @@
+"""Installed distributions, by what their metadata say.
+
+A process reads each of them once, and again when an installer has written it anew: one that is
+forked for a program finds what was read before it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from importlib.metadata import Distribution, distribution, distributions
+from inspect import getmodulename
+from typing import NamedTuple
+
+from aotc.capture.file_digests import State, state_of
+from aotc_runtime.base.digest import sha256
+
+_OF_INSTALLATION = re.compile(
+    r"\"?(?:\.\./|/|.*__pycache__/"
+    r"|[^/]*\.dist-info/(?:INSTALLER|REQUESTED|direct_url\.json|uv_cache\.json|RECORD),)"
+)
+"""Lines of a RECORD that depend on the installation, not on the wheel."""
+
+_METADATA = ("METADATA", "RECORD", "top_level.txt")
+"""The files of a distribution that are read here."""
+
+
+class Hashed(NamedTuple):
+    """A file that RECORD lists with its SHA-256. path: from the folder that it was installed into.
+    digest: in base64 for URLs, without padding.  size: bytes; empty if it is not stated.
+    """
+
+    path: str
+    digest: str
+    size: str
+
+
+class Installed:
+    """A distribution. folder: that it was installed into, with a slash at the end."""
+
+    def __init__(self, found: Distribution) -> None:
+        self._found = found
+        self.folder = os.path.join(str(found.locate_file("")), "")
+
+    @cached_property
+    def name(self) -> str:
+        """As its metadata spell it."""
+        return self._found.name
+
+    @cached_property
+    def version(self) -> str:
+        """As its metadata spell it."""
+        return self._found.version
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return (self._found.read_text("RECORD") or "").splitlines()
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """All files, from the folder."""
+        return frozenset(line.partition(",")[0] for line in self._lines)
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """Names of the top-level modules that it provides, as
+        `importlib.metadata.packages_distributions` tells them: that asks the system for every file
+        of every distribution, which took a sixth of the time of a small build.
+        """
+        stated = self._found.read_text("top_level.txt")
+        return frozenset(stated.split() if stated else self._top_level())
+
+    def _top_level(self) -> Iterator[str]:
+        files = [line.partition(",")[0].strip('"') for line in self._lines]
+        for file in files or map(str, self._found.files or ()):
+            folder, slash, _ = file.partition("/")
+            name = folder if slash else getmodulename(file)
+            if name and "." not in name:
+                yield name
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the sorted lines of RECORD, each a path with the SHA-256 of that file: the
+        same for pip and uv, wherever the environment lies.
+
+        Without what differs between installations of the same wheel: scripts, which name their
+        Python and lie outside of the packages, compiled files, and notes of the installer.
+        https://packaging.python.org/en/latest/specifications/recording-installed-packages
+        """
+        kept = sorted(line for line in self._lines if not _OF_INSTALLATION.match(line))
+        return sha256("\n".join(kept).encode())
+
+    @cached_property
+    def record(self) -> str:
+        """The path of RECORD."""
+        listed = (path for path in self.files if path.endswith(".dist-info/RECORD"))
+        return self.folder + next(listed, "RECORD")
+
+    @cached_property
+    def hashed(self) -> tuple[Hashed, ...]:
+        """The files in the folder that RECORD has digests of, by path; not what Python compiled."""
+        rows = (row for row in csv.reader(self._lines) if len(row) == len(Hashed._fields))
+        return tuple(
+            Hashed(path, digest.removeprefix("sha256="), size)
+            for path, digest, size in sorted(rows)
+            if digest.startswith("sha256=") and not path.startswith(("..", "/"))
+            if not path.endswith(".pyc")
+        )
+
+
+_KNOWN: dict[str, tuple[tuple[State | None, ...], Installed]] = {}
+
+
+def every() -> Iterator[Installed]:
+    """All that are installed, in the order in which imports find them."""
+    return map(of, distributions())
+
+
+def named(name: str) -> Installed:
+    """Raises PackageNotFoundError."""
+    return of(distribution(name))
+
+
+def of(found: Distribution) -> Installed:
+    """What was read of a distribution before, if its metadata are as they were."""
+    # The folder of its metadata, which Python 3.12 to 3.14 tells nobody.
+    place = str(getattr(found, "_path", ""))
+    if not place.endswith(".dist-info"):
+        return Installed(found)
+    state = tuple(state_of(f"{place}/{name}") for name in _METADATA)
+    if place not in _KNOWN or _KNOWN[place][0] != state:
+        _KNOWN[place] = state, Installed(found)
+    return _KNOWN[place][1]

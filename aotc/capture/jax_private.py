@@ -1,0 +1,377 @@
+"""Every private jax name that the toolchain uses, with the versions each was seen in.
+
+Seen in jax 0.11.2 and 0.12.0.1. A name that is missing raises CompileError (AOTC-E910) with the
+version found, so that a new jax fails here and not somewhere deep inside a build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+
+from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
+from aotc.base.errors import refusal
+from aotc_runtime.base.errors import AotcError
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredParts:
+    """What the public `jax.stages.Lowered` does not tell.
+
+    constants: values of the leading arguments that were closed over.  kept: which arguments,
+    counted over constants and then flat arguments, the module takes; jax drops unused ones.
+    """
+
+    constants: tuple[np.ndarray[Any, Any], ...]
+    kept: tuple[int, ...]
+
+
+def _missing(name: str, error: Exception) -> AotcError:
+    return refusal(
+        "AOTC-E910",
+        f"jax {jax.__version__}",
+        str(error),
+        expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
+    )
+
+
+def lowered_parts(lowered: Any) -> LoweredParts:
+    """Read closed-over constants and kept arguments from a `jax.stages.Lowered`."""
+    try:
+        lowering = lowered._lowering
+        constants = tuple(np.asarray(value) for value in lowering.const_args)
+        kept = tuple(sorted(lowering.compile_args["kept_var_idx"]))
+    except (AttributeError, KeyError) as error:
+        raise _missing("Lowered._lowering.{const_args, compile_args}", error) from error
+    return LoweredParts(constants=constants, kept=kept)
+
+
+def serialize_portable(module: Any, version: str) -> bytes:
+    """A module as a versioned portable artifact, CHLO operations included.
+
+    jaxlib's public `stablehlo.serialize_portable_artifact` refuses CHLO, which jax emits for erf,
+    top_k and others. This one, which jax.export uses, rewrites them first in the way XLA reads
+    back as the operations they were.
+    """
+    try:
+        from jaxlib import _jax
+
+        serialize = _jax.mlir.serialize_portable_artifact
+    except (ImportError, AttributeError) as error:
+        raise _missing("jaxlib._jax.mlir.serialize_portable_artifact", error) from error
+    artifact: bytes = serialize(module, version)
+    return artifact
+
+
+def import_for_lowering() -> None:
+    """Import what jax otherwise imports when it lowers the first function of a process."""
+    with suppress(ImportError):
+        importlib.import_module("jaxlib.mlir.dialects.mhlo")
+
+
+def read_xla_flags() -> None:
+    """Make XLA read the flags of the environment, which it does once in a process."""
+    try:
+        from jaxlib import _jax
+
+        _jax.CompileOptions()
+    except (ImportError, AttributeError) as error:
+        raise _missing("jaxlib._jax.CompileOptions", error) from error
+
+
+_CONSTANTS = (
+    "config.jax_use_simplified_jaxpr_constants, core.literalable_types, "
+    "mlir.LoweringParameters.hoist_constants_as_args"
+)
+
+
+def constants_are_arguments() -> bool:
+    """Whether jax takes closed-over arrays for arguments in this process."""
+    try:
+        from jax._src import core
+        from jax._src.array import ArrayImpl
+        from jax._src.interpreters import mlir
+
+        is_so = bool(jax.config.jax_use_simplified_jaxpr_constants)
+        is_so &= ArrayImpl in core.literalable_types
+        return is_so and mlir.LoweringParameters().hoist_constants_as_args
+    except (ImportError, AttributeError) as error:
+        raise _missing(_CONSTANTS, error) from error
+
+
+def take_options(variables: Mapping[str, str]) -> None:
+    """Have jax, which was imported and has started nothing, take variables as its import does."""
+    for name, value in variables.items():
+        if name == CONSTANTS_AS_ARGUMENTS:
+            _take_constants_for_arguments()
+        else:
+            assert name == CPU_DEVICES, name
+            jax.config.update("jax_num_cpu_devices", int(value))
+
+
+def _take_constants_for_arguments() -> None:
+    try:
+        from jax._src import core
+        from jax._src.array import ArrayImpl
+        from jax._src.interpreters import mlir
+
+        jax.config.update("jax_use_simplified_jaxpr_constants", True)
+        core.literalable_types.add(ArrayImpl)
+        # A default that the import has read from the option.
+        made: Any = mlir.LoweringParameters.__init__
+        names = [field.name for field in dataclasses.fields(mlir.LoweringParameters)]
+        defaults = dict(zip(names, made.__defaults__, strict=True))
+        made.__defaults__ = (*{**defaults, "hoist_constants_as_args": True}.values(),)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _missing(_CONSTANTS, error) from error
+
+
+_anew = itertools.count(1)
+
+
+@contextmanager
+def traced_anew() -> Iterator[None]:
+    """Make jax trace every function again that it has traced before.
+
+    By a value of its own for an option that is part of jax's cache keys and does nothing on these
+    platforms; `jax.clear_caches` would throw away what was compiled as well, which takes seconds.
+    """
+    try:
+        from jax._src import config
+
+        state = config.jax_xla_profile_version
+    except (ImportError, AttributeError) as error:
+        raise _missing("config.jax_xla_profile_version", AttributeError(str(error))) from error
+    with state(next(_anew)):
+        yield
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
+    return (chain[0] for chain in equations_within(jaxpr))
+
+
+type Chain = tuple[Any, ...]
+"""An equation, and those that it is nested in, innermost first."""
+
+
+def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
+    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first, each
+    with those that it is nested in.
+    """
+    for equation in jaxpr.eqns:
+        chain = (equation, *outer)
+        yield chain
+        for inner in nested_jaxprs(equation):
+            yield from equations_within(inner, chain)
+
+
+def scopes(equation: Any) -> tuple[str, ...]:
+    """The names of `jax.named_scope` that an equation was traced in, outermost first, within the
+    jaxpr that has it.
+    """
+    try:
+        from jax._src.source_info_util import Scope
+
+        stack = equation.source_info.name_stack.stack
+    except (ImportError, AttributeError) as error:
+        raise _missing("source_info.name_stack.stack of an equation", error) from error
+    return tuple(each.name for each in stack if isinstance(each, Scope))
+
+
+def constant_variables(jaxpr: Any) -> Iterator[Any]:
+    """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
+    yield from jaxpr.constvars
+    for equation in jaxpr.eqns:
+        for inner in nested_jaxprs(equation):
+            yield from constant_variables(inner)
+
+
+def nested_jaxprs(equation: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation: bodies, branches, called functions."""
+    for parameter in equation.params.values():
+        for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """A line of the program that an equation came from. file: as the module has it, absolute."""
+
+    file: str
+    line: int
+    function: str
+
+
+def source_frames(chain: Chain) -> list[SourceFrame]:
+    """Where an equation came from, innermost first, without the frames of jax itself. What it is
+    nested in tells who called: where jax traces a function by itself, its frames begin with it.
+    """
+    try:
+        from jax._src import source_info_util
+
+        return [
+            SourceFrame(frame.file_name, frame.start_line, frame.function_name)
+            for equation in chain
+            for frame in source_info_util.user_frames(equation.source_info.traceback)
+        ]
+    except (ImportError, AttributeError) as error:
+        raise _missing("source_info_util.user_frames", AttributeError(str(error))) from error
+
+
+def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
+    """The symbolic sizes that a jaxpr computes with as numbers, as text ("2*batch + 1"), each with
+    the equation that makes it one and those that it is nested in. Sizes that are only shapes are
+    none. jax names the equation `dim_as_value`.
+    """
+    for chain in equations_within(jaxpr):
+        if chain[0].primitive.name == "dim_as_value":
+            yield str(chain[0].params["dim"]), chain
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Two sizes that may or may not be equal. file, line, function: of who asked, outside of
+    jax.export.
+    """
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+@contextmanager
+def undecided_equalities(found: list[Equality]) -> Iterator[None]:
+    """Note whoever asks whether a symbolic size equals another and gets "no", although that depends
+    on the sizes: jax cannot raise there, unlike for `<` and `>`.
+    """
+    try:
+        from jax._src.export import shape_poly
+
+        kind = shape_poly._DimExpr
+        equal = kind.__eq__
+        bounds = shape_poly._bounds_decision
+        best = shape_poly.BoundsPrecision.BEST
+    except (ImportError, AttributeError) as error:
+        raise _missing("shape_poly._DimExpr.__eq__", AttributeError(str(error))) from error
+    is_asking = False
+
+    def noted(self: Any, other: Any) -> bool:
+        nonlocal is_asking
+        answer = bool(equal(self, other))
+        if answer or is_asking:
+            return answer
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename == shape_poly.__file__:
+            frame = frame.f_back
+        is_asking = True
+        try:
+            low, high = bounds(self - other, best)
+        except (TypeError, ValueError, jax.errors.InconclusiveDimensionOperation):
+            low, high = 1, 1
+        finally:
+            is_asking = False
+        if low <= 0 <= high:
+            text = f"{self} == {other}"
+            code = frame.f_code
+            found.append(Equality(code.co_filename, frame.f_lineno, code.co_qualname, text))
+        return answer
+
+    kind.__eq__ = noted
+    try:
+        yield
+    finally:
+        kind.__eq__ = equal
+
+
+@contextmanager
+def constants_apart() -> Iterator[None]:
+    """Closed-over arrays stand beside a traced function, in its `consts`, wherever they are used;
+    `jax.export` takes them from there only.
+    """
+    try:
+        from jax._src.config import use_simplified_jaxpr_constants
+    except ImportError as error:
+        raise _missing("_src.config.use_simplified_jaxpr_constants", error) from error
+    with use_simplified_jaxpr_constants(False):
+        yield
+
+
+def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """A traced function, of values or under another trace."""
+    try:
+        found: list[Any] = jax.core.eval_jaxpr(jaxpr, constants, *arguments)
+    except AttributeError as error:
+        raise _missing("core.eval_jaxpr", error) from error
+    return found
+
+
+def is_error_effect(key: Any) -> bool:
+    """Whether it is what `jax.experimental.checkify` keys the errors of a function by."""
+    try:
+        from jax._src.checkify import ErrorEffect
+    except ImportError as error:
+        raise _missing("_src.checkify.ErrorEffect", error) from error
+    return isinstance(key, ErrorEffect)
+
+
+def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
+    """A `jax.export.Exported` with another module, which takes more arguments at its end, and runs
+    on whatever platform it is lowered for. more: `ShapeDtypeStruct`s.
+    """
+    try:
+        from jax._src import core
+
+        avals = tuple(core.ShapedArray(each.shape, each.dtype) for each in more)
+        inputs = (*exported.in_avals, *avals)
+        count = len(exported.in_avals)
+        kept = (*exported.module_kept_var_idx, *range(count, len(inputs)))
+        nothing = (None,) * len(more)
+        return dataclasses.replace(
+            exported,
+            in_avals=inputs,
+            in_tree=jax.tree.structure((inputs, {})),
+            _in_named_shardings=(*exported._in_named_shardings, *nothing),
+            disabled_safety_checks=(
+                *exported.disabled_safety_checks,
+                jax.export.DisabledSafetyCheck.platform(),
+            ),
+            mlir_module_serialized=module,
+            module_kept_var_idx=kept,
+        )
+    except (ImportError, AttributeError, TypeError) as error:
+        raise _missing("jax.export.Exported", AttributeError(str(error))) from error
+
+
+class SizesError(Exception):
+    """What was exported for any size is called with one that it was not exported for."""
+
+
+def static_module(lowered: Any) -> Any:
+    """The StableHLO module of a `jax.stages.Lowered`, with the sizes of a module that was exported
+    for any size filled in where it is called with certain ones. Raises SizesError.
+    """
+    module = lowered.compiler_ir("stablehlo")
+    try:
+        from jax._src.interpreters import mlir
+
+        if lowered._lowering.compile_args["shape_poly_state"].uses_dim_vars:
+            module = mlir.refine_polymorphic_shapes(module)
+    except ValueError as error:  # also for what the module itself asserts of its sizes
+        raise SizesError(str(error)) from error
+    except (ImportError, AttributeError, KeyError) as error:
+        raise _missing("mlir.refine_polymorphic_shapes", AttributeError(str(error))) from error
+    return module

@@ -1,0 +1,115 @@
+"""Inputs that are whatever a function of the program returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Container, Mapping
+from typing import Any
+
+import jax
+
+from aotc.base.errors import CaptureError, refusal
+from aotc.capture import import_program, jax_trees, user_exceptions
+from aotc.capture.weight_sets import check_x64
+from aotc.config.build_manifest import BuildManifest, InputLike
+from aotc_runtime.base.suggestions import with_article
+from aotc_runtime.formats.toml_source import KeyPath
+
+Evaluate = Callable[[Callable[[], Any]], Any]
+
+
+def like_value(
+    spec: InputLike,
+    sizes: Mapping[str, int],
+    manifest: BuildManifest,
+    at: KeyPath,
+    *,
+    evaluate: Evaluate,
+) -> Any:
+    """What the function of a `like` input returns for these sizes, as a pytree of arrays and Python
+    numbers.
+
+    at: key path of the input.  evaluate: `shapes` for the structure alone, `call` for the values.
+    Raises CaptureError.
+    """
+    where = manifest.where(*at)
+    function = import_program.resolve(spec.function, manifest.root, where)
+    arguments = {
+        key: sizes[value] if isinstance(value, str) else value
+        for key, value in spec.arguments.items()
+    }
+
+    def checked() -> Any:
+        value = function(**arguments)
+        for path, leaf in jax_trees.leaf_paths(value):
+            if jax_trees.is_number(leaf):
+                continue
+            if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+                raise refusal(
+                    "AOTC-E825",
+                    where,
+                    f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
+                    expected=f"{spec.function} to return a pytree of arrays and numbers",
+                    hint="return what jax.jit takes as an argument; fix other values as static",
+                )
+            check_x64(path, leaf.dtype, where)
+        return value
+
+    try:
+        return evaluate(checked)
+    except CaptureError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise refusal(
+            "AOTC-E829",
+            where,
+            user_exceptions.describe(error, manifest.root),
+            expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
+            hint=_what_it_takes(spec, function, manifest)
+            or user_exceptions.hint(error, "-v shows the traceback; so does calling it by hand"),
+        ) from error
+
+
+def missing(function: Callable[..., Any], stated: Container[str]) -> list[str]:
+    """The names that a function has to be called with, but for those that are stated."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in named and parameter.default is parameter.empty and name not in stated
+    ]
+
+
+def _what_it_takes(
+    spec: InputLike, function: Callable[..., Any], manifest: BuildManifest
+) -> str | None:
+    """How to pass what the function needs and the manifest does not state; None if it states it."""
+    names = missing(function, spec.arguments)
+    if not names:
+        return None
+    sizes = ", ".join(f'{n} = "{n}"' if n in manifest.dimensions else f"{n} = …" for n in names)
+    return (
+        f"state what it takes: arguments = {{ {sizes} }}; a text is a dimension, passed as its size"
+    )
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """Call a function for its values, where `shapes` would give their avals only."""
+    return function()
+
+
+def shapes(function: Callable[[], Any]) -> Any:
+    """A pytree of avals. The function is traced, so that large arrays are not made; one that cannot
+    be traced, because it reads values or asks numpy to compute, is called.
+    """
+    try:
+        made = jax.eval_shape(function)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, CaptureError):
+            raise
+        made = function()
+    return jax.tree.map(jax_trees.abstract, made)

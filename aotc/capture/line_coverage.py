@@ -1,0 +1,150 @@
+"""Which lines of the program ran while it was traced.
+
+A line that did not run is not in the module: Python decided against it, by a size, a static value
+or a dtype. All branches of a `jax.lax.cond` are traced; `control_flow` counts them.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from aotc.base.evidence import ControlFlow, Coverage, FunctionCoverage
+from aotc.base.source_locations import FunctionLines
+from aotc.capture import jax_private
+from aotc.capture.project_files import is_own, name_of, own_names
+
+_TOOL = "aotc"
+
+_RESUME_BYTES = 2
+"""Size of the RESUME instruction that begins a function's body, on the line of its `def`."""
+
+
+class Recording:
+    """The program's own functions that have run, and their lines. root: the manifest's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        # By identity: equal code may come from two files, and one file may be imported twice.
+        self._codes: dict[int, CodeType] = {}
+        self._lines: dict[int, set[int]] = {}
+
+    def coverage(self) -> tuple[Coverage, dict[str, tuple[FunctionLines, ...]]]:
+        """Coverage by file so far, of functions that hold any code; and the lines of these
+        functions, in the same order.
+        """
+        # Lambdas on one line, and copies of a file imported twice, are counted as one function.
+        names = own_names(self._root)
+        places: dict[str, dict[tuple[str, int], tuple[set[int], set[int]]]] = {}
+        for number, code in self._codes.items():
+            file = name_of(code.co_filename, self._root, names)
+            if file is not None and (lines := code_lines(code)):
+                place = (code.co_qualname, code.co_firstlineno)
+                every, ran = places.setdefault(file, {}).setdefault(place, (set(), set()))
+                every |= lines
+                ran |= lines & self._lines[number]
+        files: dict[str, tuple[FunctionCoverage, ...]] = {}
+        located: dict[str, tuple[FunctionLines, ...]] = {}
+        for file, found in sorted(places.items()):
+            functions = [(name, line, *found[name, line]) for name, line in sorted(found)]
+            files[file] = tuple(
+                FunctionCoverage(name=name, lines=len(lines), traced=len(ran))
+                for name, _, lines, ran in functions
+            )
+            located[file] = tuple(
+                FunctionLines(name=name, line=line, missed=tuple(ranges(lines - ran)))
+                for name, line, lines, ran in functions
+            )
+        return Coverage(files=files), located
+
+    def _started(self, code: CodeType, offset: int) -> object:
+        if not is_own(code.co_filename, self._root):
+            return sys.monitoring.DISABLE
+        if id(code) not in self._codes:
+            self._codes[id(code)], self._lines[id(code)] = code, set()
+            tool = _tool()
+            sys.monitoring.set_local_events(tool, code, sys.monitoring.events.LINE)
+        return None
+
+    def _ran(self, code: CodeType, line: int) -> object:
+        self._lines[id(code)].add(line)
+        return sys.monitoring.DISABLE
+
+
+@contextmanager
+def recording(root: Path) -> Iterator[Recording]:
+    """Record while the block runs; recordings cannot be nested.
+
+    jax's caches of traces are off in the block, so that functions which it has traced before run
+    again.
+    """
+    seen = Recording(root)
+    monitoring, events = sys.monitoring, sys.monitoring.events
+    tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
+    monitoring.use_tool_id(tool, _TOOL)
+    try:
+        monitoring.register_callback(tool, events.PY_START, seen._started)
+        monitoring.register_callback(tool, events.LINE, seen._ran)
+        monitoring.restart_events()
+        monitoring.set_events(tool, events.PY_START)
+        with jax_private.traced_anew():
+            yield seen
+    finally:
+        monitoring.set_events(tool, events.NO_EVENTS)
+        for code in seen._codes.values():
+            monitoring.set_local_events(tool, code, events.NO_EVENTS)
+        monitoring.free_tool_id(tool)
+
+
+def _tool() -> int:
+    return next(n for n in range(6) if sys.monitoring.get_tool(n) == _TOOL)
+
+
+def code_lines(code: CodeType) -> set[int]:
+    """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
+    resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
+    return {line for _, end, line in code.co_lines() if line and end > resumed + _RESUME_BYTES}
+
+
+def ranges(lines: Iterable[int]) -> Iterator[str]:
+    """Numbers as text, neighbours together: "3", "5-7"."""
+    for _, group in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
+        found = [line for _, line in group]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+
+
+def layers(jaxpr: Any, known: Collection[str]) -> dict[str, int]:
+    """How many equations of a jaxpr, nested ones included, each layer of a model has, which names
+    the scope that they were traced in; one within another has both names.
+    """
+    found: Counter[str] = Counter()
+    for chain in jax_private.equations_within(jaxpr):
+        scopes = (filter(known.__contains__, jax_private.scopes(equation)) for equation in chain)
+        if name := next(filter(None, map("/".join, scopes)), ""):
+            found[name] += 1
+    return dict(sorted(found.items()))
+
+
+def control_flow(jaxpr: Any) -> ControlFlow:
+    """What a jaxpr leaves to run time, counted over it and the jaxprs inside of it."""
+    equations = list(jax_private.equations(jaxpr))
+    names = Counter(equation.primitive.name for equation in equations)
+    branches = sum(
+        len(equation.params["branches"])
+        for equation in equations
+        if equation.primitive.name == "cond"
+    )
+    return ControlFlow(
+        equations=len(equations),
+        conditionals=names["cond"],
+        branches=branches,
+        whiles=names["while"],
+        scans=names["scan"],
+    )

@@ -1,0 +1,508 @@
+"""Entry points whose program is a model in a file: the build manifest with what the file tells.
+
+From here on they are functions like any other: a parameter for the weights, which are bound, and
+one for each input.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import jax
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.evidence import ExpectedWithin, ModelOrigin
+from aotc.capture import import_program, line_coverage, trace_refusals
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
+from aotc.capture.model_files.frontend_registry import read_model
+from aotc.capture.source_files import read_source
+from aotc.capture.weight_sets import Weights, in_tree, load
+from aotc.config.build_manifest import (
+    BuildManifest,
+    EntryPointSpec,
+    InputDict,
+    InputLeaf,
+    InputLike,
+    InputTree,
+    SourceFile,
+    WeightsSpec,
+    leaf_paths,
+)
+from aotc.config.manifest_relations import check_file_ranges
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import DType
+
+WEIGHTS = "weights"
+"""The parameter that the weights of a model are bound to."""
+
+_NO_IDENTIFIER = re.compile(r"\W")
+NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
+"""What a manifest may state in place of what a file has, while jax computes with 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model file that was read. files: it and those beside it, by name as the manifest would
+    write them, to their digests.  orders: of the axes of weights that are not stored as the file
+    has them, by name.
+    """
+
+    model: Model
+    files: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
+    by entry point.  weights: by set.  scratch: of the build, if there is one.  refused: why entry
+    points were left out.
+    """
+
+    manifest: BuildManifest
+    opened: Mapping[str, Opened] = field(default_factory=dict)
+    weights: Mapping[str, Weights] = field(default_factory=dict)
+    scratch: Path | None = None
+    refused: tuple[Finding, ...] = ()
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Every file that was read, with its digest."""
+        for each in self.opened.values():
+            yield from each.files.items()
+
+    def lines(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
+        """By file and layer: the lines that the layers of an entry point were written in."""
+        if name not in self.opened:
+            return {}
+        opened = self.opened[name]
+        told = {layer: lines for layer, lines in opened.model.layers.items() if lines}
+        return {next(iter(opened.files)): told} if told else {}
+
+    def origin(self, name: str, jaxpr: Any) -> ModelOrigin | None:
+        """What an entry point was made of; None for a function. jaxpr: of its first profile."""
+        if name not in self.opened:
+            return None
+        model, spec = self.opened[name].model, self.manifest.entry_points[name]
+        expected: ExpectedWithin | UnsetType = UNSET
+        if (file := spec.fixtures.expected) is not None:
+            held = spec.expected_tolerance
+            expected = ExpectedWithin(file.text, repr(held.rtol), repr(held.atol))
+        producer = dict(sorted(model.producer.items()))
+        narrowed = tuple(sorted(model.narrowed))
+        orders = dict(sorted(self.opened[name].orders.items()))
+        layers = line_coverage.layers(jaxpr, model.layers)
+        return ModelOrigin(spec.function, producer, narrowed, orders, expected, layers)
+
+    def initial(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
+        """By path: inputs of an entry point that have values in its model file, as states do."""
+        if name not in self.opened:
+            return {}
+        model = self.opened[name].model
+        named = zip(paths_of(model), model.inputs, strict=True)
+        return {path: each.initial for path, each in named if each.initial is not None}
+
+    def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The weights of the models that share a set."""
+        return {
+            tensor: array
+            for entry_point, each in self.opened.items()
+            if self.manifest.entry_points[entry_point].bind.get(WEIGHTS) == name
+            for tensor, array in each.model.weights.items()
+        }
+
+    def load(self, name: str) -> Weights:
+        """A weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
+        return (
+            self.weights[name] if name in self.weights else load(name, self.manifest, self.scratch)
+        )
+
+    def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
+        """The function that a reference of the completed manifest names, which may be a model.
+
+        Raises what `program.resolve` raises.
+        """
+        for name, each in self.opened.items():
+            if self.manifest.entry_points[name].function == reference:
+                return _callable(each.model, where)
+        return import_program.resolve(reference, root, where)
+
+
+def open_models(
+    manifest: BuildManifest, scratch: Path | None = None, *, keeps_going: bool = False
+) -> Models:
+    """Read the model files of a manifest. scratch: as of `ModelFile`.  keeps_going: leave out the
+    entry points whose files are refused, as long as there are others.
+
+    Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
+    inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
+    that collide, E840 for a file that changes.
+    """
+    entry_points = dict(manifest.entry_points)
+    opened: dict[str, Opened] = {}
+    found: list[Finding] = []
+    for name, spec in manifest.entry_points.items():
+        if spec.source is None:
+            continue
+        try:
+            where = manifest.where("entry_points", name, "source")
+            opened[name] = open_file(
+                spec.source, spec.signature, where, manifest.enable_x64, scratch
+            )
+            model = opened[name].model
+            entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
+        except AotcError as error:
+            found += error.findings
+            del entry_points[name]
+    if not (keeps_going and entry_points):
+        raise_if(found)
+    opened = {name: each for name, each in opened.items() if name in entry_points}
+    weights = _weights(opened, entry_points, manifest)
+    sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
+    return Models(
+        replace(manifest, entry_points=entry_points, weights=sets),
+        opened,
+        weights,
+        scratch,
+        tuple(found),
+    )
+
+
+def open_file(
+    source: SourceFile,
+    signature: str | None,
+    where: str,
+    enable_x64: bool,
+    scratch: Path | None = None,
+) -> Opened:
+    """Read a model file. where: for messages.  scratch: as of `ModelFile`.
+
+    Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
+    """
+    data, digest = read_source(source, where)
+    files = {source.text: digest}
+    folder = source.path.parent
+
+    def beside(path: str) -> bytes:
+        expected = "files that lie in the folder of the model file, or below"
+        found = f"it refers to {path!r}"
+        if "\0" in path or not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise refusal("AOTC-E843", where, found, expected=expected)
+        text = str(PurePath(source.text).parent / path)
+        try:
+            read, files[text] = read_source(SourceFile(text, folder / path), where)
+        except OSError as error:
+            found = f"{found}: {error.strerror or error}"
+            raise refusal("AOTC-E843", where, found, expected=expected) from error
+        return read
+
+    file = ModelFile(source.text, data, signature, beside, enable_x64, scratch)
+    try:
+        return Opened(read_model(file, where), files)
+    except AotcError as error:
+        raise type(error)(*(_placed(each, where) for each in error.findings)) from error
+    except (RecursionError, MemoryError) as error:
+        found = f"{source.text}: {type(error).__name__} while it was read"
+        raise refusal("AOTC-E843", where, found, expected="a model file") from error
+
+
+def _placed(found: Finding, where: str) -> Finding:
+    """With the manifest's line in front: a frontend says where in the file something is."""
+    if found.where.startswith(where):
+        return found
+    return Finding(found.code, where, found.expected, f"{found.where}: {found.found}", found.hint)
+
+
+class _Completing:
+    """What a manifest says of an entry point, with what only its model file tells."""
+
+    def __init__(
+        self, name: str, spec: EntryPointSpec, model: Model, manifest: BuildManifest
+    ) -> None:
+        self.name, self.spec, self.model, self.manifest = name, spec, model, manifest
+        self.at = ("entry_points", name, "inputs")
+        self.known = {
+            path: each
+            for path, each in zip(paths_of(model), model.inputs, strict=True)
+            if path.split("/")[0] not in spec.bind
+        }
+
+    def completed(self, source: SourceFile) -> EntryPointSpec:
+        """Raises CaptureError (AOTC-E846)."""
+        paths, spec = paths_of(self.model), self.spec
+        if len({*paths}) < len(paths) or WEIGHTS in {path.split("/")[0] for path in paths}:
+            names = ", ".join(each.name for each in self.model.inputs)
+            expected = f"inputs that have names of their own in Python, none of them {WEIGHTS}"
+            where = self.manifest.where(*self.at[:2], "source")
+            raise refusal("AOTC-E846", where, names, expected=expected)
+        states = self._states()
+        given = {name: tree for name, tree in spec.inputs.items() if name not in states}
+        trees = {**(given or self._fixed()), **states, **spec.inputs}
+        # What their functions return is compared with the file when the model is called.
+        likes = {name for name, tree in trees.items() if isinstance(tree, InputLike)}
+        given = {
+            path: leaf
+            for parameter, tree in trees.items()
+            if parameter not in likes
+            for path, leaf in leaf_paths(tree, parameter)
+        }
+        known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
+        unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
+        if given.keys() != known.keys() or unknown:
+            lines = [(path.replace("/", "."), each) for path, each in self.known.items()]
+            wanted = "; ".join(f"inputs.{path} = {_example(each)}" for path, each in lines)
+            raise refusal(
+                "AOTC-E846",
+                self.manifest.where(*(self.at if spec.inputs else self.at[:2])),
+                ", ".join([*given, *unknown]) or "no inputs",
+                expected=f"the inputs {', '.join(paths)}",
+                hint=f"write {wanted}",
+            )
+        problems: list[Finding] = []
+        axes: dict[str, int | str] = {}
+        dtypes: dict[str, DType] = {}
+        for path, each in known.items():
+            leaf, where = given[path], self.manifest.where(*self.at, *path.split("/"))
+            why = "a function"
+            if isinstance(leaf, InputLeaf):
+                dtypes[path] = self._dtype(leaf, each, where, problems)
+                why = self._misfit(leaf, each, axes)
+            if why:
+                expected = f"{path} = {_example(each)}, as the file has it"
+                problems.append(finding("AOTC-E846", where, why, expected=expected))
+        problems += self._undonated({path.split("/")[0] for path in given} | likes)
+        problems += self._out_of_range(dtypes)
+        raise_if(problems)
+        bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
+        return replace(
+            spec,
+            function=source.text if spec.signature is None else f"{source.text}#{spec.signature}",
+            source=None,
+            signature=None,
+            weights=None,
+            inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
+            bind={**bound, **spec.bind},
+        )
+
+    def _states(self) -> dict[str, InputTree]:
+        """Inputs that the file has values for and the manifest does not write, as the file has
+        them.
+        """
+        leaves: dict[str, dict[str, ModelInput]] = {}
+        for path, each in self.known.items():
+            parameter, *below = path.split("/")
+            leaves.setdefault(parameter, {})["/".join(below)] = each
+        return {
+            parameter: InputDict(
+                {
+                    key: InputLeaf(each.initial.shape, DType(each.initial.dtype.name))
+                    for key, each in items.items()
+                    if each.initial is not None
+                }
+            )
+            for parameter, items in leaves.items()
+            if parameter not in self.spec.inputs
+            and all(key and each.initial is not None for key, each in items.items())
+        }
+
+    def _out_of_range(self, dtypes: Mapping[str, DType]) -> Iterator[Finding]:
+        """Yield what is wrong with `ranges` now that the dtypes of the inputs are known."""
+        at = (*self.at[:2], "fixtures", "ranges")
+        for problem in check_file_ranges(at, self.spec.fixtures.ranges, dtypes):
+            where = self.manifest.where(*problem.path)
+            expected, hint = problem.expected, problem.hint
+            yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
+
+    def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
+        """What the model changes has to be donated: who calls it has no other value than the new
+        one, as with the framework's own. AOTC-E844 for what is not, E846 for what is no input.
+        """
+        where = self.manifest.where(*self.at[:2], "donate")
+        for name in self.spec.donate:
+            if name not in parameters:
+                expected = f"inputs of the model: {', '.join(sorted(parameters))}"
+                yield finding("AOTC-E846", where, name, expected=expected)
+        changed: dict[str, list[str]] = {}
+        for path, each in self.known.items():
+            parameter = path.split("/")[0]
+            if each.changes and parameter not in self.spec.donate:
+                changed.setdefault(parameter, []).append(path.partition("/")[2] or path)
+        if changed:
+            names = [name for items in changed.values() for name in items]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            donated = ", ".join(f'"{name}"' for name in (*self.spec.donate, *changed))
+            yield finding(
+                "AOTC-E844",
+                where,
+                f"calls change {', '.join(names[:3])}{more}",
+                expected=f"donate = [{donated}]: calls take them, and return their new values",
+                hint="donate them, or export the model so that it changes nothing (model.eval() in "
+                "PyTorch)",
+            )
+
+    def _fixed(self) -> dict[str, InputTree]:
+        """The inputs as the file has them, where it tells all their sizes."""
+        trees: dict[str, InputTree] = {}
+        for path, each in self.known.items():
+            if each.initial is not None and "/" in path:
+                continue
+            axes = tuple(axis for axis in each.shape if isinstance(axis, int))
+            if len(axes) < len(each.shape) or "/" in path:
+                return {}
+            trees[path] = InputLeaf(axes)
+        return trees
+
+    def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
+        """Why an input of the manifest is not the file's; "" if it is. axes: what those of the file
+        that vary are in the manifest, as far as inputs before this one tell.
+        """
+        stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
+        if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):
+            return f"dtype {stated}"
+        if len(leaf.shape) != len(each.shape):
+            return f"{len(leaf.shape)} axes"
+        for number, (axis, wanted) in enumerate(zip(leaf.shape, each.shape, strict=True)):
+            if isinstance(wanted, int):
+                if axis != wanted:
+                    return f"axis {number} is {axis}"
+                continue
+            if wanted is None:
+                continue
+            if axes.setdefault(wanted, axis) != axis:
+                return f"axis {number} is {axis}, where {wanted} was {axes[wanted]} before"
+            least, most = self._range(axis)
+            smallest, largest = self.model.ranges.get(wanted, (None, None))
+            if least < (smallest or 0) or (largest is not None and most > largest):
+                ends = f"{smallest or 0} to {'any' if largest is None else largest}"
+                return f"axis {number} is {least} to {most}, where the file takes {ends}"
+        return ""
+
+    def _range(self, axis: int | str) -> tuple[int, int]:
+        if isinstance(axis, int):
+            return axis, axis
+        accepted = self.manifest.dimensions[axis].accepted
+        return accepted.smallest, accepted.largest
+
+    def _dtype(
+        self, leaf: InputLeaf, each: ModelInput, where: str, problems: list[Finding]
+    ) -> DType:
+        if isinstance(leaf.stated, DType):
+            return leaf.stated
+        if each.dtype in NARROWER and not self.manifest.enable_x64:
+            narrow = NARROWER[each.dtype].name
+            hint = f'state dtype = "{narrow}", or set enable_x64 = true at the top of the file'
+            expected = "a dtype that jax keeps while 64-bit types are off"
+            found = f"{each.dtype.name}, as the file has it"
+            problems.append(finding("AOTC-E846", where, found, expected=expected, hint=hint))
+        return DType(each.dtype.name)
+
+
+def paths_of(model: Model) -> list[str]:
+    """The inputs of a model as leaf paths, whose steps can be parameters: "input.1" is input_1."""
+
+    def identifier(step: str) -> str:
+        text = _NO_IDENTIFIER.sub("_", step)
+        return text if text.isidentifier() else f"_{text}"
+
+    named = [each.name.split("/") for each in model.inputs]
+    return ["/".join((identifier(first), *below)) for first, *below in named]
+
+
+def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
+    """The tree of an input with the dtypes of its leaves, by path."""
+    match tree:
+        case InputLeaf(shape=shape):
+            return InputLeaf(shape, dtypes[path])
+        case InputDict(items=items):
+            return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
+    return tree
+
+
+def _example(each: ModelInput) -> str:
+    axes = ", ".join(str(n) if isinstance(n, int) else f'"{n or "n"}"' for n in each.shape)
+    return f'{{ shape = [{axes}], dtype = "{each.dtype.name}" }}'
+
+
+def _weights(
+    opened: Mapping[str, Opened],
+    entry_points: Mapping[str, EntryPointSpec],
+    manifest: BuildManifest,
+) -> dict[str, Weights]:
+    """The weights sets of the models; entry points may share one, and tensors in it."""
+    sets: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
+    found: list[Finding] = []
+    for name, each in opened.items():
+        if not each.model.weights:
+            continue
+        where = manifest.where("entry_points", name, "source")
+        owner = entry_points[name].bind[WEIGHTS]
+        if owner in manifest.weights:
+            expected = "a name that is no declared weights set's for the weights of a model"
+            hint = "name another set as `weights`"
+            found.append(finding("AOTC-E830", where, owner, expected=expected, hint=hint))
+        tensors = sets.setdefault(owner, {})
+        for path, array in each.model.weights.items():
+            found += trace_refusals.check_dtype(array.dtype, path, where)
+            if path in tensors and not _same(tensors[path], array):
+                expected = "one array under each name of a weights set"
+                hint = "give the entry points sets of their own, by `weights`"
+                told = f"another {path}"
+                found.append(finding("AOTC-E830", where, told, expected=expected, hint=hint))
+            tensors[path] = array
+    raise_if(found)
+    return {name: in_tree(tensors, f"weights {name}") for name, tensors in sets.items()}
+
+
+def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    alike = one.dtype == other.dtype and one.shape == other.shape
+    return alike and one.tobytes() == other.tobytes()
+
+
+def _callable(model: Model, where: str) -> Callable[..., Any]:
+    """The model as a function with a parameter for its weights, if any, and for each input."""
+    paths = paths_of(model)
+    parameters = [WEIGHTS] if model.weights else []
+    parameters += dict.fromkeys(path.split("/")[0] for path in paths)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        weights = _flat(given.pop(WEIGHTS, {}))
+        found = {
+            jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+            for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]
+        }
+        for path, each in zip(paths, model.inputs, strict=True):
+            if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
+                expected = f"{path} = {_example(each)}, as the file has it"
+                told = ", ".join(
+                    f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in found.items()
+                )
+                raise refusal("AOTC-E846", where, told[:500], expected=expected)
+        return model.function(weights, *(found[path] for path in paths))
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _takes(each: ModelInput, array: Any) -> bool:
+    """Whether an array is what a model file states of an input, or its narrower one."""
+    axes = zip(array.shape, each.shape, strict=False)
+    fits = all(not isinstance(wanted, int) or size == wanted for size, wanted in axes)
+    alike = array.dtype in (each.dtype, NARROWER.get(each.dtype))
+    return alike and fits and len(array.shape) == len(each.shape)
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Weights by name again, which sets keep as trees."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{above}{key}/") if isinstance(value, dict) else {above + key: value}
+    return flat

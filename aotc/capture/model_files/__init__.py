@@ -1,0 +1,1 @@
+"""The protocol of frontends, and reading the archives that model files are."""

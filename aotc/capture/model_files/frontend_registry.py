@@ -1,0 +1,67 @@
+"""Finds frontends by the Python entry-point group `aotc.frontends`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePath
+from typing import cast
+
+from aotc.base.errors import refusal
+from aotc.capture.model_files.frontend_protocol import (
+    GROUP,
+    Frontend,
+    HasOperators,
+    Model,
+    ModelFile,
+)
+
+
+@cache
+def _points() -> dict[str, EntryPoint]:
+    return {f".{point.name}": point for point in entry_points(group=GROUP)}
+
+
+def suffixes() -> tuple[str, ...]:
+    """Endings of the files that the installed frontends read, sorted, with the dot."""
+    return tuple(sorted(_points()))
+
+
+def read_model(file: ModelFile, where: str) -> Model:
+    """A model, by the frontend that reads files of this name. where: for messages.
+
+    Raises CaptureError: AOTC-E843 if there is no such frontend, or its library is not installed;
+    and what `Frontend.read` raises.
+    """
+    suffix = PurePath(file.text).suffix
+    if suffix not in _points():
+        expected = f"a model file: {', '.join(suffixes())}"
+        hint = "name a file that ends like one of these, or a `function`"
+        raise refusal("AOTC-E843", where, file.text, expected=expected, hint=hint)
+    with _library_of(suffix, where):
+        return cast(Frontend, _points()[suffix].load()()).read(file)
+
+
+def operators_of(suffix: str) -> Mapping[str, Sequence[str]]:
+    """The operators that the frontend of such files has, by family.
+
+    Raises CaptureError (AOTC-E843) if its library is not installed.
+    """
+    with _library_of(suffix, "FRAMEWORK"):
+        return cast(HasOperators, _points()[suffix].load()()).operators()
+
+
+@contextmanager
+def _library_of(suffix: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise refusal(
+            "AOTC-E843",
+            where,
+            str(error),
+            expected=f"the library that reads {suffix} files",
+            hint=f"install the extra of aotc that brings it: docs/frontends.md has it for {suffix}",
+        ) from error

@@ -1,0 +1,129 @@
+"""StableHLO as a versioned portable artifact, the same bytes wherever the program lies.
+
+Source locations, Python function names and jax's argument names would leak into the executable and
+change its bytes, so they are removed here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc.base.stages import Module
+from aotc.capture import jax_private
+from aotc_runtime.base.digest import sha256
+
+MODULE_NAME = "aotc"
+
+COMPATIBILITY = stablehlo.StablehloCompatibilityRequirement.WEEK_4
+"""Artifacts are written in the version of four weeks before the toolchain's, as jax.export does,
+so that the other jaxlib versions of our range can read them."""
+
+SHARDING = "sdy.sharding"
+
+PALLAS_FOR_TPU = "tpu_custom_call"
+_KERNEL_LOCATIONS = re.compile(r', "debug_locations": "[^"]*"')
+
+KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
+"""Donation. Every other jax.* attribute of arguments and results is a name for people."""
+
+
+def portable(module: ir.Module) -> Module:
+    """Normalize a module in place and serialize it."""
+    with module.context:
+        _pin_parameters(module)
+        _rename_functions(module)
+        _strip_argument_names(module)
+        _strip_kernel_locations(module)
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        targets = tuple(sorted(_custom_call_targets(module)))
+        version = stablehlo.get_version_from_compatibility_requirement(COMPATIBILITY)
+        artifact = jax_private.serialize_portable(module, version)
+    return Module(
+        artifact=artifact,
+        digest=sha256(artifact),
+        stablehlo_version=version,
+        custom_call_targets=targets,
+    )
+
+
+def _pin_parameters(module: ir.Module) -> None:
+    """Every parameter of a program over a mesh has a sharding: those of closed-over arrays, for
+    which jax states none, are whole on every device instead of wherever XLA would like them.
+    """
+    meshes = [o for o in module.body.operations if o.operation.name == "sdy.mesh"]
+    if not meshes:
+        return
+    mesh = ir.StringAttr(meshes[0].attributes["sym_name"]).value
+    main = ir.SymbolTable(module.operation)["main"]
+    types = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    if not types:
+        return
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    for index, (type_, known) in enumerate(zip(types, attributes, strict=True)):
+        if SHARDING not in known:
+            axes = ", ".join("{}" for _ in ir.RankedTensorType(type_).shape)
+            whole = ir.Attribute.parse(f"#sdy.sharding<@{mesh}, [{axes}]>")
+            kept = {named.name: named.attr for named in known}
+            attributes[index] = ir.DictAttr.get({**kept, SHARDING: whole})
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+
+
+def _rename_functions(module: ir.Module) -> None:
+    for index, operation in enumerate(module.body.operations):
+        name = ir.StringAttr(operation.attributes["sym_name"]).value
+        if name != "main":
+            ir.SymbolTable.replace_all_symbol_uses(name, f"f{index}", module.operation)
+            ir.SymbolTable.set_symbol_name(operation, f"f{index}")
+
+
+def _strip_argument_names(module: ir.Module) -> None:
+    for operation in module.body.operations:
+        for key in ("arg_attrs", "res_attrs"):
+            if key not in operation.attributes:
+                continue
+            operation.attributes[key] = ir.ArrayAttr.get(
+                [
+                    ir.DictAttr.get(
+                        {
+                            named.name: named.attr
+                            for named in ir.DictAttr(attributes)
+                            if not named.name.startswith("jax.") or named.name in KEPT_ATTRIBUTES
+                        }
+                    )
+                    for attributes in ir.ArrayAttr(operation.attributes[key])
+                ]
+            )
+
+
+def _strip_kernel_locations(module: ir.Module) -> None:
+    """Pallas keeps the source lines of a TPU's kernel beside its code, in the call's settings."""
+    for operation in _custom_calls(module):
+        if _name(operation) == PALLAS_FOR_TPU and "backend_config" in operation.attributes:
+            settings = ir.StringAttr(operation.attributes["backend_config"]).value
+            kept = _KERNEL_LOCATIONS.sub("", settings)
+            operation.attributes["backend_config"] = ir.StringAttr.get(kept)
+
+
+def _custom_call_targets(module: ir.Module) -> set[str]:
+    return {_name(operation) for operation in _custom_calls(module)}
+
+
+def _name(operation: Any) -> str:
+    return str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+
+
+def _custom_calls(module: ir.Module) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(operation: Any) -> ir.WalkResult:
+        if operation.name == "stablehlo.custom_call":
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found

@@ -1,0 +1,110 @@
+"""Which files are the program's own, and what provenance and evidence call them.
+
+Its own are the files below the build manifest's folder, except for an environment in it, and files
+elsewhere that are not installed: in a folder of `PYTHONPATH`, or the sources of an editable
+installation. Python, aotc and installed packages are named by their versions and file digests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cache
+from pathlib import Path
+
+from aotc.capture import library_files
+from aotc.capture.file_digests import digest_of
+from aotc_runtime.base.digest import sha256
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of packages that are not the program, even where an environment lies beside it."""
+
+GIT = ".git"
+
+MAIN = ("__main__", "__mp_main__")
+"""What the process itself runs; multiprocessing knows it by the second name."""
+
+
+@cache
+def is_own(file: str, root: Path) -> bool:
+    """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
+    if not file.startswith("/") or library_files.is_of_python_or_ours(file):
+        return False
+    below = os.path.join(root, "")
+    inside = file.startswith(below)
+    if not _INSTALLED.isdisjoint(file.removeprefix(below).split("/")):
+        return False
+    return inside or not file.startswith(library_files.folders())
+
+
+def own_names(root: Path) -> dict[str, str]:
+    """The name of every own Python file that has been imported: its path from the manifest's folder
+    or, for a file elsewhere, from the folder of the import path that it was found in.
+    """
+    return dict(_own_modules(root))
+
+
+def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
+    """The name of an own file; None for one elsewhere that is no module. names: by `own_names`."""
+    path = Path(file)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else names.get(file)
+
+
+def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
+    """Name to digest of every own Python file that has been imported, and of every archive that one
+    was imported from. imported: digests of what was imported from a file, by path.
+    """
+    found: dict[str, str] = {}
+    for file, name in _own_modules(root):
+        path = _on_disk(Path(file))
+        if path is None:
+            continue
+        if path != Path(file):
+            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        if name not in found:
+            found[name] = imported.get(str(path)) or sha256(path.read_bytes())
+    return dict(sorted(found.items()))
+
+
+def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str, str]:
+    """Name to digest of every own file that was opened, below the manifest's folder or the folder
+    of a module elsewhere. Files of `.git` are left out: provenance names the commit.
+
+    opened: paths from the manifest's folder, or absolute; without "..".  manifest: absolute paths
+    of the build manifest and the files that it names, which provenance lists separately.
+    """
+    folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
+    folders[root] = Path()
+    found: dict[str, str] = {}
+    for path in (root / text for text in opened):
+        above = next((folder for folder in path.parents if folder in folders), None)
+        if above is None or not is_own(str(path), root) or not path.is_file():
+            continue
+        below = path.relative_to(above)
+        if GIT not in below.parts and path.resolve() not in manifest:
+            found[(folders[above] / below).as_posix()] = digest_of(path)
+    return dict(sorted(found.items()))
+
+
+def _own_modules(root: Path) -> Iterator[tuple[str, str]]:
+    for key, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or not is_own(file, root):
+            continue
+        path = Path(file)
+        if path.is_relative_to(root):
+            yield file, path.relative_to(root).as_posix()
+        elif key not in MAIN:
+            named = getattr(getattr(module, "__spec__", None), "name", None) or key
+            folder = named.replace(".", "/")
+            yield file, f"{folder}/__init__.py" if path.stem == "__init__" else f"{folder}.py"
+
+
+def _on_disk(path: Path) -> Path | None:
+    """The file, or the archive it is in; None if it is not there any more."""
+    while not path.is_file():
+        if path == path.parent:
+            return None
+        path = path.parent
+    return path

@@ -1,0 +1,59 @@
+"""Typed random keys: arrays of keys to the user's function, plain uint32 arrays to the module.
+
+The last axis of such an array holds the words of a key. jax can lower typed keys too, but puts a
+sharding constraint on each that enters or leaves the module, which no portable artifact may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from aotc_runtime.schema.bundle_manifest import KeyImpl
+
+
+@cache
+def dtype_of(impl: KeyImpl) -> Any:
+    """jax's dtype of keys of this implementation, `key<fry>` and the like."""
+    return jax.eval_shape(lambda: jax.random.key(0, impl=impl.value)).dtype
+
+
+def impl_of(leaf: Any) -> KeyImpl | None:
+    """The implementation of an array of keys, concrete or abstract. None for anything else, and for
+    keys of an implementation that the bundle format does not know.
+    """
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    return next((impl for impl in KeyImpl if dtype_of(impl) == dtype), None)
+
+
+def data_aval(aval: Any) -> Any:
+    """The shape and dtype of an array of keys as data; anything else unchanged."""
+    impl = impl_of(aval)
+    return aval if impl is None else jax.ShapeDtypeStruct((*aval.shape, impl.words), jnp.uint32)
+
+
+def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:
+    """The inverse of `data_aval` for a pytree. impls: of each leaf, None for what is not keys."""
+    leaves, structure = jax.tree.flatten(data)
+    return jax.tree.unflatten(structure, map(_key_aval, leaves, impls))
+
+
+def _key_aval(data: Any, impl: KeyImpl | None) -> Any:
+    return data if impl is None else jax.ShapeDtypeStruct(data.shape[:-1], dtype_of(impl))
+
+
+def wrapped(data: Any, aval: Any) -> Any:
+    """Data as an array of keys where `aval` is one; anything else unchanged."""
+    impl = impl_of(aval)
+    return data if impl is None else jax.random.wrap_key_data(data, impl=impl.value)
+
+
+def data_of(leaf: Any) -> Any:
+    """The data of an array of keys; anything else unchanged."""
+    return leaf if impl_of(leaf) is None else jax.random.key_data(leaf)

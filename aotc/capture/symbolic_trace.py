@@ -1,0 +1,269 @@
+"""Traces a function at all its accepted sizes at once, by jax.export's symbolic dimensions.
+
+The result is every axis as an expression that holds over the whole range, and a module that can be
+compiled for any size. Or it is the reason why there is none: the program decides by a size, or does
+something that jax cannot express without knowing the size.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+
+from aotc.capture import jax_private, trace_refusals, user_exceptions
+from aotc.capture.call_arguments import FlatCall
+from aotc.compile.mlir import mlir_context
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.bundle_manifest import Dimension
+from aotc_runtime.schema.size_expressions import Expression, parse_expression, parse_relation
+
+type CallAt = Callable[[Mapping[str, Any]], FlatCall]
+
+type Shapes = tuple[Sequence[Any], Sequence[Any]]
+"""Symbolic shapes of input leaves and of output leaves."""
+
+_COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
+_NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
+"""Messages of jax when int() or range() is called with a symbolic size."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+_POWER = re.compile(r"(\w+)\^(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Specialized:
+    """A line of the program that decides by a size. place: "model.py:12".  what: without line
+    numbers, "f in model.py asks whether n > 8".
+    """
+
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """What tracing at all sizes at once has found.
+
+    shapes: axes of input leaves and output leaves, "?" for one that is not a polynomial; None if
+    the function cannot be traced this way.  specialized: by dimension, where the program decides by
+    its size.  undetermined: by dimension, why jax cannot trace the function without its size.
+    counted: by dimension, the first line that computes with its size, "model.py:12 (f)"; known
+    where all dimensions could be traced at once.
+    """
+
+    shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
+    specialized: dict[str, Specialized] = field(default_factory=dict)
+    undetermined: dict[str, str] = field(default_factory=dict)
+    counted: dict[str, str] = field(default_factory=dict)
+
+
+def analyze(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    accepted: Mapping[str, Dimension],
+    relations: Sequence[str],
+    concrete: Mapping[str, int],
+    root: Path,
+) -> Symbolic:
+    """Trace with all dimensions symbolic. If that fails, trace with one symbolic dimension at a
+    time, to tell which of them is the reason.
+
+    shapes_of: of a call and its abstract results.  concrete: sizes at which the function traces.
+    root: the manifest's folder.
+    """
+    try:
+        sizes = symbols(accepted, relations)
+    except ValueError as error:
+        reason = f"jax does not take the range or the relations: {_first_line(error)}"
+        return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
+    shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
+    if shapes is not None:
+        shapes = (_inputs(call_at, shapes_of, accepted, relations) or shapes[0], shapes[1])
+    if failure is None and shapes is not None:
+        return Symbolic((_written(shapes[0]), _written(shapes[1])), counted=counted)
+    specialized: dict[str, Specialized] = {}
+    undetermined: dict[str, str] = {}
+    for name, known in accepted.items():
+        alone = {**concrete, **symbols({name: known}, ())}
+        _, found, _ = _evaluate(call_at, shapes_of, alone, root)
+        if isinstance(found, Specialized):
+            specialized[name] = found
+        elif found is not None:
+            undetermined[name] = found
+    if failure is not None and not specialized and not undetermined:
+        undetermined = dict.fromkeys(accepted, str(failure))
+    # A program that only asks whether two sizes are equal traces; that it asked is what counts.
+    written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
+    return Symbolic(None if specialized else written, specialized, undetermined, counted)
+
+
+def _inputs(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    accepted: Mapping[str, Dimension],
+    relations: Sequence[str],
+) -> Sequence[Any] | None:
+    """Shapes of inputs traced without the equalities between dimensions, by which jax would write
+    one dimension in terms of another. None if there are no equalities, or it cannot be traced so.
+    """
+    weaker = [text for text in relations if " == " not in text]
+    if len(weaker) == len(relations):
+        return None
+    try:
+        inputs, _ = shapes_of(call_at(symbols(accepted, weaker)), ())
+    except Exception:  # noqa: BLE001 - the user's code, or jax, for whatever reason
+        return None
+    return inputs
+
+
+def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
+    """A symbolic size for each dimension, constrained by its range and the relations; a number
+    where only one size is accepted. Raises ValueError for constraints that jax does not take.
+    """
+    fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
+    free = {name: known for name, known in accepted.items() if name not in fixed}
+    if not free:
+        return dict(fixed)
+    constraints = [text for text in relations if not parse_relation(text).names() & fixed.keys()]
+    for name, known in free.items():
+        constraints += [f"{name} >= {known.smallest}", f"{name} <= {known.largest}"]
+        if known.multiple_of > 1:
+            constraints.append(f"mod({name}, {known.multiple_of}) == 0")
+    made = export.symbolic_shape(", ".join(free), constraints=constraints)
+    return {**fixed, **dict(zip(free, made, strict=True))}
+
+
+def export_module(
+    call: FlatCall, custom_calls: Sequence[str], lifted: Callable[[Any], str | None]
+) -> tuple[Any, list[str]]:
+    """The StableHLO of a call with symbolic sizes, as an MLIR module, and the names of the
+    closed-over arrays that it takes. After these it takes every leaf, used or not.
+
+    custom_calls: targets that the modules of the profiles call, and this one may call too.  lifted:
+    the name of a closed-over array that the profiles take as well; None embeds it in the module.
+    """
+    leaves = [leaf.data for leaf in call.leaves]
+    with jax_private.constants_apart():
+        closed = jax.make_jaxpr(call.data)(*leaves)
+    named = [lifted(value) for value in closed.consts]
+    taken = [value for value, name in zip(closed.consts, named, strict=True) if name is not None]
+
+    def function(arrays: Sequence[Any], *given: Any) -> Any:
+        remaining = iter(arrays)
+        every = zip(closed.consts, named, strict=True)
+        constants = [value if name is None else next(remaining) for value, name in every]
+        return jax_private.evaluate(closed.jaxpr, constants, given)
+
+    exported = export.export(
+        jax.jit(function, keep_unused=True),
+        platforms=["cpu"],
+        disabled_checks=[export.DisabledSafetyCheck.custom_call(name) for name in custom_calls],
+    )([jax.ShapeDtypeStruct(value.shape, value.dtype) for value in taken], *leaves)
+    module = mlir_context.read_artifact(exported.mlir_module_serialized)
+    return module, [name for name in named if name is not None]
+
+
+def _evaluate(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    sizes: Mapping[str, Any],
+    root: Path,
+) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
+    """The shapes, if it traces; where the program decides by a size, or why it does not trace; and
+    by dimension, where it computes with its size.
+    """
+    equalities: list[jax_private.Equality] = []
+    try:
+        with _unfiltered(), jax_private.undecided_equalities(equalities):
+            call = call_at(sizes)
+            leaves = [leaf.data for leaf in call.leaves]
+            traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
+            shapes = shapes_of(call, results)
+    except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
+        return None, _failure(error, root), {}
+    counted: dict[str, str] = {}
+    for size, chain in jax_private.counted_sizes(traced.jaxpr):
+        for name in _NAME.findall(size):
+            if name in sizes:
+                counted.setdefault(name, trace_refusals.own_line(chain, root))
+    for equality in equalities:
+        if user_exceptions.is_users(equality.file):
+            place = user_exceptions.place(equality.file, equality.line, root)
+            found = _specialized(place, equality.function, f"asks whether {equality.text}")
+            return shapes, found, counted
+    return shapes, None, counted
+
+
+def _specialized(place: str, function: str, does: str) -> Specialized:
+    return Specialized(place, f"{function} in {place.rpartition(':')[0]} {does}")
+
+
+def _failure(error: BaseException, root: Path) -> Specialized | str:
+    while isinstance(error, AotcError) and error.__cause__ is not None:
+        error = error.__cause__
+    line = user_exceptions.user_line(error, root) or "an unknown line"
+    function = user_exceptions.user_function(error, root) or "a function"
+    frames = traceback.extract_tb(error.__traceback__)[::-1]
+    asking = next((f for f in frames if not f.filename.endswith("shape_poly.py")), None)
+    is_users = asking is not None and user_exceptions.is_users(asking.filename)
+    if compared := _COMPARISON.search(str(error)):
+        asked = " ".join(compared.groups())
+        if not is_users:
+            return f"{line} makes jax ask whether {asked}"
+        return _specialized(line, function, f"asks whether {asked}")
+    if is_users and _NEEDS_NUMBER.search(str(error)):
+        return _specialized(line, function, "needs the size as a number")
+    return f"{line}: {type(error).__name__}: {_first_line(error)}"
+
+
+@contextmanager
+def _unfiltered() -> Iterator[None]:
+    """Have tracebacks keep jax's own frames, which show who asked for a size."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
+    return [tuple(axis_text(axis) for axis in shape) for shape in shapes]
+
+
+def axis_text(axis: Any) -> int | str:
+    """A symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
+    if isinstance(axis, int):
+        return axis
+    text = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), str(axis)).replace(" ", "")
+    try:
+        return expression_text(parse_expression(text))
+    except ValueError:
+        return "?"
+
+
+def expression_text(expression: Expression) -> str:
+    """An expression as text: products by length, then by name; the constant last."""
+    text = ""
+    terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
+    for coefficient, names in terms:
+        factors = [*names] if names and abs(coefficient) == 1 else [str(abs(coefficient)), *names]
+        sign = "-" if coefficient < 0 else ("+" if text else "")
+        text += sign + "*".join(factors)
+    return text

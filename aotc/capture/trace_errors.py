@@ -1,0 +1,145 @@
+"""Why a function did not trace: jax's exception, or the function's own, as a finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from traceback import walk_tb
+
+import jax
+
+from aotc.base.errors import finding
+from aotc.capture import jax_trees, trace_refusals, user_exceptions
+from aotc.capture.call_arguments import FlatCall
+from aotc_runtime.base.errors import Finding
+
+NARROWED = "Explicitly requested dtype"
+"""How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
+
+
+def arguments(call: FlatCall) -> str:
+    """What a function is traced with: "params: 6 tensors, image float32[8,64]"."""
+    counts = Counter(leaf.owner for leaf in call.leaves if leaf.is_weight)
+    sets = [
+        f"{name}: {counts[owner]} tensor{'s' * (counts[owner] != 1)}"
+        for name, owner in call.plan.bound.items()
+    ]
+    inputs = [
+        f"{jax_trees.join(leaf.owner, leaf.path)} {trace_refusals.short(leaf.aval)}"
+        for leaf in call.leaves
+        if not leaf.is_weight
+    ]
+    return trace_refusals.shortened([*sets, *inputs]) or "no arguments"
+
+
+def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
+    """AOTC-E826, E828 or E829 for an exception that ended a trace."""
+    code = "AOTC-E826"
+    if culprit := _outside_jax(error):
+        line = user_exceptions.user_line(error, root)
+        expected = f"jax.numpy operations: {culprit} needs values, and there are none while tracing"
+        hint = f"use jnp instead of {culprit}" + (f" on line {line}" if line else "")
+        if _within(error, "keras"):
+            hint = (
+                f"Keras uses {culprit} there, as its predict, evaluate and fit do, which are loops "
+                "on the host: call model.stateless_call(trainable, non_trainable, x, "
+                "training=False); `aotc init module:model` writes such a function"
+            )
+    elif _needs_value(error):
+        expected = "control flow, shapes and indices that do not depend on array values"
+        hint = (
+            "use jax.lax.cond, jax.lax.while_loop or jnp.where, or fix the parameter with `static`"
+        )
+    elif isinstance(error, UserWarning) and str(error).startswith(NARROWED):
+        code = "AOTC-E828"
+        expected = "32-bit types, which is what jax computes with while 64-bit types are off"
+        hint = "set `enable_x64 = true` in the build manifest, or ask for the 32-bit type"
+    else:
+        code = "AOTC-E829"
+        expected = f"{call.plan.name} to trace with {arguments(call)}"
+        hint = (
+            _missing_key(error, call)
+            or _other_structure(error, call)
+            or ("-v shows the traceback; jax.jit of the function with such arrays shows it by hand")
+        )
+    return finding(code, where, user_exceptions.describe(error, root), expected=expected, hint=hint)
+
+
+def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
+    """AOTC-E841 for an exception that ended the lowering for a platform of the targets."""
+    return finding(
+        "AOTC-E841",
+        where,
+        user_exceptions.describe(error, root),
+        expected=f"operations that jax can lower for the platform {platform}",
+        hint=f"leave out the targets of {platform}, or use another operation there: "
+        "jax.lax.platform_dependent chooses by platform; kernels of Pallas run on processors with "
+        "interpret=True only",
+    )
+
+
+def not_run(error: BaseException, where: str, root: Path) -> Finding:
+    """AOTC-E842 for an exception by which plain JAX cannot run a function on this host."""
+    return finding("AOTC-E842", where, user_exceptions.describe(error, root))
+
+
+def _outside_jax(error: BaseException) -> str | None:
+    """What asked a traced array for its values: numpy, or a function such as math.sin, which needs
+    a Python float. None if it was neither.
+    """
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return "numpy"
+    words = "The problem arose with the `float` function"
+    is_float = isinstance(error, jax.errors.ConcretizationTypeError) and words in str(error)
+    return "float() and math" if is_float else None
+
+
+def _within(error: BaseException, package: str) -> bool:
+    """Whether it was code of this package that called jax."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    outside = [name for name in modules if name.partition(".")[0] not in ("jax", "jaxlib")]
+    return bool(outside) and outside[-1].partition(".")[0] == package
+
+
+def _needs_value(error: BaseException) -> bool:
+    """Whether jax raised this where Python needs a value that is only known at run time."""
+    kinds = (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.NonConcreteBooleanIndexError,
+        jax.errors.TracerIntegerConversionError,
+    )
+    # For an array as a size, jax raises a TypeError that only its message tells from others.
+    words = "Shapes must be 1D sequences of concrete values"
+    return isinstance(error, kinds) or (isinstance(error, TypeError) and words in str(error))
+
+
+def _missing_key(error: BaseException, call: FlatCall) -> str | None:
+    """A hint for a KeyError: the names in bound dicts of weights, one of which may be meant."""
+    if not isinstance(error, KeyError):
+        return None
+    hints = []
+    for parameter, abstract in call.trees.items():
+        if parameter in call.plan.bound and isinstance(abstract, dict):
+            names = [path for path, _ in jax_trees.leaf_paths(abstract)]
+            hints.append(f"{parameter} has the tensors {trace_refusals.shortened(names)}")
+            if any("." in name for name in names) and not any("/" in name for name in names):
+                hints.append('names become nested dicts where they are split at "/", not at "."')
+    return "; ".join(hints) or None
+
+
+ABOUT_STRUCTURE = ("dict", "pytree", "tree structure", "node type")
+"""What exceptions of Python and of jax say about a value of another structure."""
+
+
+def _other_structure(error: BaseException, call: FlatCall) -> str | None:
+    """Return a hint for weights that a function takes in a structure of its own."""
+    said = str(error).lower() if isinstance(error, (AttributeError, TypeError, ValueError)) else ""
+    if not call.as_stored or not any(words in said for words in ABOUT_STRUCTURE):
+        return None
+    names = " and ".join(call.as_stored)
+    is_one = len(call.as_stored) == 1
+    return (
+        f"{names} {'is a dict' if is_one else 'are dicts'} of the names in the weights file: for "
+        "another structure, state the function that returns it beside `source`: "
+        'init = "package.module:function"'
+    )

@@ -1,0 +1,330 @@
+"""Refuses traced functions that cannot be shipped: one check for each reason."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.base.errors import finding
+from aotc.capture import jax_private, jax_trees, random_keys, user_exceptions
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import with_article
+from aotc_runtime.schema.bundle_manifest import DType
+
+CALLBACKS = frozenset(
+    {
+        "pure_callback",
+        "io_callback",
+        "buffer_callback",
+        "debug_callback",
+        "debug_print",
+        "inspect_sharding",
+    }
+)
+"""Primitives that call back into Python, by name: `pure_callback` leaves no effect to look for."""
+
+PROCESSOR = "cpu"
+"""The platform of processors, in jax's words."""
+
+REFERENCES = frozenset({"get", "swap", "addupdate"})
+
+SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
+
+NO_NUMBERS = "OSUTMm"
+"""Kinds of numpy dtypes that jax does not have: objects, text, times."""
+
+EMBEDDED_BYTES_MAX = 32
+"""Bytes. jax embeds arrays up to this size in the program; larger ones are lifted to weights."""
+
+
+ERROR_IF = ("equinox", "_errors.py")
+"""The end of the path of the file in which `equinox.error_if` calls back into Python."""
+
+
+def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E822: calls back into Python. All that `equinox.error_if` makes are one finding: it is
+    in every solver of diffrax, optimistix and lineax, and one setting of equinox is the answer.
+    """
+    checks: list[str] = []
+    for chain in jax_private.equations_within(closed.jaxpr):
+        if str(chain[0].primitive) not in CALLBACKS:
+            continue
+        if _is_of(chain, ERROR_IF):
+            checks.append(own_line(chain, root))
+            continue
+        yield finding(
+            "AOTC-E822",
+            where,
+            f"{chain[0].primitive}, a call into Python, at {_line(chain, root)}",
+            hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
+            "or return the value and handle it where the entry point is called",
+        )
+    if checks:
+        yield finding(
+            "AOTC-E822",
+            where,
+            "equinox.error_if, which calls into Python to raise errors, at "
+            + shortened(list(dict.fromkeys(checks))),
+            hint="set EQX_ON_ERROR=nan in the environment of the build, which equinox reads when "
+            "it is imported: a check that fails then gives NaN; calls that pass `on_error` have to "
+            "be changed",
+        )
+
+
+def _is_of(chain: jax_private.Chain, file: tuple[str, ...]) -> bool:
+    """Whether the innermost line that an equation came from is in a file whose path ends so."""
+    frames = jax_private.source_frames(chain)
+    return bool(frames) and Path(frames[0].file).parts[-len(file) :] == file
+
+
+def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E824: mutable references that the function closes over."""
+    for variable in closed.jaxpr.constvars:
+        if type(variable.aval).__name__ == "AbstractRef":
+            users = [
+                chain
+                for chain in jax_private.equations_within(closed.jaxpr)
+                if str(chain[0].primitive) in REFERENCES
+            ]
+            line = f", used at {_line(users[0], root)}" if users else ""
+            yield finding(
+                "AOTC-E824", where, f"a mutable reference it closes over, {variable.aval}{line}"
+            )
+
+
+def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E823: effects for which no other check gives a reason. References that are made and used
+    inside of the function are allowed.
+    """
+    explained = ("DebugEffect", "IOEffect", "OrderedIOEffect", "OrderedDebugEffect")
+    internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
+    for effect in sorted(closed.effects, key=str):
+        if type(effect).__name__ not in explained + internal:
+            yield finding("AOTC-E823", where, f"the effect {effect}")
+
+
+def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E848: arrays of `jnp.empty` in a program for accelerators. jax fills them with zeros on
+    processors alone, where they are compared with plain JAX.
+
+    platforms: of the targets.
+    """
+    others = sorted({*platforms} - {PROCESSOR})
+    for chain in jax_private.equations_within(closed.jaxpr) if others else ():
+        is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
+        if chain[0].primitive.name == "empty" and not is_kernel:
+            yield finding(
+                "AOTC-E848",
+                where,
+                f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}",
+            )
+
+
+def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
+    """AOTC-E829: a function that uses an array it kept from an earlier trace. In jax 0.12 such an
+    array becomes one more input; `jit` raises UnexpectedTracerError only when it is called.
+    """
+    if len(closed.jaxpr.invars) != inputs:
+        yield finding(
+            "AOTC-E829",
+            where,
+            "an array that it kept from an earlier call, in a global or a default argument",
+            expected="a function that uses its own arguments only",
+            hint="do not store arrays while tracing; return them",
+        )
+
+
+def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E832: large arrays of random keys that the function closes over. jax embeds them in the
+    program, and so in every executable, whatever their size.
+    """
+    for variable in jax_private.constant_variables(closed.jaxpr):
+        dtype = variable.aval.dtype
+        is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+        if is_key and variable.aval.size * dtype.itemsize > EMBEDDED_BYTES_MAX:
+            yield finding(
+                "AOTC-E832",
+                where,
+                short(variable.aval),
+                expected=f"to close over random keys of at most {EMBEDDED_BYTES_MAX} bytes",
+                hint="close over jax.random.key_data(keys), which becomes a weight, and wrap it "
+                "inside with jax.random.wrap_key_data",
+            )
+
+
+def _line(chain: jax_private.Chain, root: Path) -> str:
+    """The line of the program that an equation came from, and that of the library which made it:
+    "model.py:12 (predict), through library/text.py:3 (say)".
+    """
+    frames = jax_private.source_frames(chain)
+    line = own_line(chain, root)
+    made = _frame_text(frames[0], root) if frames else line
+    return line if made == line else f"{line}, through {made}"
+
+
+def own_line(chain: jax_private.Chain, root: Path) -> str:
+    """The innermost line of the program that an equation came from: "model.py:12 (predict)"; one
+    of a library where the program itself has none.
+    """
+    frames = jax_private.source_frames(chain)
+    own = sorted(frames, key=lambda frame: user_exceptions.distance(frame.file, root))
+    return _frame_text(own[0], root) if own else "an unknown line"
+
+
+def _frame_text(frame: jax_private.SourceFrame, root: Path) -> str:
+    return f"{user_exceptions.place(frame.file, frame.line, root)} ({frame.function})"
+
+
+PALLAS = ("__gpu$xla.gpu.triton", "mosaic_gpu_v2")
+"""The custom calls that kernels of Pallas become for GPUs."""
+
+
+def custom_calls(closed: Any, root: Path) -> dict[str, str]:
+    """The custom calls that a traced function makes by `jax.ffi.ffi_call` or Pallas, to the line of
+    the first one of each name.
+    """
+    found: dict[str, str] = {}
+    for chain in jax_private.equations_within(closed.jaxpr):
+        match chain[0].primitive.name:
+            case "ffi_call":
+                found.setdefault(chain[0].params["target_name"], _line(chain, root))
+            case "pallas_call":
+                found = dict.fromkeys(PALLAS, _line(chain, root)) | found
+    return found
+
+
+CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
+    check_callbacks,
+    check_references,
+    check_effects,
+    check_keys,
+)
+
+
+def findings(closed: Any, where: str, root: Path) -> list[Finding]:
+    """Everything in a traced function that cannot be shipped. An operation that a transformation
+    (remat, grad) has duplicated is reported once.
+
+    closed: its ClosedJaxpr.  root: the manifest's folder.
+    """
+    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
+
+
+def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
+    """AOTC-E825: an output that is neither an array nor a Python number, which becomes one."""
+    found = None
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
+    elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
+        found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
+    elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
+        found = with_article(type(leaf).__name__)
+    if found:
+        yield finding(
+            "AOTC-E825",
+            f"{where} output {path or 'result'}",
+            found,
+            expected="an array",
+            hint="return arrays only; keep text and other values beside the entry point",
+        )
+
+
+def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
+    """AOTC-E825: leaves of a result that are not arrays, and a result without any."""
+    leaves = jax_trees.leaf_paths(outputs)
+    for path, leaf in leaves:
+        yield from check_output_leaf(leaf, path, where)
+    if not leaves:
+        yield finding(
+            "AOTC-E825",
+            f"{where} output",
+            "None" if outputs is None else f"{outputs!r:.60}, without any",
+            expected="a result with at least one array",
+            hint="is a `return` missing?" if outputs is None else "return what it computes",
+        )
+
+
+SHOWN_MAX = 8
+"""Inputs, tensors or lines that a message names before it says how many more there are."""
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Names as a list, cut short: "a, b, … 3 more"."""
+    more = len(names) - SHOWN_MAX
+    return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
+
+
+def short(leaf: Any) -> str:
+    """Dtype and shape as text: "float32[8,10]"."""
+    return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+
+
+def signature(values: Any, where: str) -> Any:
+    """What must be the same at all profiles: the tree as a bundle describes it, which is without
+    static fields, and the rank and dtype of each leaf. Raises CaptureError (AOTC-E833).
+    """
+    ranks = [(len(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(values)]
+    return jax_trees.describe(values, itertools.count(), where), ranks
+
+
+def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[Finding]:
+    """AOTC-E827: results or arguments, each with its label, that differ from the first in more than
+    sizes. what: they are, for the message.
+    """
+    first_where, first = profiles[0]
+    wanted = signature(first, first_where)
+    for where, values in profiles[1:]:
+        if signature(values, where) != wanted:
+            yield finding(
+                "AOTC-E827",
+                where,
+                _structure(values),
+                expected=f"{what} as in {first_where}: {_structure(first)}",
+            )
+
+
+def _structure(outputs: Any) -> str:
+    named = jax_trees.leaf_paths(outputs)
+    return ", ".join(f"{path or 'result'} {short(leaf)}" for path, leaf in named) or "nothing"
+
+
+def check_donation(
+    donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
+) -> Iterator[Finding]:
+    """AOTC-E837: donated leaves whose buffer no output can take over; jax only warns of them.
+
+    donated: paths and leaves.  outputs: as the module returns them.
+    """
+    free = Counter(short(leaf) for leaf in outputs)
+    for path, leaf in donated:
+        data = short(random_keys.data_aval(leaf))
+        if free[data]:
+            free[data] -= 1
+            continue
+        yield finding(
+            "AOTC-E837",
+            f"{where} input {path}",
+            "no output, or none left, of this shape and dtype",
+            expected=f"an output {short(leaf)} that takes over its buffer, since it is donated",
+        )
+
+
+def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
+    """AOTC-E832: a dtype that the bundle format does not know."""
+    if str(dtype) not in SHIPPABLE_DTYPES:
+        extended = str(dtype).startswith("key<")
+        yield finding(
+            "AOTC-E832",
+            f"{where} {path}".rstrip(),
+            f"dtype {dtype}",
+            expected="one of " + ", ".join(sorted(SHIPPABLE_DTYPES)),
+            hint="pass and return jax.random.key_data(key); jax.random.wrap_key_data makes it a key"
+            if extended
+            else "convert to one of these dtypes inside the function",
+        )

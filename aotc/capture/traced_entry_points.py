@@ -1,0 +1,310 @@
+"""Tracing an entry point at all its profiles, and what is the same in all of them.
+
+Besides the profiles: its parameters and tensors as the bundle manifest describes them, which axes
+carry which dimension, how much of the program was traced, and a module for sizes between profiles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import raise_if, refusal
+from aotc.base.evidence import Coverage
+from aotc.base.source_locations import Decision, EntryPointLines
+from aotc.capture import (
+    import_program,
+    jax_trees,
+    policy_checks,
+    random_keys,
+    trace_refusals,
+)
+from aotc.capture import (
+    line_coverage as coverage,
+)
+from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
+from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
+from aotc.capture.profile_trace import (
+    HOST,
+    ON_HOST,
+    Platforms,
+    TracedProfile,
+    argument_at,
+    closure_name,
+    trace_profile,
+)
+from aotc.capture.symbolic_trace import CallAt, Symbolic, analyze, export_module, symbols
+from aotc.capture.traced_shardings import (
+    ArrayShardings,
+    WeightShardings,
+    on_one_device,
+    shardings_of,
+)
+from aotc.capture.weight_sets import Weights
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import (
+    Argument,
+    CompileHere,
+    Dimension,
+    DType,
+    LiftedConstant,
+    Parameter,
+    TensorSpec,
+)
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.pytrees import Tree
+
+_CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedEntryPoint:
+    """One module of an entry point for all its sizes. module: an MLIR module of jax's.  arguments:
+    what it takes, in order.
+    """
+
+    module: Any
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedEntryPoint:
+    """An entry point traced at all its profiles, with the descriptions they share.
+
+    dimensions: names, in the order of each profile's sizes.  lifted: arrays that the function
+    closes over.  exported: for sizes between profiles, where a policy compiles those at run time.
+    """
+
+    plan: CallPlan
+    spec: EntryPointSpec
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    result: Tree
+    outputs: tuple[TensorSpec, ...]
+    dimensions: tuple[str, ...]
+    lifted: tuple[LiftedConstant, ...]
+    profiles: tuple[TracedProfile, ...]
+    symbolic: Symbolic
+    exported: ExportedEntryPoint | None
+    coverage: Coverage
+    lines: EntryPointLines
+
+
+def trace_entry_point(
+    name: str,
+    manifest: BuildManifest,
+    weights: Mapping[str, Weights],
+    all_sizes: Sequence[Mapping[str, int]],
+    weight_shardings: WeightShardings = MappingProxyType({}),
+    platforms: Platforms = ON_HOST,
+    resolve: import_program.Resolve = import_program.resolve,
+) -> TracedEntryPoint:
+    """Trace one entry point at these profiles.
+
+    all_sizes: of each profile.  weight_shardings: over the manifest's mesh, if it has one.
+    platforms: to lower it for.  resolve: finds the function.
+    Raises CaptureError, and BuildManifestError for shardings that do not fit.
+    """
+    spec = manifest.entry_points[name]
+    plan = plan_call(name, manifest, resolve)
+    dimensions = tuple(all_sizes[0])
+
+    def call_at(sizes: Mapping[str, Any]) -> FlatCall:
+        return flat_call(plan, weights, manifest, sizes)
+
+    raise_if(_check_leaves(call_at(all_sizes[0]), manifest.where("entry_points", name)))
+    calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
+    on_mesh = shardings_of(manifest, name, weight_shardings, calls)
+    with coverage.recording(manifest.root) as recorded:
+        profiles = tuple(
+            trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
+        )
+    covered, functions = recorded.coverage()
+    first = profiles[0]
+    # Before the profiles are compared, so that what no bundle can describe is named by where it
+    # stands in the program.
+    result = jax_trees.describe(first.outputs, itertools.count(), f"{name} result")
+    parameters = _parameters(plan, spec, manifest, first)
+    _check_trees(plan, manifest, profiles)
+    known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
+    accepted = {dimension: each.accepted for dimension, each in known.items()}
+    symbolic = _at_all_sizes(call_at, accepted, spec, first, manifest)
+    traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
+    leaf_axes = find(symbolic, traced, known, call_at)
+    inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
+    outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
+    raise_if(policy_checks.findings(manifest, name, inputs, outputs, symbolic))
+    compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileHere)]
+    exported = None
+    if compiled:
+        where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
+        exported = _exported(call_at(symbols(accepted, spec.relations)), profiles, where)
+    lifted = _lifted_constants(name, profiles)
+    return TracedEntryPoint(
+        plan=plan,
+        spec=spec,
+        parameters=parameters,
+        inputs=inputs,
+        result=result,
+        outputs=outputs,
+        dimensions=dimensions,
+        lifted=lifted,
+        profiles=profiles,
+        symbolic=symbolic,
+        exported=exported,
+        coverage=covered,
+        lines=EntryPointLines(functions, _decisions(symbolic)),
+    )
+
+
+def _check_leaves(call: FlatCall, where: str) -> Iterator[Finding]:
+    """AOTC-E832 for arguments of a dtype that bundles do not know."""
+    for leaf in call.leaves:
+        yield from trace_refusals.check_dtype(
+            leaf.data.dtype, jax_trees.join(leaf.owner, leaf.path), where
+        )
+
+
+def _check_trees(
+    plan: CallPlan, manifest: BuildManifest, profiles: Sequence[TracedProfile]
+) -> None:
+    """Raises CaptureError: AOTC-E827 results that differ between profiles, E833 equal paths."""
+    first = profiles[0]
+    labels = [label(plan.name, profile.sizes) for profile in profiles]
+    outputs = [profile.outputs for profile in profiles]
+    raise_if(trace_refusals.check_profiles([*zip(labels, outputs, strict=True)], "results"))
+    jax_trees.check_paths(first.outputs, f"{plan.name} result")
+    for parameter in plan.inputs:
+        passed = [profile.call.trees[parameter] for profile in profiles]
+        named = [f"{where} {parameter}" for where in labels]
+        raise_if(trace_refusals.check_profiles([*zip(named, passed, strict=True)], "a structure"))
+        where = manifest.where("entry_points", plan.name, "inputs", parameter)
+        jax_trees.check_paths(first.call.trees[parameter], where)
+
+
+def _at_all_sizes(
+    call_at: CallAt,
+    accepted: Mapping[str, Dimension],
+    spec: EntryPointSpec,
+    first: TracedProfile,
+    manifest: BuildManifest,
+) -> Symbolic:
+    if not accepted:
+        return Symbolic(None)
+    # Which axes carry which dimension does not depend on how many devices there are, and symbolic
+    # sizes cannot be shown to be multiples of anything but 1.
+    with on_one_device(manifest.mesh):
+        return analyze(call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root)
+
+
+def _input_specs(
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
+) -> tuple[TensorSpec, ...]:
+    leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
+    paths = [jax_trees.join(leaf.owner, leaf.path) for leaf in leaves]
+    return tuple(
+        TensorSpec(
+            path=path,
+            dtype=DType(str(leaf.data.dtype)),
+            shape=shape,
+            weak_type=leaf.aval.weak_type,
+            key_impl=random_keys.impl_of(leaf.aval),
+            sharding=() if on_mesh is None else on_mesh.of_input(path, leaf.aval),
+        )
+        for path, leaf, shape in zip(paths, leaves, axes, strict=True)
+    )
+
+
+def _output_specs(
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
+) -> tuple[TensorSpec, ...]:
+    shardings = () if on_mesh is None else on_mesh.of_outputs(first.outputs, first.sizes)
+    return tuple(
+        TensorSpec(
+            path=path,
+            dtype=DType(str(random_keys.data_aval(leaf).dtype)),
+            shape=axes[index],
+            weak_type=first.weak_types[index],
+            key_impl=random_keys.impl_of(leaf),
+            sharding=shardings[index] if shardings else (),
+        )
+        for index, (path, leaf) in enumerate(jax_trees.leaf_paths(first.outputs))
+    )
+
+
+def _parameters(
+    plan: CallPlan, spec: EntryPointSpec, manifest: BuildManifest, first: TracedProfile
+) -> tuple[Parameter, ...]:
+    numbers = itertools.count()
+    return tuple(
+        Parameter(
+            name=parameter,
+            kind=plan.kinds[parameter],
+            tree=jax_trees.describe(
+                first.call.trees[parameter],
+                numbers,
+                manifest.where("entry_points", plan.name, "inputs", parameter),
+            ),
+            donated=parameter in spec.donate,
+        )
+        for parameter in plan.inputs
+    )
+
+
+def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[LiftedConstant, ...]:
+    """The arrays that the function closes over, at any profile. Raises CaptureError (AOTC-E832)."""
+    lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
+    raise_if(
+        finding
+        for value in lifted.values()
+        for finding in trace_refusals.check_dtype(
+            value.dtype, "", f"{name}, an array it closes over"
+        )
+    )
+    return tuple(
+        LiftedConstant(tensor=key, dtype=DType(str(value.dtype)), shape=value.shape)
+        for key, value in sorted(lifted.items())
+    )
+
+
+def _decisions(found: Symbolic) -> dict[str, Decision]:
+    """The line that decides by a dimension's size, for each dimension with one."""
+    places = {name: each.place.rpartition(":") for name, each in found.specialized.items()}
+    return {n: Decision(file, int(line)) for n, (file, _, line) in places.items() if line.isdigit()}
+
+
+def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
+    """The module at all sizes. Raises CaptureError (AOTC-E839) for a function that jax cannot
+    export.
+    """
+    # The loader compiles it on processors only; entry points without a policy have none.
+    targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
+    known = {name for profile in profiles for name in profile.lifted}
+
+    def lifted(value: Any) -> str | None:
+        if not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+            name = closure_name(np.asarray(value))
+            return name if name in known else None
+        return None
+
+    try:
+        module, names = export_module(call, sorted(targets), lifted)
+    except Exception as error:
+        raise refusal(
+            "AOTC-E839",
+            where,
+            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            expected="a function that jax can lower at all its sizes at once",
+        ) from error
+    count = len(names) + len(call.leaves)
+    arguments = (argument_at(index, names, call, donates=False) for index in range(count))
+    return ExportedEntryPoint(module, tuple(arguments))

@@ -1,0 +1,166 @@
+"""Programs over a mesh: the mesh that they are traced under, and the shardings of their arrays.
+
+A program takes its mesh from the context: `jax.lax.with_sharding_constraint(x, P("data"))`,
+`jax.shard_map(f, in_specs=…, out_specs=…)`, `jax.sharding.get_abstract_mesh()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.base.errors import raise_if
+from aotc.capture import jax_trees, random_keys
+from aotc.capture.call_arguments import FlatCall
+from aotc.capture.weight_sets import Weights
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.sharding_specs import assign
+from aotc_runtime.schema.bundle_manifest import Sharding
+from aotc_runtime.schema.manifest_labels import label
+
+type WeightShardings = Mapping[str, Mapping[str, Sharding]]
+"""Shardings by weights set and tensor."""
+
+
+def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh:
+    return jax.sharding.Mesh(
+        np.array(devices).reshape(*sizes.values()),
+        tuple(sizes),
+        axis_types=(jax.sharding.AxisType.Auto,) * len(sizes),
+    )
+
+
+def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
+    """A context with a mesh of these axes over this process' devices; the build has started the
+    process with enough of them. Without axes, a context that does nothing.
+    """
+    if not sizes:
+        return nullcontext()
+    context: AbstractContextManager[Any] = jax.set_mesh(
+        _mesh(sizes, jax.devices()[: prod(sizes.values())])
+    )
+    return context
+
+
+def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
+    """A context with a mesh whose axes all have size 1, so that the program runs on one device.
+    Without axes, a context that does nothing.
+    """
+    return under_mesh(dict.fromkeys(sizes, 1))
+
+
+def weight_shardings(
+    manifest: BuildManifest, weights: Mapping[str, Weights]
+) -> dict[str, dict[str, Sharding]]:
+    """The sharding of every tensor of every set. Raises BuildManifestError (AOTC-E806, E807,
+    E814).
+    """
+    found: dict[str, dict[str, Sharding]] = {}
+    for name, loaded in weights.items():
+        leaves = [(path, array.shape) for path, array in loaded.tensors.items()]
+        where = _places(manifest, "weights", name, "shardings")
+        patterns = manifest.weights[name].shardings
+        found[name], findings = assign(patterns, manifest.mesh, {"": leaves}, where)
+        raise_if(findings)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShardings:
+    """The shardings of one entry point's arrays. inputs: by leaf path."""
+
+    manifest: BuildManifest
+    entry_point: str
+    weights: WeightShardings
+    inputs: Mapping[str, Sharding]
+
+    def of_input(self, path: str, aval: Any) -> Sharding:
+        """The sharding of an input leaf, as the module takes it."""
+        return _of_data(self.inputs[path], aval)
+
+    def of_outputs(self, result: Any, sizes: Mapping[str, int]) -> list[Sharding]:
+        """The sharding of each leaf of a result at these sizes, as the module returns it.
+
+        Raises BuildManifestError (AOTC-E806, E807, E814).
+        """
+        name = self.entry_point
+        leaves = jax_trees.leaf_paths(result)
+        found, findings = assign(
+            self.manifest.entry_points[name].output_shardings,
+            self.manifest.mesh,
+            {label(name, sizes): [(path, leaf.shape) for path, leaf in leaves]},
+            _places(self.manifest, "entry_points", name, "shardings", "outputs"),
+        )
+        raise_if(findings)
+        return [_of_data(found[path], leaf) for path, leaf in leaves]
+
+    def jit_arguments(
+        self, call: FlatCall, result: Any, sizes: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """Keyword arguments of `jax.jit` with the shardings. result: abstract, as the
+        function's.
+        """
+        mesh = _mesh(self.manifest.mesh, jax.devices()[: prod(self.manifest.mesh.values())])
+
+        def named(sharding: Sharding) -> jax.sharding.NamedSharding:
+            axes = (axes if len(axes) > 1 else axes[0] if axes else None for axes in sharding)
+            return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+
+        outputs = map(named, self.of_outputs(result, sizes))
+        return {
+            "in_shardings": tuple(
+                named(
+                    self.weights[leaf.owner][leaf.path]
+                    if leaf.is_weight
+                    else self.of_input(jax_trees.join(leaf.owner, leaf.path), leaf.aval)
+                )
+                for leaf in call.leaves
+            ),
+            "out_shardings": jax.tree.unflatten(jax.tree.structure(result), outputs),
+        }
+
+
+def shardings_of(
+    manifest: BuildManifest,
+    entry_point: str,
+    weights: WeightShardings,
+    calls: Sequence[tuple[FlatCall, Mapping[str, int]]],
+) -> ArrayShardings | None:
+    """How an entry point's arrays lie on the mesh; None without one.
+
+    calls: at each profile. Raises BuildManifestError (AOTC-E806, E807, E814).
+    """
+    if not manifest.mesh:
+        return None
+    leaves = {
+        label(entry_point, sizes): [
+            (jax_trees.join(leaf.owner, leaf.path), leaf.aval.shape)
+            for leaf in call.leaves
+            if not leaf.is_weight
+        ]
+        for call, sizes in calls
+    }
+    inputs, findings = assign(
+        manifest.entry_points[entry_point].input_shardings,
+        manifest.mesh,
+        leaves,
+        _places(manifest, "entry_points", entry_point, "shardings", "inputs"),
+    )
+    raise_if(findings)
+    return ArrayShardings(manifest, entry_point, weights, inputs)
+
+
+def _of_data(sharding: Sharding, aval: Any) -> Sharding:
+    """The data of random keys has one more axis, which is not sharded."""
+    is_key = random_keys.impl_of(aval) is not None
+    return (*sharding, ()) if sharding and is_key else sharding
+
+
+def _places(manifest: BuildManifest, *at: str) -> Callable[[str], str]:
+    return lambda pattern: manifest.where(*at, pattern)

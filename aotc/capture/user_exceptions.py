@@ -1,0 +1,139 @@
+"""Exceptions of the user's code: as one line for a finding, as a short traceback for `-v`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+
+import jax
+import jaxlib
+
+import aotc
+from aotc.capture import library_files, project_files
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.rendering import warn
+
+_NOT_THE_USERS = tuple(Path(module.__path__[0]) for module in (aotc, jax, jaxlib))
+_JAX_SAYS_SO = "JAX has removed its internal frames"
+
+
+def place(file: str, line: int | None, root: Path) -> str:
+    """ "model.py:12": relative to the manifest's folder or to where the module was found."""
+    path = Path(file)
+    folders = [root, *(Path(folder) for folder in sys.path if folder)]
+    inside = next((path.relative_to(f) for f in folders if path.is_relative_to(f)), path)
+    return f"{inside}:{line}"
+
+
+def user_line(error: BaseException, root: Path) -> str | None:
+    """The innermost line of a traceback, or of those of its causes, that lies in the manifest's
+    folder, as "model.py:12"; without one, the innermost that is in no package, and then one in
+    any but jax.
+    """
+    for code, line in _user_frames(error, root):
+        return place(code.co_filename, line, root)
+    return None
+
+
+def user_function(error: BaseException, root: Path) -> str | None:
+    """The name of the function that contains `user_line`."""
+    return next((code.co_qualname for code, _ in _user_frames(error, root)), None)
+
+
+def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
+    """Innermost first, those nearest to the program before others. jax raises while it lowers, when
+    the program does not run any more; where it had traced the operation is then a cause.
+    """
+    every = [
+        (frame.f_code, line)
+        for each in _causes(error)
+        for frame, line in [*traceback.walk_tb(each.__traceback__)][::-1]
+        if is_users(file := frame.f_code.co_filename)
+        and not library_files.is_of_python_or_ours(file)
+    ]
+    yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that led to it."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def distance(file: str, root: Path) -> int:
+    """How far code is from what the user wrote: 0 below the manifest's folder, 1 elsewhere, 2 in an
+    installed package, wherever its environment lies.
+    """
+    if not project_files.is_own(file, root):
+        return 2
+    return 0 if Path(file).is_relative_to(root) else 1
+
+
+def describe(error: BaseException, root: Path) -> str:
+    """An exception in one line: its type, the first line of its message, and `user_line`, or the
+    line that Python could not read.
+    """
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        at = place(error.filename, error.lineno, root)
+        return f"{type(error).__name__}: {error.msg} at {at}"
+    line = user_line(error, root)
+    said = f": {message}" if (message := _first_line(error)) else ""
+    return f"{type(error).__name__}{said}{f' at {line}' if line else ''}"
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line that an exception says; empty if it says nothing, or raises when asked."""
+    try:
+        return next(iter(str(error).strip().splitlines()), "")
+    except Exception:  # noqa: BLE001 - the user's code
+        return ""
+
+
+def hint(error: BaseException, otherwise: str) -> str:
+    """What to do about an exception, where its type tells; else what the caller says."""
+    name = error.filename if isinstance(error, FileNotFoundError) else None
+    if isinstance(name, str) and not os.path.isabs(name):  # noqa: PTH117
+        return (
+            f"a program's relative paths start at the current folder, {Path.cwd()}: take them from "
+            "Path(__file__)"
+        )
+    return otherwise
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback without the frames of aotc and jax, causes included; a block of lines."""
+    report = traceback.TracebackException.from_exception(error)
+    for part in _chain(report):
+        kept = [frame for frame in part.stack if is_users(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(kept)
+        notes: list[str] = getattr(part, "__notes__", None) or []
+        part.__notes__ = [note for note in notes if _JAX_SAYS_SO not in note]
+    return "".join(report.format())
+
+
+def show_cause(refused: AotcError) -> None:
+    """Print the user's own traceback behind a refusal to stderr, if there is one."""
+    cause = refused.__cause__
+    if cause is not None and not isinstance(cause, AotcError):
+        warn(*user_traceback(cause).splitlines())
+
+
+def is_users(file: str) -> bool:
+    """Whether code in a file is neither ours, nor jax's, nor Python's import machinery."""
+    is_frozen = file.startswith("<frozen")
+    return not is_frozen and not any(Path(file).is_relative_to(own) for own in _NOT_THE_USERS)
+
+
+def _chain(report: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    yield report
+    for inner in (report.__cause__, report.__context__, *(report.exceptions or ())):
+        if inner is not None:
+            yield from _chain(inner)

@@ -1,0 +1,175 @@
+"""Weights files: opened once, and read a piece at a time when they are written elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from mmap import ACCESS_READ, MADV_RANDOM, mmap
+from typing import Any, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import CaptureError, refusal
+from aotc.capture import npz_files
+from aotc.capture.file_digests import digest_of_open
+from aotc.capture.source_files import changed_meanwhile, state_of
+from aotc.config.build_manifest import SourceFile
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.safetensors_reader import read_tensors
+from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.streamed_bundle import PIECE_BYTES, PassedMap, Told, nobody
+
+
+class WeightsFile:
+    """A file of weights that a build manifest names. where: for messages."""
+
+    def __init__(self, source: SourceFile, where: str) -> None:
+        self._source, self._where = source, where
+        self._file = open_regular(source.path)
+        self._state = state_of(self._file.fileno())
+        self._digest = ""
+
+    @property
+    def source(self) -> SourceFile:
+        return self._source
+
+    @property
+    def where(self) -> str:
+        return self._where
+
+    @property
+    def size(self) -> int:
+        """In bytes, as it was opened."""
+        return self._state[0]
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """These bytes of it, in pieces of `PIECE_BYTES` but for the last. Raises OSError,
+        CaptureError (AOTC-E840) if it has become shorter.
+        """
+        for at in range(start, end, PIECE_BYTES):
+            piece = b""
+            wanted = min(PIECE_BYTES, end - at)
+            while len(piece) < wanted:
+                more = os.pread(self._file.fileno(), wanted - len(piece), at + len(piece))
+                if not more:
+                    raise CaptureError(self._changed())
+                piece += more
+            yield piece
+
+    def digest(self, told: Told = nobody) -> str:
+        """The digest of the whole file, which is hashed once; one thread may ask for it.
+
+        told: called with the number of bytes, as they are hashed.
+        Raises OSError, CaptureError (AOTC-E840: the file has changed).
+        """
+        self._digest = self._digest or digest_of_open(self._file, told)
+        self.require_unchanged()
+        return self._digest
+
+    def require_unchanged(self) -> None:
+        """Raises CaptureError (AOTC-E840) if somebody has written into it since it was opened."""
+        now = state_of(self._file.fileno())
+        # A file that was replaced lost its name, which changes when it was changed, and no byte.
+        is_replaced = os.fstat(self._file.fileno()).st_nlink == 0
+        if now[:2] != self._state[:2] or (now != self._state and not is_replaced):
+            raise CaptureError(self._changed())
+
+    def tensors(self) -> dict[str, StoredTensor]:
+        """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
+        BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
+        """
+        data = self._mapped()
+        if os.pread(self._file.fileno(), len(npz_files.BEGINS), 0) == npz_files.BEGINS:
+            return {
+                name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
+                for name, each in npz_files.arrays(data)
+            }
+        # The system would read megabytes ahead, of which nothing is wanted but the header.
+        if isinstance(data.obj, mmap):  # of an empty file there is no map
+            data.obj.madvise(MADV_RANDOM)
+        found = read_tensors(data, where=self.source.path.name)
+        stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
+        return {
+            name: StoredTensor(self, name, info.start, dtype, info.shape, dtype)
+            for name, (info, dtype) in stored.items()
+        }
+
+    def _mapped(self) -> memoryview:
+        """Its bytes, by the descriptor: the name may stand for another file by now."""
+        if not self.size:
+            return memoryview(b"")
+        try:
+            return memoryview(PassedMap(self._file.fileno(), self.size, access=ACCESS_READ))
+        except ValueError as error:  # it has become shorter
+            raise CaptureError(self._changed()) from error
+
+    def _changed(self) -> Finding:
+        return changed_meanwhile(self.where, self.source.text)
+
+
+class Bytes(Protocol):
+    """A file of weights, or one array of a checkpoint. source, where: for messages."""
+
+    @property
+    def source(self) -> SourceFile: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def digest(self) -> str:
+        """A digest of all the bytes."""
+
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """These of its bytes, in pieces of a length that any number fits into."""
+
+
+@runtime_checkable
+class Fetched(Protocol):
+    """Bytes that have to be fetched before they are read."""
+
+    def fetch(self) -> None:
+        """Do so once. Raises CaptureError, OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor of a weights file. name, start: its name and place there.  stored: its dtype there.
+    dtype: as it is to be.
+    """
+
+    file: Bytes
+    name: str
+    start: int
+    stored: np.dtype[Any]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes. Raises OSError, CaptureError: AOTC-E840, E830 for a number that the dtype
+        which it is cast to cannot hold.
+        """
+        end = self.start + prod(self.shape) * self.stored.itemsize
+        pieces = self.file.read(self.start, end)
+        return pieces if self.stored == self.dtype else map(self._cast, pieces)
+
+    def _cast(self, piece: bytes) -> bytes:
+        numbers = np.frombuffer(piece, self.stored)
+        with np.errstate(over="ignore"):
+            cast = numbers.astype(self.dtype)
+        lost = np.isfinite(numbers) & ~np.isfinite(cast)
+        if lost.any():
+            raise refusal(
+                "AOTC-E830",
+                self.file.where,
+                f"{self.name} in {self.file.source.text} holds {numbers[lost][0]!s}",
+                expected=f"numbers that {self.dtype} holds, which they are to be cast to",
+                hint="choose another `dtype`, or leave it out",
+            )
+        return cast.tobytes()

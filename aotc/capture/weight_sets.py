@@ -1,0 +1,187 @@
+"""Weights sets: read from safetensors, or made by the program's own `init` function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from msgspec import msgpack
+
+from aotc.base.errors import raise_if, refusal
+from aotc.base.stages import Tensor
+from aotc.capture import (
+    import_program,
+    trace_refusals,
+    user_exceptions,
+    weights_mismatch,
+)
+from aotc.capture import (
+    jax_trees as tree,
+)
+from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.weight_files import Fetched, StoredTensor, WeightsFile
+from aotc.config.build_manifest import BuildManifest
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.suggestions import with_article
+from aotc_runtime.formats.safetensors_reader import tensor_views
+from aotc_runtime.system.bundle_files import map_file
+
+CLOSURE = "closure"
+"""The weights set of arrays that functions close over."""
+
+
+ALONE = "value"
+"""The tensor of weights that are one array, and no tree of arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
+    tensors: by leaf path, in leaf order.  files: that they are read from.  made: what `init`
+    returned, where the tensors are of that.
+    """
+
+    origin: str
+    tree: Any
+    tensors: Mapping[str, Tensor]
+    files: tuple[WeightsFile, ...] = ()
+    made: Any = None
+
+    def fetch(self) -> None:
+        """Have what tensors are copied from at hand, where that takes another process."""
+        for tensor in self.tensors.values():
+            if isinstance(tensor, StoredTensor) and isinstance(tensor.file, Fetched):
+                tensor.file.fetch()
+
+    def cut(self) -> str:
+        """What the shards of these weights depend on, as a digest: bytes of files, and where each
+        tensor lies in them; empty where the values are not those of files.
+        """
+        rows = []
+        for path, tensor in self.tensors.items():
+            if not isinstance(tensor, StoredTensor):
+                return ""
+            place = (tensor.file.digest(), tensor.start, tensor.stored.name)
+            rows.append((path, *place, tensor.dtype.name, tensor.shape))
+        return sha256(msgpack.encode(rows)) if rows else ""
+
+
+def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
+    root: dict[str, Any] = {}
+    for name in sorted(tensors):
+        if not name:
+            expected, hint = "tensors that have names", "rename it"
+            raise refusal("AOTC-E830", where, "one without", expected=expected, hint=hint)
+        *folders, last = name.split("/")
+        node = root
+        for folder in folders:
+            node = node.setdefault(folder, {})
+            if not isinstance(node, dict):
+                break
+        if not isinstance(node, dict) or last in node:
+            raise refusal(
+                "AOTC-E830",
+                where,
+                f"{name} beside a tensor whose name is a prefix of it",
+                expected='tensor names that form a tree when split at "/"',
+                hint="rename one of the two tensors",
+            )
+        node[last] = tensors[name]
+    return root
+
+
+def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
+    """Refuse a dtype that jax would silently narrow to 32 bits. Raises CaptureError (AOTC-E828)."""
+    narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+    if narrowed != dtype:
+        raise refusal(
+            "AOTC-E828",
+            where,
+            f"{path}: {dtype}",
+            expected=f"{narrowed}, which is what jax computes with while 64-bit types are off",
+            hint="set `enable_x64 = true` in the build manifest, or convert the tensor",
+        )
+
+
+def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Weights:
+    """Read or make a weights set. scratch: as of `open_weights`.
+
+    Raises CaptureError (AOTC-E820, E828, E829, E830, E840).
+    """
+    spec = manifest.weights[name]
+    in_file = manifest.where("weights", name, "source")
+    if spec.init is None:
+        assert spec.source is not None, "one of the two is there"
+        files, tensors = open_weights(spec, in_file, scratch)
+        return in_tree(tensors, in_file, files)
+    where = manifest.where("weights", name, "init")
+    init = import_program.resolve(spec.init, manifest.root, where)
+    try:
+        values = init() if spec.source is None else jax.eval_shape(init)
+    except (Exception, SystemExit) as error:
+        raise refusal(
+            "AOTC-E829",
+            where,
+            user_exceptions.describe(error, manifest.root),
+            expected=f"{spec.init}() to return a pytree of arrays",
+            hint=user_exceptions.hint(error, "-v shows the traceback; so does calling it by hand"),
+        ) from error
+    named = tree.leaf_paths(values)
+    for path, leaf in named:
+        if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+            raise refusal(
+                "AOTC-E830",
+                where,
+                f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
+                expected="a pytree whose leaves are all arrays",
+                hint="return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
+                "nnx.state(model, nnx.Param); docs/build-manifest.md has both recipes",
+            )
+        raise_if(trace_refusals.check_dtype(leaf.dtype, path, where))
+        check_x64(path or "the result", leaf.dtype, where)
+    tree.check_paths(values, where)
+    if spec.source is None:
+        made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
+        return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
+    structure = jax.tree.map(_abstract, values)
+    files, tensors = open_weights(spec, in_file, scratch)
+    wanted = {path or ALONE: leaf for path, leaf in named}
+    weights_mismatch.check(tensors, wanted, in_file)
+    return Weights("source", structure, {path: tensors[path] for path in wanted}, files)
+
+
+def in_tree(
+    tensors: Mapping[str, Tensor], where: str, files: tuple[WeightsFile, ...] = ()
+) -> Weights:
+    """The weights set of a file's tensors. where: for messages.  files: that they are read from.
+    Raises CaptureError (AOTC-E828, E830).
+    """
+    for name, array in tensors.items():
+        check_x64(name, array.dtype, where)
+    structure = jax.tree.map(_abstract, nested(tensors, where))
+    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), files)
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """A tensor of a file, which is never weakly typed, whatever `init` would make."""
+    return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
+
+
+def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a safetensors file, as read-only arrays over the mapped file."""
+    return {name: array for name, (array, _) in tensor_views(map_file(path), path.name).items()}
+
+
+def read_shards(paths: Iterable[Path]) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a weights set that lies in several files."""
+    return {name: array for path in paths for name, array in read_arrays(path).items()}

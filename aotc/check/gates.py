@@ -1,0 +1,201 @@
+"""The gates of a manifest: what a build comes to, by target, entry point and profile, against what
+its manifest allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import UNSET
+
+from aotc.base.errors import finding
+from aotc.base.evidence import XLA, Coverage, ExecutableEvidence, ProfileEvidence
+from aotc.base.source_locations import EntryPointLines
+from aotc.bundle.write.bundle_writer import TargetParts
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.gate_limits import Gates
+from aotc.pipeline.target_assembly import AssembledTarget
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.schema.bundle_manifest import ProfileRecord
+from aotc_runtime.schema.manifest_labels import label, sizes_text
+
+SHOWN_MAX = 4
+"""How many functions with lines that were not traced one finding names."""
+
+type Sizes = Mapping[str, int]
+
+type _Excess = tuple[str, str, str, str]
+"""Gate, what is allowed, what was found, hint."""
+
+
+def check(
+    manifest: BuildManifest,
+    assembled: Sequence[AssembledTarget],
+    lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
+) -> Iterator[Finding]:
+    """AOTC-E975 for everything that goes beyond a gate. Profiles of one entry point and target that
+    go beyond it for the same reason are one finding.
+
+    lines: by entry point, where its functions stand in the sources.
+    """
+    gates = manifest.gates
+    if not any(gates.stated()):
+        return
+
+    def beyond(place: str, excess: _Excess) -> Finding:
+        gate, expected, found, hint = excess
+        where = manifest.where("gates", gate)
+        return finding("AOTC-E975", where, f"{place}: {found}", expected=expected, hint=hint)
+
+    for each in assembled:
+        part, evidence = each.parts, each.evidence
+        target = part.manifest.target.name
+        for excess in _of_target(gates, part):
+            yield beyond(target, excess)
+        for name, entry_point in part.manifest.entry_points.items():
+            known = evidence.entry_points[name]
+            # The program is one for all targets.
+            if each is assembled[0]:
+                at = lines.get(name, EntryPointLines())
+                for excess in _of_coverage(gates, known.coverage, at):
+                    yield beyond(name, excess)
+            by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
+            for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
+                for gate, expected, found, hint in _of_executable(gates, profile, told):
+                    same = by_cause.setdefault((gate, expected, hint), {})
+                    same.setdefault(found, []).append(profile.sizes)
+            for (gate, expected, hint), profiles in by_cause.items():
+                place, found = _place_and_found(name, target, profiles)
+                yield beyond(place, (gate, expected, found, hint))
+
+
+def _place_and_found(
+    name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
+) -> tuple[str, str]:
+    """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
+    every = [sizes for group in profiles.values() for sizes in group]
+    if len(every) == 1:
+        return f"{label(name, every[0])} for {target}", next(iter(profiles))
+    told = (f"{found} ({', '.join(map(sizes_text, at))})" for found, at in profiles.items())
+    return f"{name} for {target}", "; ".join(told)
+
+
+def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
+    limit = gates.max_artifact_size
+    sizes: dict[str, int] = {}
+    for blob in {blob.digest: blob for blob in part.blobs}.values():
+        sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
+    if limit is not None and (total := sum(sizes.values())) > limit:
+        kinds = (
+            ("weights", oci_layout.WEIGHTS_TYPE),
+            ("executables", oci_layout.EXECUTABLE_TYPE),
+            ("modules", oci_layout.MODULE_TYPE),
+            ("fixtures", oci_layout.FIXTURE_TYPE),
+            ("evidence", oci_layout.EVIDENCE_TYPE),
+        )
+        shown = ", ".join(f"{sizes.get(media_type, 0)} of {kind}" for kind, media_type in kinds)
+        yield (
+            "max_artifact_size",
+            f"at most {limit} bytes for a target",
+            f"{total}: {shown}",
+            "leave out profiles or weights, or raise the gate",
+        )
+
+
+def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> Iterator[_Excess]:
+    limit = gates.min_coverage
+    if limit is None:
+        return
+    hint = "remove lines that this program never needs, or lower the gate"
+    if coverage.lines == 0:
+        found = "no traced function is in a file of the program: installed packages do not count"
+        yield "min_coverage", f"at least {limit} of the lines traced", found, hint
+    elif coverage.traced / coverage.lines < limit:
+        missed = [
+            f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
+            for file, functions in coverage.files.items()
+            for function, at in zip(functions, lines.of_file(file, functions), strict=True)
+            if function.traced < function.lines
+        ]
+        more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
+        shown = "; ".join([*missed[:SHOWN_MAX], *more])
+        found = f"{coverage.shown_part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
+        yield "min_coverage", f"at least {limit} of the lines traced", found, hint
+
+
+def _of_executable(
+    gates: Gates, profile: ProfileRecord, told: ProfileEvidence
+) -> Iterator[_Excess]:
+    limit = gates.max_executable_size
+    if limit is not None and profile.executable.size > limit:
+        yield (
+            "max_executable_size",
+            f"at most {limit} bytes for an executable",
+            f"{profile.executable.size}, {profile.memory.code_bytes} of them object files",
+            "leave constants and loops to fewer kernels, or raise the gate",
+        )
+    limit = gates.max_temp_memory
+    if limit is not None and profile.memory.temp_bytes > limit:
+        yield (
+            "max_temp_memory",
+            f"at most {limit} bytes of temporaries in a call",
+            str(profile.memory.temp_bytes),
+            "make the profile smaller, or raise the gate",
+        )
+    if told.compiled is not UNSET:
+        yield from _of_work(gates, told.compiled)
+    elif blind := sorted(set(gates.stated()) & _NEED_COMPILED):
+        for gate in blind:
+            hint = "this backend does not tell; remove the gate, or the target"
+            yield gate, "evidence of what was compiled", "none", hint
+
+
+_NEED_COMPILED = {
+    "max_custom_calls",
+    "max_generated_kernels",
+    "forbid_libraries",
+    "forbid_operations",
+}
+
+
+def _of_work(gates: Gates, compiled: ExecutableEvidence) -> Iterator[_Excess]:
+    calls = compiled.optimized.custom_calls
+    if gates.max_custom_calls is not None and sum(calls.values()) > gates.max_custom_calls:
+        yield (
+            "max_custom_calls",
+            f"at most {gates.max_custom_calls} custom calls in an executable",
+            f"{sum(calls.values())}: {_counts(calls)}",
+            "express the operations in plain jax, or raise the gate",
+        )
+    steps = {place.name: place.steps for place in compiled.placement}
+    generated = sum(steps.get(XLA, {}).values())
+    limit = gates.max_generated_kernels
+    if limit is not None and generated > limit:
+        yield (
+            "max_generated_kernels",
+            f"at most {limit} generated kernels in an executable",
+            str(generated),
+            "simplify the program, or raise the gate",
+        )
+    for library in gates.forbid_libraries:
+        if library in steps:
+            yield (
+                "forbid_libraries",
+                f"no work done by {library}",
+                _counts(steps[library]),
+                "use other operations or XLA options, or allow the library",
+            )
+    for operation in gates.forbid_operations:
+        if number := compiled.operations.get(operation):
+            yield (
+                "forbid_operations",
+                f"no {operation}",
+                f"{number} of them",
+                "express the function without it, or allow the operation",
+            )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))

@@ -1,0 +1,92 @@
+"""The files through which the processes of a build exchange trials and their outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from aotc.base.msgpack_values import unpacked
+from aotc.base.stages import file_stem
+from aotc.check.padding.trial_records import EntryTrials, PlannedTrial
+from aotc.check.padding.trial_run import Array, Call
+from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.manifest_labels import executable_key
+from aotc_runtime.serving.readiness import Difference
+
+Plans = dict[str, list[EntryTrials]]
+"""The trials of each entry point, by target."""
+
+Outcomes = dict[str, list[list[Difference]]]
+"""What came of the trials, by target, in the order of its plans and their trials."""
+
+
+def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:
+    """Write the plan of trials."""
+    (folder / "trials.msgpack").write_bytes(msgspec.msgpack.encode(plans))
+
+
+def read_plans(folder: Path) -> Plans:
+    """The plan of trials; empty if none was written."""
+    path = folder / "trials.msgpack"
+    return unpacked(path.read_bytes(), Plans) if path.exists() else {}
+
+
+def count_trials(folder: Path) -> int:
+    """Return how many different trials are planned: targets have most of them in common."""
+    entries = [entry for each in read_plans(folder).values() for entry in each]
+    return len({trial_key(entry, trial) for entry in entries for trial in entry.trials})
+
+
+def trial_key(entry: EntryTrials, trial: PlannedTrial) -> bytes:
+    """Return what a trial and the same one of another target have in common."""
+    return msgspec.msgpack.encode((entry.entry_point, trial))
+
+
+def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
+    """Write the outcomes of the trials in plain JAX."""
+    (folder / "outcomes.msgpack").write_bytes(msgspec.msgpack.encode(outcomes))
+
+
+def read_outcomes(folder: Path) -> Outcomes:
+    """The outcomes of the trials in plain JAX."""
+    return unpacked((folder / "outcomes.msgpack").read_bytes(), Outcomes)
+
+
+def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
+    """The inputs of a trial's call and what plain JAX makes of them; laid out as a fixture."""
+    stem = file_stem(executable_key(entry_point, trial.sizes))
+    return folder / f"call.{stem}.{trial.inputs}.safetensors"
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file, by name."""
+    data = memoryview(path.read_bytes())
+    found: dict[str, Array] = {}
+    for name, info in read_tensors(data, where=path.name).items():
+        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        found[name] = flat.reshape(info.shape)
+    return found
+
+
+def read_call(
+    folder: Path,
+    entry_point: str,
+    trial: PlannedTrial,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+) -> Call:
+    """The call of a trial, by its file."""
+    return read_fixture(call_file(folder, entry_point, trial), inputs, outputs)
+
+
+def read_fixture(path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Call:
+    """A call by a file that is laid out as a fixture."""
+    found = read_arrays(path)
+    return Call(
+        inputs=[found[f"inputs/{spec.path}"] for spec in inputs],
+        expected=[found[f"outputs/{spec.path}"] for spec in outputs],
+    )

@@ -1,0 +1,257 @@
+"""Which calls are tried: several sizes below each profile, with every kind of fill; the sums of
+profiles that a larger call is split into; and calls of different sizes side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from aotc.base.stages import CapturedEntryPoint
+from aotc.check.padding.known_sizes import Known
+from aotc.check.padding.trial_fills import fill_of, is_float
+from aotc.check.padding.trial_records import (
+    ABOUT_FLOATS,
+    ABOUT_NUMBERS,
+    DECLARED,
+    FIXTURE,
+    HIGH,
+    LARGEST,
+    LOW,
+    MIXED,
+    REVERSED,
+    SMALLEST,
+    EntryTrials,
+    PlannedTrial,
+    Sizes,
+)
+from aotc.check.padding.trial_run import shape_at
+from aotc.config.build_manifest import (
+    DimensionSpec,
+    EntryPointSpec,
+    at_once,
+)
+from aotc_runtime.schema.bundle_manifest import DType, Pad, Split
+from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
+from aotc_runtime.serving.routing.joined_rows import mixable
+
+MANY_PROFILES = 6
+"""With more of them, each is tried with its smallest and its largest padding only."""
+
+
+ZERO_OR_ONE = (0, 1)
+
+HALVES = (LOW, HIGH)
+EVERY = (*HALVES, MIXED, REVERSED)
+"""Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
+is least likely that a real number hides a leak, so every kind is tried there only."""
+
+
+def plan_trials(
+    captured: CapturedEntryPoint,
+    spec: EntryPointSpec,
+    dimensions: Mapping[str, DimensionSpec],
+    profiles: Sequence[Mapping[str, int]],
+    ranges: Mapping[str, tuple[int, int]],
+) -> EntryTrials:
+    """The trials of an entry point. profiles: those of one target.  ranges: paths of inputs to the
+    smallest and largest of the integers that they hold, as
+    `aotc.check.padding.trial_samples.ranges`.
+    """
+    policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
+    pads = {name: p for name, p in policies.items() if isinstance(p, Pad)}
+    leaf_of = {tensor.path: index for index, tensor in enumerate(captured.inputs)}
+    fills = {
+        leaf_of[path]: value
+        for pad in pads.values()
+        for path, value in pad.fill.items()
+        if path in leaf_of
+    }
+    masks: dict[int, tuple[str, ...]] = {}
+    for name, pad in pads.items():
+        if pad.mask:
+            leaf = leaf_of[pad.mask]
+            masks[leaf] = (*masks.get(leaf, ()), name)
+    bounds = {leaf_of[path]: each for path, each in sorted(ranges.items())}
+    entry = EntryTrials(
+        entry_point=captured.name,
+        rtol=spec.rtol,
+        atol=spec.atol,
+        fills=fills,
+        held=_held(captured, fills, bounds),
+        masks=masks,
+        lengths={leaf_of[pad.length]: name for name, pad in pads.items() if pad.length},
+        trials=(),
+        ranges=bounds,
+        marks=_marks(captured, fills, bounds, pads),
+    )
+    relations = [parse_relation(text) for text in spec.relations]
+    accepted = {name: known.accepted for name, known in dimensions.items()}
+    known = Known(accepted, relations, [dict(sizes) for sizes in profiles])
+    planned = [
+        *_padded(captured, entry, known, sorted(pads)),
+        *(
+            trial
+            for name, policy in policies.items()
+            if isinstance(policy, Split)
+            for trial in (
+                *_split(known, name, sorted(pads)),
+                *_beside(captured, entry, known, name, sorted(pads)),
+            )
+        ),
+    ]
+    return replace(entry, trials=tuple(planned))
+
+
+def _held(
+    captured: CapturedEntryPoint, fills: Mapping[int, str], ranges: Mapping[int, tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the leaves that may be a caller's own mask, of which a trial with another fill says
+    nothing: booleans, and integers of 0 and 1 whose fill is stated.
+    """
+    return tuple(
+        leaf
+        for leaf, tensor in enumerate(captured.inputs)
+        if tensor.dtype is DType.BOOL or (leaf in fills and ranges.get(leaf) == ZERO_OR_ONE)
+    )
+
+
+def _marks(
+    captured: CapturedEntryPoint,
+    fills: Mapping[int, str],
+    ranges: Mapping[int, tuple[int, int]],
+    pads: Mapping[str, Pad],
+) -> dict[str, str]:
+    """Return the inputs that may be a caller's own mask and whose fill is not stated, with the fill
+    that is worth stating: the one that they do not have, or that they are not held at.
+    """
+    by_loader = {pad.mask for pad in pads.values()}
+    return {
+        tensor.path: "true" if tensor.dtype is DType.BOOL else "0"
+        for leaf, tensor in enumerate(captured.inputs)
+        if leaf not in fills
+        and tensor.path not in by_loader
+        and (tensor.dtype is DType.BOOL or ranges.get(leaf) == ZERO_OR_ONE)
+    }
+
+
+def _padded(
+    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, pads: Sequence[str]
+) -> Iterator[PlannedTrial]:
+    is_many = len(known.profiles) > MANY_PROFILES
+    for profile in known.profiles:
+        alone = {name: known.below(profile, (name,)) for name in pads}
+        for name, points in alone.items():
+            chosen = _ends_and_middle(points)
+            for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
+                samples = EVERY if sizes == chosen[0] else HALVES
+                yield from _tried(captured, entry, (name,), sizes, profile, samples)
+        together = tuple(name for name in pads if known.sizes_below(profile, name))
+        if len(together) > 1:
+            points = known.below(profile, together)
+            # Where a relation ties sizes to one another, no call is padded in one of them alone.
+            is_tied = any(not alone[name] for name in together)
+            for sizes in _ends_and_middle(points) if is_tied else points[:1]:
+                samples = EVERY if is_tied and sizes == points[0] else HALVES
+                yield from _tried(captured, entry, together, sizes, profile, samples)
+
+
+def _tried(
+    captured: CapturedEntryPoint,
+    entry: EntryTrials,
+    dimensions: tuple[str, ...],
+    sizes: Sizes,
+    profile: Sizes,
+    samples: Sequence[str],
+) -> Iterator[PlannedTrial]:
+    given = {*entry.masks, *entry.lengths}
+    padded = {
+        leaf: tensor
+        for leaf, tensor in enumerate(captured.inputs)
+        if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
+    }
+    kinds = [(fill, FIXTURE) for fill in _fills(captured, entry, dimensions)]
+    kinds += [(DECLARED, sample) for sample in samples]
+    if not entry.ranges.keys().isdisjoint(padded):
+        # The largest of a range may be among the fixture's numbers, and then adds nothing to them.
+        kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
+    for fill, inputs in kinds:
+        filled = {
+            tensor.path: str(fill_of(entry, leaf, tensor.dtype, fill))
+            for leaf, tensor in padded.items()
+        }
+        yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
+
+
+def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:
+    """The first, one in the middle, the last."""
+    last = len(points) - 1
+    return [points[index] for index in sorted({0, last // 2, last})] if points else []
+
+
+def _fills(
+    captured: CapturedEntryPoint, entry: EntryTrials, dimensions: Sequence[str]
+) -> Sequence[str]:
+    """The kinds of fill that make a difference to some input."""
+    given = {*entry.held, *entry.masks, *entry.lengths}
+    dtypes = [
+        tensor.dtype
+        for leaf, tensor in enumerate(captured.inputs)
+        if leaf not in given
+        and any(not parse_expression(a).names().isdisjoint(dimensions) for a in tensor.shape)
+    ]
+    if not dtypes:
+        return (DECLARED,)
+    floats = ABOUT_FLOATS if any(map(is_float, dtypes)) else ()
+    return (DECLARED, *floats, *ABOUT_NUMBERS)
+
+
+def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTrial]:
+    """Twice the same profile, and a profile with the next smaller one."""
+    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for profile in known.profiles:
+        others = tuple((key, size) for key, size in profile.items() if key != name)
+        groups.setdefault(others, []).append(profile[name])
+    for others, sizes in groups.items():
+        pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
+        for parts in pairs:
+            if sum(parts) not in known.accepted[name]:
+                continue
+            whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
+            # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
+            allowed = known.at_most(whole, [pad for pad in pads if pad != name])
+            for inputs in (FIXTURE, *HALVES) if allowed else ():
+                yield PlannedTrial(
+                    dimensions=(name,),
+                    sizes=allowed[-1],
+                    profiles=tuple(dict(sorted({**whole, name: part}.items())) for part in parts),
+                    fill="",
+                    inputs=inputs,
+                )
+
+
+def _beside(
+    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, name: str, pads: Sequence[str]
+) -> Iterator[PlannedTrial]:
+    """One row beside those of calls that have other sizes where it is padded: the smallest call and
+    the largest, in the profile with the fewest rows of those that are alike in the rest.
+    """
+    inputs, outputs = captured.inputs, captured.outputs
+    mixed = mixable(inputs, outputs, name, pads, entry.masks, entry.lengths)
+    accepted = known.accepted[name]
+    least = -(-accepted.smallest // accepted.multiple_of) * accepted.multiple_of
+    tried: set[tuple[tuple[str, int], ...]] = set()
+    for profile in sorted(known.profiles, key=lambda sizes: sizes[name]):
+        others = tuple((key, size) for key, size in profile.items() if key != name)
+        if not mixed or profile[name] <= least or others in tried:
+            continue
+        tried.add(others)
+        allowed = known.at_most({**profile, name: least}, mixed)
+        smallest = {key: allowed[0][key] for key in mixed} if allowed else {}
+        if smallest == {key: profile[key] for key in mixed}:
+            continue
+        for sizes in (allowed[0], allowed[-1]) if allowed else ():
+            for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
+                yield PlannedTrial((name,), sizes, (profile,), DECLARED, sample, {}, smallest)

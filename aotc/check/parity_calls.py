@@ -1,0 +1,115 @@
+"""The calls of plain JAX, made again as a caller of the bundle makes them.
+
+Their results are compared as that caller reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.base.stages import fixture_file
+from aotc.check.padding.trial_files import read_fixture
+from aotc.check.parity_process import Differing
+from aotc.check.plain_structures import (
+    PlainCall,
+    as_argument,
+    call_file,
+    differences,
+    read_call,
+    unchanged,
+)
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint
+from aotc_runtime.schema.manifest_labels import executable_key, passed_parameters
+from aotc_runtime.serving.call_signature import bind, signature_of
+from aotc_runtime.serving.flattened_arguments import flatten
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_runtime.serving.rebuilt_trees import builder
+
+
+def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+    """The differences that calls of the executables show: each by position where that is allowed,
+    and again by name.
+    """
+    for where, spec, call in _calls(manifest, folder):
+        for by_name in (False, True):
+            arguments = {each.name: as_argument(each.value) for each in call.arguments}
+            positional, named = _as_passed(call, arguments, by_name=by_name)
+            try:
+                result = loaded[call.key.entry_point](*positional, **named)
+            except AotcError as error:
+                yield _refused(where, error)
+                continue
+            rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+            for path, expected, found in differences(call.result, result, rtol, atol):
+                yield Differing(f"{where} {path}", expected, found)
+            if not all(unchanged(each.value, arguments[each.name]) for each in call.arguments):
+                yield Differing(where, "arguments that a call leaves as they are", "changed ones")
+
+
+def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+    """The differences that show without running anything: how arguments are taken apart and results
+    put together.
+    """
+    for where, spec, call in _calls(manifest, folder):
+        recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)
+        for by_name in (False, True):
+            arguments = {each.name: as_argument(each.value) for each in call.arguments}
+            positional, named = _as_passed(call, arguments, by_name=by_name)
+            try:
+                found = _leaves(spec, call.key.entry_point, positional, named)
+            except AotcError as error:
+                yield _refused(where, error)
+                continue
+            for index, leaf in found.items():
+                wanted = recorded.inputs[index]
+                if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
+                    path = spec.inputs[index].path
+                    yield Differing(f"{where} {path}", "the argument of that path", "another one")
+        result = builder(spec.result)(recorded.expected)
+        for path, expected, got in differences(call.result, result, 0.0, 0.0):
+            yield Differing(f"{where} {path}", expected, got)
+
+
+def _as_passed(
+    call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments passed by position, or by name where that is preferred or the only way."""
+    named = [each.name for each in call.arguments if not each.by_position]
+    if by_name:
+        named = [each.name for each in call.arguments if each.by_name]
+    positional = tuple(arguments[name] for name in arguments if name not in named)
+    return positional, {name: arguments[name] for name in named}
+
+
+def _leaves(
+    spec: EntryPoint, name: str, positional: tuple[Any, ...], named: dict[str, Any]
+) -> dict[int, Any]:
+    """What the loader takes the leaves of a call to be, by their index. Raises ShapeError."""
+    parameters = passed_parameters(spec)
+    values = bind(name, signature_of(parameters), positional, named, spec)
+    return {
+        index: leaf
+        for parameter, value in zip(parameters, values, strict=True)
+        for index, leaf in flatten(parameter.tree, value, f"{name} {parameter.name}")
+    }
+
+
+def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:
+    """The calls at the profiles that a target has; each with its label."""
+    for name, spec in manifest.entry_points.items():
+        for profile in spec.profiles:
+            key = executable_key(name, profile.sizes)
+            path = call_file(folder, key)
+            if path.exists():
+                yield key.label, spec, read_call(path)
+
+
+def _refused(where: str, error: AotcError) -> Differing:
+    finding = error.findings[0]
+    expected = f"a call with the structures that plain JAX takes: {finding.expected}"
+    return Differing(finding.where or where, expected, f"{finding.code}: {finding.found}")

@@ -1,0 +1,283 @@
+"""Runs the parity worker in a process of its own and reads its answer, so that a crash of an
+executable is a finding of the build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import ParityError, finding, refusal
+from aotc.base.workers import worker_parent
+from aotc.base.workers.forked_workers import kept
+from aotc.base.workers.worker_environment import inherited
+from aotc.check.value_inputs import SPECIAL
+from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
+from aotc.check.value_verdict import Judgement
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.serving.readiness import Difference
+
+WORKER = "aotc.check.parity_worker"
+
+SECONDS_MAX = 1800
+"""Fixtures are one call per executable; half an hour means that one of them does not end."""
+
+STDERR_LINES_SHOWN = 12
+
+PASSING = ("AOTC-E551",)
+"""Findings about a host that may not last: too little free memory."""
+
+
+class Differing(Struct, frozen=True):
+    """What a caller of the bundle finds to be otherwise than in plain JAX. where: the call and the
+    path within it.
+    """
+
+    where: str
+    expected: str
+    found: str
+
+
+class Call(Struct, frozen=True):
+    """A call whose results differ from those of plain JAX. kind: of its inputs."""
+
+    key: ExecutableKey
+    kind: str
+
+
+type Judge = Callable[[Sequence[Call]], list[Judgement]]
+"""Judges calls of a target's executables, in their order, by what the folder holds of them."""
+
+
+class Job(Struct, frozen=True):
+    """bundle, policy: paths.  folder: with the calls of plain JAX, and the trials of padded and
+    split ones, if there are any.
+    """
+
+    bundle: str
+    policy: str
+    target: str
+    folder: str
+
+
+class Answer(Struct, frozen=True):
+    """What the worker finds. fixtures: how far each executable's results are from their reference.
+    differing: beside these, and beside the reasons why this host is unsuited.
+    """
+
+    unsuited: list[dict[str, str]] = []
+    fixtures: list[tuple[ExecutableKey, Difference]] = []
+    differing: list[Differing] = []
+    trials: list[list[Difference]] = []
+    values: list[ValuesRan] = []
+
+
+class Ran(Struct, frozen=True):
+    """What a target's executables did. trials: of each entry point that has any, in the order of
+    the plan.  values: the value trials of each executable.  not_run: why this host cannot run them;
+    then nothing else is known.  lasting: false if it only lacks free memory at the moment.
+    """
+
+    fixtures: tuple[tuple[ExecutableKey, ParityRan], ...] = ()
+    trials: list[list[Difference]] = []
+    values: tuple[ValuesRan, ...] = ()
+    not_run: ParityNotRun | None = None
+    lasting: bool = True
+
+
+def run(
+    bundle: Path,
+    policy: Path,
+    target: str,
+    folder: Path,
+    processes: Processes,
+    judge: Judge = lambda calls: [],
+    worker: Sequence[str] | None = None,
+) -> Ran:
+    """Run all fixtures of one target, and the trials that lie in a folder.
+
+    judge: says which side is right where results differ; by default nobody does, and plain JAX is
+    taken to be.  worker: a command that does it, in place of processes that are forked.
+
+    What padded and split calls come to is for the caller to judge. Raises ParityError: AOTC-E951
+    beyond tolerance, E952 the process crashed or hung, E953 the runtime refused the bundle, E959
+    other arguments or results than those of plain JAX, or others in a later call.
+    """
+    try:
+        answer = worker_parent.run(
+            worker or kept(WORKER),
+            Job(str(bundle), str(policy), target, str(folder)),
+            Answer,
+            within=folder,
+            environment=_variables(),
+            processes=processes,
+            seconds=SECONDS_MAX,
+        )
+    except worker_parent.CrashedError as crash:
+        raise _crash(target, crash) from crash
+    except AotcError as error:
+        raise ParityError(*map(_refused, error.findings)) from error
+    if answer.unsuited and not answer.differing:
+        reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
+        lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
+        return Ran(not_run=ParityNotRun(reason=reasons), lasting=lasting)
+    return _judged(answer, target, judge)
+
+
+def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
+    """What a target's executables did, if nothing of it is wrong. Raises ParityError."""
+    fixtures = [(key, each.within, _recorded(each)) for key, each in answer.fixtures]
+    calls = [Call(key, FIXTURE) for key, is_within, _ in fixtures if not is_within]
+    calls += [
+        Call(values.key, FIXTURE)
+        for values in answer.values
+        if values.changed is not None and Call(values.key, FIXTURE) not in calls
+    ]
+    calls += [
+        Call(values.key, trial.kind)
+        for values in answer.values
+        for trial in values.trials
+        if not trial.difference.within
+    ]
+    judged = dict(zip(calls, judge(calls), strict=False)) if calls else {}
+    wrong: dict[ExecutableKey, list[tuple[Call, ParityRan]]] = {}
+    for key, is_within, ran in fixtures:
+        if not is_within:
+            wrong.setdefault(key, []).append((Call(key, FIXTURE), ran))
+    values: list[ValuesRan] = []
+    changed: list[Finding] = []
+    for each in answer.values:
+        if each.changed is not None:
+            changed.append(_changed(each, target, judged.get(Call(each.key, FIXTURE))))
+        trials = []
+        for trial in each.trials:
+            call, is_within = Call(each.key, trial.kind), trial.difference.within
+            judgement = judged.get(call)
+            if not is_within and not (judgement and judgement.is_right):
+                wrong.setdefault(each.key, []).append((call, _recorded(trial.difference)))
+            trials.append(ValueRan(trial.kind, trial.difference, not is_within))
+        values.append(ValuesRan(each.key, tuple(trials), each.state))
+    beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
+    differing = [_otherwise(each, target) for each in answer.differing]
+    if differing or beyond or changed:
+        raise ParityError(*differing, *beyond, *changed)
+    return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
+
+
+def begin() -> None:
+    """Import what `run` is going to need, meanwhile."""
+    kept(WORKER).begin(_variables(), Path.cwd())
+
+
+def _variables() -> dict[str, str]:
+    return inherited(without=("XLA_", "TF_"))
+
+
+def _recorded(difference: Difference) -> ParityRan:
+    """The difference as a bundle manifest has it."""
+    return ParityRan(
+        max_abs=repr(difference.max_abs),
+        max_rel=repr(difference.max_rel),
+        ulp_max=difference.ulp_max,
+        elements=difference.elements,
+        worst=difference.worst,
+    )
+
+
+def _beyond(
+    wrong: Sequence[tuple[Call, ParityRan]], target: str, judgement: Judgement | None
+) -> Finding:
+    """AOTC-E951 for an executable whose results differ in these calls. judgement: of the first;
+    None if nobody could judge it.
+    """
+    call, ran = wrong[0]
+    where = f"{call.key.label} for {target}, output {ran.worst or 'result'}"
+    if call.kind != FIXTURE:
+        where += f", inputs {call.kind}"
+    found = (
+        f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
+        f"over {ran.elements} elements"
+    )
+    if others := [other.kind for other, _ in wrong[1:]]:
+        found += f"; others with inputs {', '.join(others)} as well"
+    if judgement is None:
+        return finding("AOTC-E951", where, found)
+    verdict = judgement.verdict
+    if verdict.different:
+        found = (
+            f"{verdict.different} of {verdict.elements} elements differ, the first at "
+            f"{list(verdict.first)}, median {verdict.median:.3g}, {found}"
+        )
+    if verdict.found is not None and verdict.plain is not None:
+        found += (
+            f"; largest error against float64 {verdict.found:.3g}, of plain JAX {verdict.plain:.3g}"
+        )
+    return finding("AOTC-E951", where, found, hint=_hint(call, judgement))
+
+
+def _hint(call: Call, judgement: Judgement) -> str:
+    match judgement.wrong:
+        case "rounding":
+            return "raise `tolerance`: both results are as close to those in float64"
+        case "plain JAX":
+            return (
+                "the executable is right and plain JAX is wrong, as StableHLO's reference shows: "
+                "report it to jax, and write the operation in another way"
+            )
+        case "both":
+            return (
+                "StableHLO's reference interpreter gives a third result: report it to jax, and "
+                "write the operation in another way"
+            )
+    hint = "the executable is wrong: build for another engine, and report it with the program"
+    if call.kind in SPECIAL:
+        hint += '; if callers pass no such numbers, state `ranges` or `numerics = "finite"`'
+    return hint
+
+
+def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Finding:
+    """AOTC-E959 for an executable that gives another result for the same inputs."""
+    hint = "the executable keeps something between calls, or reads memory that nothing wrote: "
+    hint += "build for another engine, and report it with the program"
+    if judgement is not None and judgement.opinion in ("plain JAX", "both"):
+        hint += "; plain JAX is wrong here as well, by StableHLO's reference interpreter"
+    return finding(
+        "AOTC-E959",
+        f"{values.key.label} for {target}, output {values.changed}",
+        "another result in a later call with the same inputs",
+        expected="the same bytes in every call with the same inputs",
+        hint=hint,
+    )
+
+
+def _otherwise(differing: Differing, target: str) -> Finding:
+    return finding(
+        "AOTC-E959",
+        f"{differing.where} for {target}",
+        f"{differing.found}, in a call of the bundle",
+        expected=f"as plain JAX has it: {differing.expected}",
+        hint="a caller of the bundle would get another answer than one of the function: build for "
+        "another engine, and report it with the program; dicts, lists and tuples of arrays avoid "
+        "what is wrong with a structure",
+    )
+
+
+def _refused(finding: Finding) -> Finding:
+    found = f"{finding.code}: {finding.found}"
+    return Finding(**{**finding.to_json(), "code": "AOTC-E953", "found": found})
+
+
+def _crash(target: str, crash: worker_parent.CrashedError) -> AotcError:
+    found = crash.found(STDERR_LINES_SHOWN)
+    hint = crash.starved() or "XLA compiled code that crashes: reduce the program and report it"
+    if crash.late:
+        found = f"none after {SECONDS_MAX} s"
+        hint = "a fixture does not end: check its loops"
+    elif crash.misread:
+        found = f"an answer that nobody understands: {crash.misread}"
+        hint = "code of the bundle has written into it: report it"
+    return refusal("AOTC-E952", f"fixtures for {target}", found, hint=hint)

@@ -1,0 +1,100 @@
+"""`python -m aotc.check.parity_worker FOLDER`: run fixtures, calls and trials.
+
+Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
+tolerance is reported, for the build to judge. Calls are those of plain JAX, passed to the loader's
+own entry points and compared in their structures.
+
+A zygote that has imported the loader and jaxlib, and has started no engine, forks it for a build.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.check.executed_trials import try_entry
+from aotc.check.padding.trial_files import read_plans
+from aotc.check.parity_calls import miscalled, misread
+from aotc.check.parity_process import Answer, Differing, Job
+from aotc.check.value_runs import run_values
+from aotc_runtime.base.errors import ReadinessError
+from aotc_runtime.engines import engine_survey
+from aotc_runtime.engines.engine_survey import detect_all
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures
+from aotc_runtime.serving.resident_bundle import make_resident
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.verify_bundle import judge, require, vouch
+
+COMPARED = ("AOTC-E701", "AOTC-E704")
+"""What readiness finds of results, which the build judges by itself."""
+
+
+def outcome(job: Job, progress: Progress) -> Answer:
+    """What the executables of a target do, or why this host cannot run them.
+
+    Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    target, folder = job.target, Path(job.folder)
+    # A gate that does not open says nothing about the host: the build itself is broken.
+    source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
+    with vouch(source, policy, time.time()) as vouched:
+        facts = detect_all(vouched.wanted(target).devices)
+        judged = judge(vouched, facts, target)
+        manifest, findings = judged.manifest, judged.choice.findings
+        if manifest is not None and findings:
+            vouched.finish()
+            return Answer(
+                unsuited=[finding.to_json() for finding in findings],
+                differing=list(misread(manifest, folder)),
+            )
+        verified = require(judged).finish()
+    resident = make_resident(verified)
+    differing: list[Differing] = []
+    try:
+        ready = make_ready(resident)
+    except ReadinessError as error:
+        if any(finding.code not in COMPARED for finding in error.findings):
+            raise
+        fixtures: Mapping[ExecutableKey, Difference] = run_fixtures(resident)
+        differing += [
+            Differing(each.where or "", each.expected, each.found)
+            for each in error.findings
+            if each.code == "AOTC-E704"
+        ]
+    else:
+        fixtures = ready.fixtures
+        differing += miscalled(ready, verified.manifest, folder)
+    entries = read_plans(folder).get(target, [])
+    trials = [try_entry(entry, resident, folder) for entry in entries]
+    values, beside = run_values(resident, target, folder)
+    assert "jax" not in sys.modules, "the runtime never imports jax"
+    return Answer(
+        fixtures=list(fixtures.items()),
+        differing=[*differing, *beside],
+        trials=trials,
+        values=values,
+    )
+
+
+def prepare() -> None:
+    """Import what a load imports later, too, and ask once which engines are installed."""
+    engine_survey.installed()
+    with suppress(ImportError):  # which the load says
+        import_module("aotc_runtime.engines.xla.xla_client")
+        import_module("jaxlib.xla_client")
+
+
+def main() -> None:
+    """Do the job."""
+    answer(Job, outcome)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,354 @@
+"""Plain JAX as its users call it: the function, under `jax.jit`, on real structures.
+
+It is the reference that everything else is held to, so it shares nothing with what it checks: not
+the capture's reading of signatures and structures (which no sibling room may import), nor the
+loader's. Structures are taken apart and put together by jax alone, and leaves are known by the
+paths that jax gives them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import finding
+from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
+from aotc.config.build_manifest import (
+    EntryPointSpec,
+    InputDict,
+    InputLeaf,
+    InputLike,
+    InputList,
+    InputTree,
+    leaf_paths,
+)
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import KeyImpl
+
+PIECE_BYTES = 2**20
+"""What is compared at a time of two large arrays."""
+
+type Array = np.ndarray[Any, Any]
+type Functions = Callable[[str], Callable[..., Any]]
+"""From "package.module:function" to the function."""
+
+
+def path_of(*steps: Any, owner: str = "") -> str:
+    """A leaf's path as jax writes it, joined by "/", below the name of what it belongs to."""
+    inner = jax.tree_util.keystr(steps, simple=True, separator="/")
+    return "/".join(part for part in (owner, inner) if part)
+
+
+def weights_as_made(
+    init: str | None, source: bool, recorded: Mapping[str, Array], functions: Functions
+) -> tuple[Any, bool]:
+    """A weights set as the program's users hold it, and whether it has the recorded numbers.
+
+    init, source: as the manifest has them.  recorded: what the bundle will hold, by path; what
+    differs from it, because the program makes other numbers each time, is replaced by it.
+    """
+    if init is None:
+        return _nested(recorded), True
+    if source:
+        return _filled(jax.eval_shape(functions(init)), recorded), True
+    made = functions(init)()
+    steady = True
+
+    def kept(steps: Any, leaf: Any) -> Any:
+        nonlocal steady
+        wanted = recorded[path_of(*steps) or "value"]
+        if _same_bytes(np.asarray(leaf), wanted):
+            return leaf
+        steady = False
+        return wanted
+
+    return jax.tree_util.tree_map_with_path(kept, made), steady
+
+
+def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterator[Finding]:
+    """AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
+
+    made: what it returned.  recorded: by path.
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(made)[0]
+    paths = {path_of(*steps) or "value": np.asarray(leaf) for steps, leaf in leaves}
+    for path in sorted(paths.keys() | recorded.keys()):
+        one, other = paths.get(path), recorded.get(path)
+        if one is None or other is None or not _same_bytes(one, other):
+            yield finding(
+                "AOTC-E959",
+                f"{where} {path}",
+                "another one" if other is not None else "none",
+                expected="the array that `init` returned under this path",
+                hint="this is a bug in aotc: please report it with the structure of the weights",
+            )
+
+
+def _same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
+    first, second = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (one, other))
+    return first.size == second.size and all(
+        np.array_equal(first[start : start + PIECE_BYTES], second[start : start + PIECE_BYTES])
+        for start in range(0, first.size, PIECE_BYTES)
+    )
+
+
+def _filled(structure: Any, recorded: Mapping[str, Array]) -> Any:
+    return jax.tree_util.tree_map_with_path(
+        lambda steps, _: recorded[path_of(*steps) or "value"], structure
+    )
+
+
+def _nested(tensors: Mapping[str, Array]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        node = root
+        *folders, last = name.split("/")
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[last] = tensor
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call returned. arrays: by path; random keys as their data.  value: as it came."""
+
+    arrays: dict[str, Array]
+    value: Any
+
+
+class Function:
+    """One entry point's function at some sizes, compiled by an executor while others go on.
+
+    weights: by set, as the program's users hold them.  judge: given what was lowered, before it is
+    compiled; raises for what may not run.  Raises whatever the program raises.
+    """
+
+    def __init__(
+        self,
+        spec: EntryPointSpec,
+        functions: Functions,
+        weights: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        compiling: Executor,
+        judge: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._spec, self._sizes = spec, sizes
+        function = functions(spec.function)
+        self._signature = inspect.signature(function)
+        self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
+        self._likes = {
+            path: functions(leaf.function)(**_arguments(leaf, sizes))
+            for name, tree in spec.inputs.items()
+            for path, leaf in leaf_paths(tree, name)
+            if isinstance(leaf, InputLike)
+        }
+
+        def called(values: Mapping[str, Any]) -> Any:
+            every = {**spec.static, **values}
+            given = {name: every[name] for name in self._signature.parameters if name in every}
+            bound = inspect.BoundArguments(self._signature, OrderedDict(given))
+            return function(*bound.args, **bound.kwargs)
+
+        self._called = called
+        self._compiling, self._judge = compiling, judge
+        self._compiled: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Trace it, and have it compiled while others run."""
+        if self._compiled is None:
+            lowered = jax.jit(self._called).lower(self._abstract())
+            if self._judge is not None:
+                self._judge(lowered)
+            self._compiled = self._compiling.submit(lowered.compile)
+
+    def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """The inputs as the program's users pass them. inputs: the numbers, by path."""
+
+        def drawn(leaf: InputLeaf, path: str, _: Mapping[str, int]) -> Any:
+            array = inputs[path]
+            if isinstance(leaf.dtype, KeyImpl):
+                return jax.random.wrap_key_data(array, impl=leaf.dtype.value)
+            return array
+
+        return self._inputs(drawn, inputs)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Result:
+        """Call it. arguments: what `arguments` returned."""
+        self.begin()
+        assert self._compiled is not None, "it has begun"
+        values = {**self._weights, **arguments}
+        try:
+            value = self._compiled.result()(values)
+        except TypeError:
+            # A class that flattens by the types of its leaves is another structure with avals.
+            value = jax.jit(self._called)(values)
+        leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+        return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
+
+    def flops(self) -> int:
+        """Floating-point operations of a call, as XLA counts them; of a loop those of one turn."""
+        self.begin()
+        assert self._compiled is not None, "it has begun"
+        counted = self._compiled.result().cost_analysis() or {}
+        return max(0, int(counted.get("flops", 0)))
+
+    def returned(self, arrays: Mapping[str, Array]) -> Result:
+        """What it returned where it was run. arrays: by path."""
+        structure = jax.eval_shape(self._called, self._abstract())
+
+        def recorded(steps: Any, leaf: Any) -> Any:
+            array = arrays[path_of(*steps)]
+            if _is_key(leaf):
+                return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+            return array
+
+        value = jax.tree_util.tree_map_with_path(recorded, structure)
+        return Result(dict(arrays), value)
+
+    def _abstract(self) -> dict[str, Any]:
+        return {**self._weights, **self._inputs(_abstract_leaf)}
+
+    def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
+        """The inputs as a caller of the bundle passes them, to whom what is bound or fixed is no
+        parameter any more.
+
+        by_loader: parameters that the loader passes.
+        """
+        return tuple(
+            Passed(
+                name=name,
+                value=spell(arguments[name]),
+                by_position=parameter.kind is not parameter.KEYWORD_ONLY,
+                by_name=parameter.kind is not parameter.POSITIONAL_ONLY,
+            )
+            for name, parameter in self._signature.parameters.items()
+            if name in arguments and name not in by_loader
+        )
+
+    def _inputs(
+        self,
+        leaf_value: Callable[[InputLeaf, str, Mapping[str, int]], Any],
+        recorded: Mapping[str, Array] | None = None,
+    ) -> dict[str, Any]:
+        def value(tree: InputTree, at: tuple[str | int, ...]) -> Any:
+            path = "/".join(map(str, at))
+            match tree:
+                case InputLeaf():
+                    return leaf_value(tree, path, self._sizes)
+                case InputDict(items=items):
+                    return {key: value(child, (*at, key)) for key, child in items.items()}
+                case InputList(items=items):
+                    return [value(child, (*at, index)) for index, child in enumerate(items)]
+                case InputLike():
+                    made = self._likes[path]
+                    return made if recorded is None else _with_numbers(made, path, recorded)
+
+        return {name: value(tree, (name,)) for name, tree in self._spec.inputs.items()}
+
+
+def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        name: sizes[value] if isinstance(value, str) else value
+        for name, value in like.arguments.items()
+    }
+
+
+def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
+    shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+    if isinstance(leaf.dtype, KeyImpl):
+        impl = leaf.dtype.value
+        dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
+        return jax.ShapeDtypeStruct(shape, dtype)
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
+
+
+def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
+    """What a `like` function made, with the recorded numbers; its own leaves where they hold them,
+    since an array may be weakly typed, and of a Python number is made another Python number.
+    """
+
+    def replaced(steps: Any, leaf: Any) -> Any:
+        array = recorded[path_of(*steps, owner=owner)]
+        if _data(leaf).tobytes() == array.tobytes():
+            return leaf
+        if isinstance(leaf, (bool, int, float, complex)):
+            return type(leaf)(array.item())
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+        return array
+
+    return jax.tree_util.tree_map_with_path(replaced, made)
+
+
+def _is_key(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def _data(leaf: Any) -> Array:
+    if _is_key(leaf):
+        return np.asarray(jax.random.key_data(leaf))
+    return np.asarray(leaf, jax.typeof(leaf).dtype)
+
+
+def spell(value: Any) -> Spelled:
+    """A value as its users read it: items by key, attributes by name. Of a registered class the
+    children that jax gives, by every name they have.
+    """
+    if value is None:
+        return Nothing()
+    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda n: n is not value)[0]
+    if len(children) == 1 and not children[0][0]:
+        return leaf_of(_data(value), is_number=type(value) in (bool, int, float, complex))
+    if type(value) in (list, tuple):
+        kind = "list" if type(value) is list else "tuple"
+        names = tuple((index,) for index in range(len(value)))
+        return Node(kind, "", names, tuple(map(spell, value)))  # type: ignore[arg-type]
+    if type(value) is dict and all(type(key) in (str, int) for key in value):
+        return Node("dict", "", tuple((key,) for key in value), tuple(map(spell, value.values())))
+    fields = [jax.tree_util.GetAttrKey(field) for field in getattr(value, "_fields", ())]
+    named = hasattr(value, "_fields") and [steps[0] for steps, _ in children] == fields
+    known = [_names_of(value, steps[0], child) for steps, child in children]
+    items = tuple(
+        spell(_read(value, names, child)) for names, (_, child) in zip(known, children, strict=True)
+    )
+    kind = "named tuple" if named else "class"
+    return Node(kind, type(value).__name__, tuple(known), items)  # type: ignore[arg-type]
+
+
+def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
+    """The names of a child: what it is registered under, and the attribute that holds it."""
+    registered: Any = getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))
+    names = [registered] if type(registered) in (str, int) else [str(registered)]
+    if isinstance(key, jax.tree_util.FlattenedIndexKey):
+        held: Any = getattr(value, "_fields", None) or getattr(value, "__dict__", ())
+        names = [*(name for name in held if getattr(value, name, None) is child), *names]
+    return tuple(dict.fromkeys((*names, *map(str, names))))
+
+
+def _read(value: Any, names: tuple[str | int, ...], child: Any) -> Any:
+    """A child as users reach it; the child itself where its class offers no way, or another view of
+    the same arrays.
+    """
+    seen = child
+    for name in names:
+        if isinstance(value, Mapping) and name in value:
+            seen = value[name]
+            break
+        if isinstance(name, str) and hasattr(value, name):
+            seen = getattr(value, name)
+            break
+    arrays, wanted = jax.tree.leaves(seen), jax.tree.leaves(child)
+    same = len(arrays) == len(wanted) and all(map(operator.is_, arrays, wanted))
+    return seen if not same and all(hasattr(array, "shape") for array in arrays) else child

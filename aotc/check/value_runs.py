@@ -1,0 +1,145 @@
+"""The value trials of a target's executables, run as a server calls them: between two calls with
+the fixture, which have to give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aotc.check.padding.trial_files import read_fixture
+from aotc.check.parity_process import Differing
+from aotc.check.plain_structures import Array
+from aotc.check.value_trials import (
+    FIXTURE,
+    IDENTICAL,
+    WITHIN,
+    ValueRan,
+    ValuesRan,
+    found_file,
+    read_plans,
+    value_file,
+    write_found,
+)
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.rendering import first_line
+from aotc_runtime.formats.safetensors_reader import tensor_views
+from aotc_runtime.serving.readiness import (
+    Difference,
+    as_arrays,
+    compare,
+    execute,
+    first_changed,
+    over_all,
+)
+from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
+
+
+def run_values(
+    resident: ResidentBundle, target: str, folder: Path
+) -> tuple[list[ValuesRan], list[Differing]]:
+    """Run the planned trials, and what they show beside results: calls that fail, and changed
+    inputs and weights. Results that differ are left in the folder, for whoever judges them.
+    """
+    plans = read_plans(folder)
+    found: list[ValuesRan] = []
+    differing: list[Differing] = []
+    for entry_point in resident.entry_points.values():
+        for profile in entry_point.profiles:
+            plan = plans.get(profile.key.label)
+            kinds = () if plan is None else plan.kinds
+            runs = _Runs(resident, profile, target, folder)
+            found.append(runs.all_of(kinds))
+            differing += runs.differing
+    differing += _overwritten(resident)
+    return found, differing
+
+
+class _Runs:
+    """The trials of one executable. differing: what they show beside results."""
+
+    def __init__(
+        self, resident: ResidentBundle, profile: ResidentProfile, target: str, folder: Path
+    ) -> None:
+        self._verified, self._profile = resident.verified, profile
+        self._spec = resident.entry_points[profile.key.entry_point].spec
+        self._target, self._folder = target, folder
+        self.differing: list[Differing] = []
+
+    def all_of(self, kinds: Sequence[str]) -> ValuesRan:
+        profile, spec, key = self._profile, self._spec, self._profile.key
+        inputs, expected = self._fixture()
+        given = self._called(inputs, FIXTURE)
+        first = None if given is None else [array.copy() for array in given]
+        trials = [ran for kind in kinds if (ran := self._trial(kind)) is not None]
+        again = self._called(inputs, FIXTURE)
+        if given is None or first is None or again is None:
+            return ValuesRan(key, tuple(trials), IDENTICAL)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(given, first, strict=True)):
+            where = f"{profile.label} with the inputs {FIXTURE}"
+            self.differing.append(
+                Differing(where, "results that later calls leave as they are", "changed ones")
+            )
+        self._compared(FIXTURE, expected, first)
+        changed = first_changed(spec, profile.device, first, again)
+        if changed is not None:
+            write_found(found_file(self._folder, self._target, key, FIXTURE), again)
+        alike = all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
+        return ValuesRan(key, tuple(trials), IDENTICAL if alike else WITHIN, changed)
+
+    def _fixture(self) -> tuple[list[Array], list[Array]]:
+        """Its inputs and the results of plain JAX, as the bundle has them."""
+        spec, profile = self._spec, self._profile
+        views = tensor_views(self._verified.blob(profile.record.fixture).data, profile.label)
+        inputs = [views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs]
+        return inputs, [views[f"outputs/{tensor.path}"][0] for tensor in spec.outputs]
+
+    def _trial(self, kind: str) -> ValueRan | None:
+        spec = self._spec
+        path = value_file(self._folder, self._profile.key, kind)
+        call = read_fixture(path, spec.inputs, spec.outputs)
+        results = self._called(call.inputs, kind)
+        if results is None:
+            return None
+        return ValueRan(kind, self._compared(kind, call.expected, results))
+
+    def _compared(
+        self, kind: str, expected: Sequence[Array], results: Sequence[Array]
+    ) -> Difference:
+        rtol, atol = float(self._spec.tolerance.rtol), float(self._spec.tolerance.atol)
+        differences = [
+            (tensor.path, compare(result, wanted, rtol, atol))
+            for tensor, wanted, result in zip(self._spec.outputs, expected, results, strict=True)
+        ]
+        difference = over_all(differences)
+        if not difference.within:
+            path = found_file(self._folder, self._target, self._profile.key, kind)
+            write_found(path, results)
+        return difference
+
+    def _called(self, inputs: Sequence[Array], kind: str) -> list[Array] | None:
+        """The results; None if the call failed."""
+        profile, where = self._profile, f"{self._profile.label} with the inputs {kind}"
+        copies = [array.copy() for array in inputs]
+        try:
+            results = as_arrays(profile, execute(profile, copies))
+        except profile.device.error as error:
+            self.differing.append(Differing(where, "a result", first_line(error)))
+            return None
+        for tensor, before, after in zip(self._spec.inputs, inputs, copies, strict=True):
+            if before.tobytes() != after.tobytes():
+                self.differing.append(
+                    Differing(
+                        f"{where} {tensor.path}", "an input that stays as it is", "another one"
+                    )
+                )
+        return results
+
+
+def _overwritten(resident: ResidentBundle) -> Iterator[Differing]:
+    """Weights and fixtures whose bytes are not what they were when they were verified."""
+    manifest = resident.verified.manifest
+    for name, weights in manifest.weights.items():
+        for ref in weights.blobs:
+            if sha256(resident.verified.blob(ref).data) != ref.digest:
+                yield Differing(f"weights {name}", "weights that stay as they are", "other ones")

@@ -1,0 +1,97 @@
+"""Value trials: what a build plans, runs and finds, as values and files that its processes share.
+
+The reference process plans the trials of each executable and leaves the inputs with plain JAX's
+results; the parity process runs the executables on them; what differs is judged apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from aotc.base.msgpack_values import unpacked
+from aotc.base.stages import file_stem
+from aotc.check.plain_structures import Array, Leaf, array_of, leaf_of
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.serving.readiness import Difference
+
+FIXTURE = "fixture"
+"""Stands among the kinds of trials for the fixture itself."""
+
+IDENTICAL, WITHIN = "identical", "within"
+"""Results of two calls with the same inputs: the same bytes, or within the tolerance on a device
+whose threads add up in another order each time."""
+
+
+class PlannedValues(Struct, frozen=True):
+    """The trials of one executable. kinds: of `trial_inputs`, those that run.  skipped: the others,
+    each with why.
+    """
+
+    kinds: tuple[str, ...] = ()
+    skipped: dict[str, str] = {}
+
+
+Plans = dict[str, PlannedValues]
+"""By label: "predict[batch=8]"."""
+
+
+class ValueRan(Struct, frozen=True):
+    """One trial. difference: from plain JAX.  truth: whether the executable is beyond the tolerance
+    of plain JAX's results, and was found to be as close to those of float64.
+    """
+
+    kind: str
+    difference: Difference
+    truth: bool = False
+
+
+class ValuesRan(Struct, frozen=True):
+    """The trials of one executable. state: `IDENTICAL` or `WITHIN`, of two calls with the fixture;
+    changed: the path of an output that differs between them.
+    """
+
+    key: ExecutableKey
+    trials: tuple[ValueRan, ...]
+    state: str
+    changed: str | None = None
+
+
+def write_plans(folder: Path, plans: Mapping[str, PlannedValues]) -> None:
+    """Leave the plan of the value trials."""
+    plans_file(folder).write_bytes(msgspec.msgpack.encode(plans))
+
+
+def read_plans(folder: Path) -> Plans:
+    """The plan of the value trials; empty if none was written."""
+    path = plans_file(folder)
+    return unpacked(path.read_bytes(), Plans) if path.exists() else {}
+
+
+def plans_file(folder: Path) -> Path:
+    """The file of the plan."""
+    return folder / "values.msgpack"
+
+
+def value_file(folder: Path, key: ExecutableKey, kind: str) -> Path:
+    """The inputs of a trial and what plain JAX makes of them; laid out as a fixture."""
+    return folder / f"value.{file_stem(key)}.{kind}.safetensors"
+
+
+def found_file(folder: Path, target: str, key: ExecutableKey, kind: str) -> Path:
+    """What an executable made of a trial's inputs, or of the fixture's, if it differs."""
+    return folder / f"found.{target}.{file_stem(key)}.{kind}.msgpack"
+
+
+def write_found(path: Path, arrays: Sequence[Array]) -> None:
+    """Leave the results of a trial, in leaf order."""
+    path.write_bytes(msgspec.msgpack.encode([leaf_of(np.asarray(array)) for array in arrays]))
+
+
+def read_found(path: Path) -> list[Array]:
+    """What `write_found` left."""
+    return [array_of(leaf) for leaf in unpacked(path.read_bytes(), list[Leaf])]

@@ -1,0 +1,207 @@
+"""`aotc build`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.cli.cache_options import cache_option, size_option
+from aotc.cli.command_output import Output, command, fail, note_ignored, print_notes
+from aotc.cli.command_progress import progress
+from aotc.cli.command_registry import optional
+from aotc.cli.completion_command import target_names
+from aotc.cli.executor_option import compilers_of, executor_option
+from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.rendering import say, warn
+
+if TYPE_CHECKING:
+    from aotc.pipeline.build import BeforePacking, Built
+    from aotc.pipeline.build_tuning import Tuner
+    from aotc.pipeline.cache.cached_tasks import Done
+    from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The .aotb file to write; default: NAME-VERSION.aotb.",
+)
+@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    shell_complete=target_names,
+    help="Build for this target instead of the manifest's; may repeat.",
+)
+@key_options(required=False)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
+)
+@executor_option
+@click.option(
+    "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
+)
+@cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
+@size_option
+@remote_cache_options
+@click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
+@click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
+@click.option(
+    "--save-tuning",
+    type=click.Path(path_type=Path),
+    help="Write what --tune chose to this file.",
+)
+@click.option(
+    "--tuning",
+    "tuning_file",
+    type=click.Path(path_type=Path),
+    help="Build with the choices of this file instead of measuring.",
+)
+@click.option("--builder-id", metavar="URI", help="Who builds, for provenance; or AOTC_BUILDER_ID.")
+@click.option(
+    "--sbom",
+    type=click.Path(path_type=Path),
+    help="Write the CycloneDX bill of materials to this file too.",
+)
+@click.option(
+    "--check-reproducible", is_flag=True, help="Build twice, and refuse if anything differs."
+)
+@command
+def build(
+    out: Output,
+    manifest: Path,
+    output: Path | None,
+    layout: Path | None,
+    targets: tuple[str, ...],
+    key: str | None,
+    passphrase_file: Path | None,
+    jobs: int | None,
+    executor: str | None,
+    keep_going: bool,
+    place: str | None,
+    cache_size: str | None,
+    remote_cache: str | None,
+    cache_key: str | None,
+    cache_trust: tuple[Path, ...],
+    explain: bool,
+    tune: bool,
+    save_tuning: Path | None,
+    tuning_file: Path | None,
+    builder_id: str | None,
+    sbom: Path | None,
+    check_reproducible: bool,
+) -> int:
+    """Build a bundle from a build manifest.
+
+    Traces every entry point, compiles it for every target and shape profile, checks each executable
+    against plain JAX, and writes NAME-VERSION.aotb, signed if a key is given.
+
+    \b
+    aotc build manifests/digits.toml --key ci.key
+    """
+    if output and layout:
+        raise click.UsageError("--output and --layout exclude each other: a file or a folder")
+    if tune and tuning_file:
+        raise click.UsageError("--tune and --tuning exclude each other: measure, or build again")
+    if tune and check_reproducible:
+        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
+    if save_tuning and not tune:
+        raise click.UsageError("--save-tuning goes with --tune")
+    from aotc.base.workers import worker_environment
+    from aotc.bundle.write.bundle_writer import Form
+    from aotc.config import tuning_file as tuning_files
+    from aotc.pipeline.build import build as build_bundle
+
+    if ignored := worker_environment.ignored():
+        note_ignored(ignored)
+    store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
+    recorded = tuning_files.read(tuning_file) if tuning_file else None
+    tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
+    again: BeforePacking | None = (
+        optional("--check-reproducible")(manifest, targets, jobs, recorded).check
+        if check_reproducible
+        else None
+    )
+    signer = signer_of(key, passphrase_file) if key else None
+    left: list[Unfinished] = []
+    try:
+        with compilers_of(executor) as compilers, progress(quiet=out.json) as on_stage:
+            built = build_bundle(
+                manifest,
+                output=layout or output,
+                form=Form.LAYOUT if layout else Form.ARCHIVE,
+                targets=targets,
+                signer=signer,
+                jobs=jobs,
+                on_stage=on_stage,
+                on_output=_print_output if out.verbose else lambda process, text: None,
+                tuning=tuner() if tuner else recorded,
+                cache=store,
+                builder=builder_id,
+                sbom=sbom,
+                save_tuning=save_tuning,
+                before_packing=again,
+                keep_going=keep_going,
+                compilers=compilers,
+                on_done=_print_task if out.verbose and not out.json else lambda done: None,
+                on_failed=left.append,
+            )
+    except AotcError as error:
+        return _failed(out, error, left, explain=explain)
+    from aotc.report.build_report import build_report
+
+    report = {**build_report(built), "reproduced": True if again else None}
+    out.result(report, lambda: _print(built, out, explain=explain, reproduced=again is not None))
+    return 0
+
+
+def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
+    """What became of the tasks, if there were any, before the findings. left: one, or none."""
+    from aotc.report.tasks_report import unfinished_lines, unfinished_report
+
+    extra: dict[str, Any] = {}
+    for unfinished in left:
+        if out.json:
+            extra = unfinished_report(unfinished)
+        else:
+            warn(*unfinished_lines(unfinished, explain=explain))
+    return fail(out, error, **extra)
+
+
+def _print_output(process: str, text: str) -> None:
+    """What the program printed; each line says in which process, since it runs in two."""
+    warn(*(f"{process} | {line}" for line in text.splitlines()))
+
+
+def _print_task(done: Done) -> None:
+    """Progress for logs: one line for each task as it ends."""
+    seconds = "cached" if done.cached else f"{done.seconds:.1f} s"
+    warn(f"{done.task.name}: {seconds}")
+
+
+def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
+    from aotc.report.report_text import print_build
+    from aotc.report.tasks_report import print_tasks
+
+    print_build(built, verbose=out.verbose)
+    if reproduced:
+        say("again   reproduced: a second build gave the same root")
+    if explain:
+        print_tasks(built.tasks, built.compared)
+    print_notes(built.notes)
+    if built.attestation is None:
+        print_notes(
+            [
+                "the bundle is unsigned and will not load; sign it: "
+                f"aotc sign {built.bundle.path} --key KEY"
+            ]
+        )

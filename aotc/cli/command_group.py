@@ -1,0 +1,240 @@
+"""The group of commands, and how every kind of error ends."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections import UserDict
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from aotc.cli.command_output import Output, fail, requested_output
+from aotc.cli.command_registry import SECTIONS, load, name_of
+from aotc.cli.stop_signals import Stops
+from aotc.cli.stopped_commands import READER_WENT_AWAY, report_stop, silence_stdout
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.rendering import warn, warn_of
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
+
+
+OF_COMMANDS = ("--json", "-v", "--verbose")
+"""Options that commands have and groups do not."""
+
+
+WHOLE = 1000
+"""More than any first sentence has; click would cut it, and wraps it all the same."""
+
+
+class Commands(UserDict[str, Any]):
+    """The registry's commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command = load(self.data[name])
+        return command
+
+
+class SectionedGroup(click.Group):
+    """Its help lists the commands by section, in the registry's order."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the registry's order, and not by the alphabet
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        indent = max(map(len, self.list_commands(ctx)))
+        for title, places in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name.ljust(indent), self.commands[name].get_short_help_str(WHOLE))
+                        for name in map(name_of, places)
+                    ]
+                )
+
+
+@click.group(
+    cls=SectionedGroup,
+    commands=Commands({name_of(place): place for places in SECTIONS.values() for place in places}),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="aotc", message="aotc %(version)s")
+def cli() -> None:
+    """Take a JAX program to production as a signed, verified, ahead-of-time compiled bundle.
+
+    Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
+    5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
+    9 budget exceeded, 10 not reproduced. Codes of single errors are in docs/errors.md.
+    """
+
+
+def run_command(arguments: Sequence[str], stops: Stops) -> int:
+    """Run a command line to its end; its exit code. Every error has been reported."""
+    out = requested_output(arguments, stops)
+    _occupy_standard_descriptors()
+    if sys.stdout is None:
+        return _unwritable(out, "a closed one")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path that is not UTF-8, or a terminal with ASCII only, is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        stops.raise_now()
+        code = _invoke(arguments, stops)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.exceptions.Abort) as stopped:
+        stops.ignore()
+        return report_stop(stopped, arguments, out)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _misused(error, out)
+    except BrokenPipeError:
+        silence_stdout()
+        return READER_WENT_AWAY
+    except Exception as error:  # noqa: BLE001 - the outermost line: anything left is a bug of ours
+        return _failed(error, out)
+    return code
+
+
+def _invoke(arguments: Sequence[str], stops: Stops) -> int:
+    # Not cli.main, which turns Ctrl-C and closed pipes into lines and exit codes of its own.
+    try:
+        with cli.make_context("aotc", list(arguments), obj=stops) as context:
+            code: int | None = cli.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    return code or 0
+
+
+def _occupy_standard_descriptors() -> None:
+    """Open closed standard streams as /dev/null. Otherwise the next file to be opened would get one
+    of their numbers, and what jaxlib or a child process prints would end up in it.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
+    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
+
+
+def _misused(error: click.ClickException, out: Output) -> int:
+    from aotc.base.errors import refusal
+
+    context = getattr(error, "ctx", None)
+    name = context.command_path if context else "aotc"
+    found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
+    hint = getattr(error, "hint", hint)
+    if (
+        isinstance(error, click.NoSuchOption)
+        and error.option_name in OF_COMMANDS
+        and isinstance(context and context.command, click.Group)
+    ):
+        found = f"{error.option_name} in front of the command"
+        hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    if found.startswith("No such command 'serve'"):
+        hint = "the runtime serves bundles: `aotc-runtime serve BUNDLE --trust POLICY`"
+    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
+    expected = " ".join(usage.removeprefix("Usage: ").split())
+    return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
+
+
+def _failed(error: Exception, out: Output) -> int:
+    if out.verbose:
+        warn_of(error)
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        silence_stdout()
+        return _unwritable(out, error.strerror or str(error))
+    if refused := _hindered(error):
+        return fail(out, refused)
+    first_line = next(iter(str(error).strip().splitlines()), "")
+    summary = f"{type(error).__name__}: {first_line}"
+    if out.json:
+        out.document({"ok": False, "exit_code": 1, "findings": [], "internal_error": summary})
+    warn(
+        f"internal error: {summary}",
+        "  this is a bug in aotc: please report it with the output of the same command and -v",
+    )
+    return 1
+
+
+def _hindered(error: Exception) -> AotcError | None:
+    """AOTC-E032 for what lies in how the command was started, and not in the command."""
+    from aotc.base.errors import refusal
+
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return refusal(
+            "AOTC-E032",
+            "this process",
+            f"{error.strerror}",
+            expected="a limit of open files that leaves room for one more",
+            hint="raise the limit: ulimit -n",
+        )
+    if _wants_memory(error):
+        from aotc.base.workers.worker_parent import address_space
+
+        if (limit := address_space()) is None:
+            return None
+        return refusal(
+            "AOTC-E032",
+            "this process",
+            f"a limit of {limit / 2**20:.0f} MiB of address space",
+            expected="address space for the libraries and their threads",
+            hint="raise the limit: ulimit -v unlimited",
+        )
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return refusal(
+            "AOTC-E032",
+            "the name of a file or a folder",
+            ascii(error.object[:200]),
+            expected="a name in UTF-8",
+            hint="rename it; or set a locale of UTF-8, such as LC_ALL=C.UTF-8, if it is",
+        )
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return refusal(
+            "AOTC-E032",
+            "the current folder",
+            "it was removed",
+            expected="a folder that is there",
+            hint="change to another folder: cd",
+        )
+    return None
+
+
+def _wants_memory(error: Exception) -> bool:
+    """Whether Python or a library has got no more memory."""
+    if isinstance(error, MemoryError):
+        return True
+    said = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        words in str(error) for words in said
+    )
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - as pathlib asks
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unwritable(out: Output, found: str) -> int:
+    """Report on stderr, even with `--json`, that stdout cannot be written."""
+    from aotc.base.errors import refusal
+
+    error = refusal(
+        "AOTC-E003",
+        "stdout",
+        found,
+        expected="a stream that can be written",
+        hint="redirect it to a file with free space, a pipe, or /dev/null",
+    )
+    try:
+        return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)
+    except OSError:  # nor can stderr be written
+        return error.exit_code

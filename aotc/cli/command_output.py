@@ -1,0 +1,123 @@
+"""What all commands share: `--json`, `-v`, and how results and errors reach the user."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from aotc.cli.stop_signals import Stops
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.rendering import document_text, refusal, render, warn, warn_of
+
+XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
+"""Read by XLA when it starts; an option that it does not know ends the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command prints its result.
+
+    json: one JSON document on stdout instead of text.  stops: ignored once a document is written,
+    since a signal after that would ask for a second one.
+    """
+
+    json: bool
+    verbose: bool
+    stops: Stops
+
+    def result(self, document: dict[str, Any], text: Callable[[], None]) -> None:
+        """Print the result: the document, or what `text` prints."""
+        if self.json:
+            self.document({"ok": True, **document})
+        else:
+            text()
+
+    def document(self, document: dict[str, Any]) -> None:
+        """Print a JSON document, the only one of this command."""
+        text = document_text(document)
+        self.stops.ignore()
+        sys.stdout.write(text)
+
+
+def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
+    """The output options of a command line that is not parsed yet, and perhaps cannot be."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    verbose = "-v" in options or "--verbose" in options
+    return Output(json="--json" in options, verbose=verbose, stops=stops)
+
+
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Give a command `--json` and `-v`, an `Output` as first argument, and an exit code."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+    @click.option("-v", "--verbose", is_flag=True, help="Add detail; tracebacks for errors.")
+    @functools.wraps(function)
+    def wrapper(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> None:
+        output = Output(as_json, verbose, click.get_current_context().ensure_object(Stops))
+        if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
+            note_ignored(dropped)
+        _require_values(kwargs)
+        try:
+            code = function(output, *args, **kwargs)
+        except AotcError as error:
+            code = fail(output, error)
+        if code:
+            raise click.exceptions.Exit(code)
+
+    return wrapper
+
+
+def _require_values(given: Mapping[str, Any]) -> None:
+    """Refuse texts that are empty, such as that of a variable of the shell which is not set: to go
+    on with the default would be an unsigned bundle for `--key ""`. Raises click.UsageError.
+    """
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        values = given[name] if isinstance(given.get(name), tuple) else (given.get(name),)
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and is_given and "" in values:
+            raise click.UsageError(
+                f"{option.opts[-1]} with an empty value; leave it out, or name one"
+            )
+
+
+def note_ignored(variables: Sequence[str]) -> None:
+    """Say that these environment variables have no effect."""
+    names = ", ".join(variables)
+    warn(f"note: {names} ignored; compiler options belong in target files")
+
+
+def fail(output: Output, error: AotcError, **extra: Any) -> int:
+    """Report an error; its exit code. `-v` adds the exception behind it, if there is one.
+
+    extra: more keys of the JSON document.
+    """
+    if output.verbose and error.__cause__ is not None:
+        warn_of(error)
+    report_findings(output, error.findings, error.exit_code, **extra)
+    return error.exit_code
+
+
+def report_findings(
+    output: Output, findings: tuple[Finding, ...], exit_code: int, **extra: Any
+) -> None:
+    """Findings on stderr, or as a JSON document on stdout."""
+    if output.json:
+        output.document(refusal(findings, exit_code, extra))
+    else:
+        sys.stderr.write(render(findings) + "\n")
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on stderr. They quote names that others chose, which must neither control the
+    terminal nor look like lines of ours.
+    """
+    warn(*(f"note: {note}" for note in notes))

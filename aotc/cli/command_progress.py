@@ -1,0 +1,195 @@
+"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins, one as
+it ends, and one every ten seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotc_runtime.base.rendering import warn
+from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, is_seen
+from aotc_runtime.system.streamed_bundle import Told, nobody
+
+OnStage = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[OnStage]:
+    """A function to call with (stage, done, total); it draws one line per stage."""
+    if quiet:
+        yield lambda stage, done, total: None
+        return
+    if not sys.stderr.isatty():
+        with _lines() as lines:
+            yield lines.on_stage
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[counted]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def on_stage(stage: str, done: int, total: int) -> None:
+            counted = _counted(stage, done, total)
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total or None, counted=counted)
+            bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
+
+        yield on_stage
+
+
+EVERY_SECONDS = 10.0
+"""How often the log of a job without a terminal says how far a command is."""
+
+
+class _Lines:
+    """Progress as lines."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[str, float] = {}
+        self._counted: dict[str, str] = {}
+
+    def on_stage(self, stage: str, done: int, total: int) -> None:
+        """Write a line as a stage begins, and one as it ends."""
+        with self._lock:
+            now = time.perf_counter()
+            if stage not in self._begun:
+                self._begun[stage] = now
+                # One that does not count ends where the next one begins.
+                running = {each: text for each, text in self._counted.items() if text}
+                self._counted = {**running, stage: ""}
+                self._write(f"{stage}: {_counted(stage, 0, total)}" if total else stage)
+            if stage in self._counted and total:
+                self._counted[stage] = _counted(stage, done, total)
+            if 0 < total <= done and stage in self._counted:
+                seconds = now - self._begun[stage]
+                self._write(f"{stage}: {self._counted.pop(stage)}, {seconds:.1f} s")
+
+    def on_bytes(self, stage: str, done: int, total: int) -> None:
+        """Remember the bytes of a stage that has begun."""
+        with self._lock:
+            self._counted[stage] = _bytes(done, total)
+
+    def still(self) -> None:
+        """Write a line about the stages that have not ended."""
+        with self._lock:
+            now = time.perf_counter()
+            running = [
+                f"{stage}: {f'{counted}, ' if counted else ''}{now - self._begun[stage]:.0f} s"
+                for stage, counted in self._counted.items()
+            ]
+            if running:
+                self._write("; ".join(running))
+
+    def _write(self, line: str) -> None:
+        warn(line)
+        sys.stderr.flush()
+
+
+@contextmanager
+def _lines() -> Iterator[_Lines]:
+    lines, ended = _Lines(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(EVERY_SECONDS):
+            lines.still()
+
+    thread = threading.Thread(target=tell, name="aotc-progress", daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        ended.set()
+        thread.join()
+
+
+IN_BYTES = ("weights", "pack")
+"""Stages of a build whose steps are bytes; of little there are none."""
+
+
+def _counted(stage: str, done: int, total: int) -> str:
+    if stage not in IN_BYTES or not total:
+        return f"{done} of {total or '?'}"
+    return _bytes(done, total)
+
+
+def _bytes(done: int, total: int) -> str:
+    from aotc.report.report_text import size
+
+    return f"{size(done)} of {size(total)}"
+
+
+OnBytes = Callable[[int, int], None]
+
+
+@contextmanager
+def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
+    """A function to call with bytes (done, total), of one stage; as `progress` draws."""
+    if quiet:
+        yield lambda done, total: None
+        return
+    if not sys.stderr.isatty():
+        with _lines() as lines:
+            begun = time.perf_counter()
+            lines.on_stage(stage, 0, 0)
+            last = (0, 0)
+
+            def keep(done: int, total: int) -> None:
+                nonlocal last
+                last = (done, total)
+                lines.on_bytes(stage, done, total)
+
+            yield keep
+            if not quiet:
+                seconds = time.perf_counter() - begun
+                warn(f"{stage}: {_bytes(*last)}, {seconds:.1f} s")
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(stage, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+@contextmanager
+def passing_progress(
+    stage: str, places: Iterable[Path], times: int, *, quiet: bool
+) -> Iterator[Told]:
+    """A function to call with bytes as they are hashed or copied; it draws on a terminal, for large
+    bundles. places: of bundles.  times: that their bytes are passed.
+    """
+    total = times * sum(map(bytes_at, places))
+    if quiet or total < LARGE_BYTES or not is_seen():
+        yield nobody
+        return
+    from aotc_serve.oci.parallel_transfer import Tally
+
+    with byte_progress(stage, quiet=quiet) as on_bytes:
+        yield Tally(total, on_bytes).add

@@ -1,0 +1,65 @@
+"""`aotc keygen`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli import passphrase
+from aotc.cli.command_output import Output, command
+from aotc_runtime.base.rendering import say
+
+
+@click.command()
+@click.argument("prefix", type=click.Path(path_type=Path))
+@click.option(
+    "--type",
+    "key_type",
+    type=click.Choice(["ed25519", "ecdsa-p256"]),
+    default="ed25519",
+    show_default=True,
+    help="The kind of key.",
+)
+@click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
+@click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), help="First line: encrypt with this."
+)
+@command
+def keygen(
+    out: Output, prefix: Path, key_type: str, plain: bool, passphrase_file: Path | None
+) -> None:
+    """Make a key pair: PREFIX.key (mode 0600) and PREFIX.pub.
+
+    The private key is encrypted with the passphrase from --passphrase-file, AOTC_KEY_PASSPHRASE
+    or a prompt, unless --plain is given. Existing files are never overwritten.
+
+    \b
+    aotc keygen ci
+    """
+    from aotc.base.errors import refusal
+    from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+
+    if plain and passphrase_file:
+        raise click.UsageError("--plain and --passphrase-file exclude each other")
+    secret = None if plain else passphrase.given(passphrase_file)
+    if secret is None and not plain:
+        if not sys.stdin.isatty():
+            hint = f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain"
+            raise refusal("AOTC-E009", "keygen", "none", hint=hint)
+        secret = passphrase.asked("passphrase", confirm=True)
+    pair = generate_key_pair(prefix, secret, KeyType(key_type))
+    document = {
+        "private_key": str(pair.private),
+        "public_key": str(pair.public),
+        "key_id": pair.id,
+        "type": key_type,
+        "encrypted": secret is not None,
+    }
+    out.result(
+        document,
+        lambda: say(
+            f"wrote {pair.private} (keep it secret) and {pair.public}", f"key id {pair.id}"
+        ),
+    )

@@ -1,0 +1,72 @@
+"""`aotc sign`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command
+from aotc.cli.command_progress import passing_progress
+from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.base.rendering import say
+
+
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE)
+@key_options(required=True)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="A policy that has to accept what others signed before, so that nothing else is signed.",
+)
+@click.option(
+    "--timestamp",
+    default="",
+    metavar="URL|COMMAND",
+    help="Have an RFC 3161 authority say when this key's signatures were made.",
+)
+@command
+def sign(
+    out: Output,
+    bundle: Path,
+    key: str,
+    passphrase_file: Path | None,
+    trust: Path | None,
+    timestamp: str,
+) -> None:
+    """Add a signature to a bundle; its content stays as it is.
+
+    \b
+    aotc sign digits-1.0.0.aotb --key release.key
+    aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
+    """
+    from aotc.bundle.sign.bundle_signing import endorse
+    from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+
+    policy = read_policy(trust) if trust is not None else None
+    signer = signer_of(key, passphrase_file)
+    with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
+        made = endorse(bundle, signer, policy, timestamp=timestamp, told=told)
+    attestation = made.attestation
+    document = {
+        "bundle": str(bundle),
+        "name": made.name,
+        "version": made.version,
+        "root_digest": attestation.root_digest,
+        "key_id": attestation.key_id,
+        "added": made.added,
+        "earlier_signers": list(made.earlier),
+        "earlier_verified": policy is not None,
+    }
+    what = f"{made.name} {made.version}, {attestation.root_digest}"
+    done = f"signed {what}" if made.added else f"nothing added to {what}: signed before"
+    known = policy_keys(policy) if policy is not None else {}
+    others = ", ".join(
+        known[id].label if id in known else id[:16] or "a key without id" for id in made.earlier
+    )
+    checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
+    checks = f" ({checked})" if made.earlier else ""
+    earlier = f"beside   {others or 'nobody'}{checks}"
+    out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

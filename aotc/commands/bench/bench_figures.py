@@ -1,0 +1,84 @@
+"""What is measured, as values: what the workers of `aotc bench` are told and what they answer."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+
+
+class Work(Struct, frozen=True):
+    """Calls of one executable. inputs: .npy files, in the order of the entry point's inputs."""
+
+    executable: ExecutableKey
+    inputs: list[str]
+
+
+class Job(Struct, frozen=True):
+    """What a worker measures. bundle, trust: paths.  seconds: of calls per measurement.  threads:
+    numbers of caller threads; none for a cold start.
+    """
+
+    bundle: str
+    trust: str
+    target: str
+    work: list[Work]
+    seconds: float
+    threads: list[int]
+
+
+class Cold(Struct, frozen=True):
+    """One fresh process that made its first calls.
+
+    stages: seconds by stage, in order, from starting the process to being ready. first, rested:
+    microseconds of the first call and of a median one after it, each after the same pause.
+    hundredth: of the median one around the hundredth in a row (`calls` were made; slow programs
+    make fewer). peak_bytes: resident memory at its highest, None where the system does not tell.
+    """
+
+    executable: ExecutableKey
+    stages: dict[str, float]
+    first: float
+    rested: float
+    hundredth: float
+    calls: int
+    peak_bytes: int | None
+
+
+class Latency(Struct, frozen=True):
+    """Microseconds per call on one thread."""
+
+    p50: float
+    p90: float
+    p99: float
+    calls: int
+
+
+class Throughput(Struct, frozen=True):
+    """Calls from several threads at once."""
+
+    threads: int
+    calls_per_second: float
+
+
+class Steady(Struct, frozen=True):
+    """One executable after its warm-up."""
+
+    executable: ExecutableKey
+    latency: Latency
+    throughput: list[Throughput]
+
+
+class SteadyRun(Struct, frozen=True):
+    """All executables, in one process."""
+
+    steady: list[Steady]
+    compilations: int
+    peak_bytes: int | None
+
+
+class Answer(Struct, frozen=True):
+    """What a worker measured: one of the two."""
+
+    cold: Cold | None = None
+    steady: SteadyRun | None = None

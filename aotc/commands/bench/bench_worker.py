@@ -1,0 +1,183 @@
+"""A process of `aotc bench`: loads a bundle with the runtime alone, and calls it.
+
+Runs `START`. Nothing but the standard library is imported before the clock of the import stage
+runs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aotc.base.workers.worker_child import Progress
+    from aotc.commands.bench.bench_figures import (
+        Answer,
+        Cold,
+        Job,
+        Latency,
+        Steady,
+        SteadyRun,
+        Work,
+    )
+    from aotc_runtime import LoadedBundle
+
+START = (
+    "import sys, time\n"
+    "reached = time.monotonic()\n"
+    "from aotc.commands.bench.bench_worker import main\n"
+    "main(reached, sys.argv[1])\n"
+)
+"""What the process runs; its first argument is when it was started. On Linux, the clock is the same
+in all processes.
+"""
+
+CALLS = 105
+AROUND_THE_HUNDREDTH = 11
+SECONDS_OF_CALLS = 5.0
+WARM_UP_PART = 0.2
+
+PAUSE = 0.02
+PAUSES = 9
+"""After seconds of nothing a call finds the processor's caches cold, the first as any later one:
+only calls after the same pause can be compared."""
+
+
+def main(reached: float, spawned: str) -> None:
+    """reached, spawned: when this process ran its first line, and when its parent started it."""
+    started = time.monotonic()
+    from aotc_runtime import load
+
+    stages = {"interpreter": reached - float(spawned), "import": time.monotonic() - started}
+    from aotc.base.workers.worker_child import answer
+    from aotc.commands.bench.bench_figures import Answer, Job
+
+    def measure(job: Job, progress: Progress) -> Answer:
+        loaded = load(job.bundle, trust=job.trust, target=job.target)
+        timings = loaded.report()["timings"]
+        stages.update((stage, taken) for stage, taken in timings.items() if stage != "total")
+        if job.threads:
+            made = Answer(steady=_steady(loaded, job, progress))
+        else:
+            made = Answer(cold=_cold(loaded, job.work[0], stages))
+        assert "jax" not in sys.modules, "the runtime never imports jax"
+        return made
+
+    answer(Job, measure)
+
+
+def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
+    """A call of one executable with its inputs, as a server makes it: numpy in, numpy out."""
+    import numpy as np
+
+    from aotc_runtime.formats.safetensors_reader import numpy_dtype
+    from aotc_runtime.serving.rebuilt_trees import arguments_of
+
+    callable_ = bundle[work.executable.entry_point]
+    spec = callable_.spec
+    leaves = []
+    for file, tensor in zip(work.inputs, spec.inputs, strict=True):
+        array, dtype = np.load(file, allow_pickle=False), numpy_dtype(tensor.dtype)
+        # .npy files know bfloat16 and float8 only as raw bytes.
+        leaves.append(array if array.dtype == dtype else array.view(dtype))
+    positional, named = arguments_of(callable_.parameters, leaves)
+    return lambda: callable_(*positional, **named)
+
+
+def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
+    import statistics
+
+    from aotc.commands.bench.bench_figures import Cold
+
+    call = _caller(bundle, work)
+
+    def microseconds() -> float:
+        before = time.perf_counter()
+        call()
+        return (time.perf_counter() - before) * 1e6
+
+    def rested() -> float:
+        time.sleep(PAUSE)
+        return microseconds()
+
+    first = rested()
+    peak = peak_bytes()
+    times = [first]
+    stop = time.perf_counter() + SECONDS_OF_CALLS
+    while len(times) < CALLS and (len(times) < 2 or time.perf_counter() < stop):
+        times.append(microseconds())
+    hundredth = statistics.median(times[1:][-AROUND_THE_HUNDREDTH:])
+    later = statistics.median(rested() for _ in range(PAUSES))
+    return Cold(work.executable, stages, first, later, hundredth, len(times), peak)
+
+
+def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
+    from aotc.commands.bench.bench_figures import Steady, SteadyRun, Throughput
+
+    steady: list[Steady] = []
+    for work in job.work:
+        progress.started(work.executable.label)
+        call = _caller(bundle, work)
+        _latency(call, job.seconds * WARM_UP_PART)
+        latency = _latency(call, job.seconds)
+        throughput = [
+            Throughput(threads, _calls_per_second(call, threads, job.seconds))
+            for threads in job.threads
+        ]
+        steady.append(Steady(work.executable, latency, throughput))
+    return SteadyRun(steady, bundle.report()["compilations"], peak_bytes())
+
+
+def _latency(call: Callable[[], Any], seconds: float) -> Latency:
+    import numpy as np
+
+    from aotc.commands.bench.bench_figures import Latency
+
+    times: list[float] = []
+    now = time.perf_counter()
+    stop = now + seconds
+    while now < stop or not times:
+        before = now
+        call()
+        now = time.perf_counter()
+        times.append(now - before)
+    p50, p90, p99 = (float(value) for value in np.percentile(times, [50, 90, 99]) * 1e6)
+    return Latency(p50, p90, p99, len(times))
+
+
+def _calls_per_second(call: Callable[[], Any], threads: int, seconds: float) -> float:
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    together = Barrier(threads)
+
+    def calls() -> float:
+        together.wait()
+        count, started = 0, time.perf_counter()
+        while (now := time.perf_counter()) - started < seconds or not count:
+            call()
+            count += 1
+        return count / (now - started)
+
+    with ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(calls) for _ in range(threads)]
+        return sum(each.result() for each in running)
+
+
+def peak_bytes() -> int | None:
+    """Resident memory of this process at its highest.
+
+    Not from `getrusage`: that starts with what the parent had when it started this process.
+    """
+    try:
+        status = Path("/proc/self/status").read_text("utf-8")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None

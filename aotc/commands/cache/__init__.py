@@ -1,0 +1,1 @@
+"""Show and tidy up the build cache."""

@@ -1,0 +1,228 @@
+"""`aotc certify`: runs a bundle under other releases of what runs it, and adds certificates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import refusal
+from aotc.bundle.compat.accepted_packages import accepted_versions
+from aotc.bundle.read.opened_bundle import attributed
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.certificate_claims import certificate_by
+from aotc.bundle.sign.signer import Signer
+from aotc.bundle.write.added_attestations import with_attestations
+from aotc.bundle.write.atomic_files import tidy
+from aotc.commands.certify.certify_environments import Environments
+from aotc.commands.certify.certify_process import Job, Trial, run, runtime_copy
+from aotc_runtime.base.errors import Finding, IncompatibleHostError, ResourceError
+from aotc_runtime.formats.certificate_predicate import SCHEMA, Surroundings
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Parity
+from aotc_runtime.schema.certified_releases import JAXLIB, Release
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.host_compatibility import wanted_of
+from aotc_runtime.verification.missing_targets import missing_target
+from aotc_runtime.verification.public_keys import load_public_key
+
+OnFixture = Callable[[str, int, int], None]
+"""Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
+
+NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", packages={})
+"""Where a process ran that died before it could say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """What certifying a bundle found.
+
+    trials: one for each release and its targets, in the order given.  missing: why there was no
+    environment for a release.  key_id: of the signer of the certificates that were added, or "".
+    added: how many certificates.  parity: as the build measured it, by target and label.
+    """
+
+    name: str
+    version: str
+    root_digest: str
+    trials: tuple[Trial, ...]
+    missing: tuple[Finding, ...]
+    key_id: str
+    added: int
+    parity: Mapping[tuple[str, str], Parity]
+
+
+def certify(
+    path: Path,
+    releases: Sequence[Release],
+    policy: TrustPolicy,
+    target: str | None,
+    signer: Signer | None,
+    environments: Environments,
+    *,
+    seconds: float,
+    finished: Callable[[], datetime],
+    on_fixture: OnFixture,
+) -> Certification:
+    """Run every fixture of a bundle under each release, each by the targets that its package runs,
+    and add a signed certificate of each result.
+
+    policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
+    signer: None to add no certificates.  seconds: limit for one target under one release.
+    finished: gives the time that certificates state.  on_fixture: told of progress.
+    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
+    UsageError. A fixture that fails is not raised: it is in the result.
+    """
+    tidy(path.resolve())
+    # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
+    # this host say of each target is for the worker to find out, which verifies it.
+    read = attributed(look_into(path), policy, time.time())
+    root, contents = read.root_digest, read.contents
+    by_package = {
+        each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
+        for each in releases
+    }
+    trials: list[Trial] = []
+    missing: list[Finding] = []
+    with runtime_copy() as runtime:
+        for release in dict.fromkeys(releases):
+            try:
+                with environments.environment(release) as python:
+                    manifests = by_package[release.package]
+                    jobs = [_job(path, policy, root, manifest) for manifest in manifests]
+                    trials += _run_all(
+                        python, runtime, release, jobs, seconds, on_fixture, environments.processes
+                    )
+            except ResourceError as error:
+                missing += error.findings
+    subject = f"{read.name}-{read.version}"
+    results = [trial for trial in trials if trial.outcome]
+    if signer is not None and results:
+        made = [
+            attest(root, subject, predicate_of(trial, finished()), signer, CERTIFICATE_TYPE)
+            for trial in results
+        ]
+        with_attestations(path, root, [a.envelope for a in made], _replaced(results, signer))
+    return Certification(
+        name=read.name,
+        version=read.version,
+        root_digest=root,
+        trials=tuple(trials),
+        missing=tuple(missing),
+        key_id=signer.key_id if signer is not None and results else "",
+        added=len(results) if signer is not None else 0,
+        parity={
+            (manifest.target.name, label(name, profile.sizes)): profile.parity
+            for manifest in contents.manifests.values()
+            for name, entry_point in manifest.entry_points.items()
+            for profile in entry_point.profiles
+        },
+    )
+
+
+def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
+    """The predicate of a certificate, as `aotc_runtime.formats.certificate_predicate` reads it."""
+    where = trial.surroundings or NOT_TOLD
+    return {
+        "schema": SCHEMA,
+        "target": trial.target,
+        **_stated(trial.release),
+        "outcome": trial.outcome,
+        "detail": trial.detail,
+        "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "fixtures": [msgspec.to_builtins(run) for run in trial.fixtures],
+        "surroundings": {
+            field: msgspec.to_builtins(getattr(where, field))
+            for field in Surroundings.__struct_fields__
+        },
+    }
+
+
+def _stated(release: Release) -> dict[str, str]:
+    if release.package == JAXLIB:
+        return {"jaxlib": release.version}
+    return {"jaxlib": "", "package": release.package, "version": release.version}
+
+
+def targets_run_by(
+    package: str,
+    manifests: Mapping[str, BundleManifest],
+    target: str | None,
+    absent: Sequence[str],
+) -> list[BundleManifest]:
+    """The asked-for targets all of whose executables a package runs.
+
+    Raises IncompatibleHostError (AOTC-E505).
+    """
+    if target is not None and target not in manifests:
+        raise IncompatibleHostError(missing_target(manifests, target, absent))
+    asked = sorted(manifests) if target is None else [target]
+    packages = {name: sorted(accepted_versions(manifests[name])) for name in asked}
+    wanted = [manifests[name] for name in asked if packages[name] == [package]]
+    if not wanted:
+        raise refusal(
+            "AOTC-E505",
+            ", ".join(asked),
+            "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
+            expected=f"a target all of whose executables {package} runs: a certificate is about "
+            "the versions of one package",
+            hint="certify with the package that runs it; of a target of several engines, build "
+            "anew with the versions that are to run it",
+        )
+    return wanted
+
+
+def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
+    fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
+    ((_, accepted),) = accepted_versions(manifest).items()
+    return Job(
+        bundle=path,
+        policy=policy,
+        target=manifest.target.name,
+        accepted=accepted[-1],
+        root_digest=root,
+        fixtures=fixtures,
+        platforms=wanted_of({manifest.target.name: manifest}, None).platforms,
+        devices=manifest.requires.devices,
+    )
+
+
+def _run_all(
+    python: Path,
+    runtime: Path,
+    release: Release,
+    jobs: Sequence[Job],
+    seconds: float,
+    on_fixture: OnFixture,
+    processes: Processes,
+) -> Iterator[Trial]:
+    total = sum(job.fixtures for job in jobs)
+    before = 0
+    for job in jobs:
+
+        def ran(count: int, before: int = before) -> None:
+            on_fixture(str(release), before + count, total)
+
+        ran(0)
+        yield run(python, runtime, release, job, seconds, ran, processes)
+        before += job.fixtures
+
+
+def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
+    """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
+    now = {(trial.target, trial.release) for trial in results}
+    key = load_public_key(signer.public_pem(), "", "signer")
+
+    def is_older(envelope: bytes) -> bool:
+        read = certificate_by(envelope, key)
+        return read is not None and (read.target, read.release) in now
+
+    return is_older

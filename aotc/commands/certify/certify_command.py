@@ -1,0 +1,171 @@
+"""`aotc certify`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.completion_command import target_names
+from aotc.cli.host_options import versions
+from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.base.rendering import say, warn
+from aotc_runtime.schema.certified_releases import JAXLIB, Release
+
+if TYPE_CHECKING:
+    from aotc.bundle.sign.signer import Signer
+    from aotc_runtime.schema.trust_policy import TrustPolicy
+
+PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
+"""A distribution by its normalized name (PEP 503)."""
+
+
+def _releases(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[Release, ...]:
+    """Refuse values that are no package with its version: they become names of folders and
+    arguments of an installer.
+    """
+    found = [PACKAGE.fullmatch(value) for value in values]
+    for value, match in zip(values, found, strict=True):
+        if match is None:
+            raise click.BadParameter(
+                f"{value!r} is no package with a version, such as onnxruntime==1.32.0.",
+                context,
+                option,
+            )
+    return tuple(
+        Release(match[1], *versions(context, option, (match[2],))) for match in found if match
+    )
+
+
+@click.command(short_help="Run a bundle's fixtures under other versions of its engine.")
+@click.argument("bundle", type=BUNDLE_FILE)
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    callback=versions,
+    metavar="VERSION",
+    help="Run under this version of jaxlib; may repeat.",
+)
+@click.option(
+    "--with",
+    "releases",
+    multiple=True,
+    callback=_releases,
+    metavar="PACKAGE==VERSION",
+    help="Run under this version of another engine's package; may repeat.",
+)
+@key_options(required=False)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="Whom to believe that the bundle may be run; default: the public part of --key.",
+)
+@click.option(
+    "--target", shell_complete=target_names, help="A target of the bundle; default: all of them."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=1e6),
+    default=1800,
+    show_default=True,
+    help="Limit for one target under one version.",
+)
+@click.option("--refresh", is_flag=True, help="Install again, whatever is cached.")
+@command
+def certify(
+    out: Output,
+    bundle: Path,
+    jaxlibs: tuple[str, ...],
+    releases: tuple[Release, ...],
+    key: str | None,
+    passphrase_file: Path | None,
+    trust: Path | None,
+    target: str | None,
+    seconds: float,
+    refresh: bool,
+) -> int:
+    """Run every fixture of a bundle under other versions of jaxlib, or of the package of another
+    engine that runs it; sign what came of it.
+
+    Each version is installed from the package index into an environment of its own, once. With
+    --key the results are added to the bundle as certificates; a trust policy says whose count.
+
+    \b
+    aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
+        --trust trust.toml --key certifier.key
+    """
+    import os
+
+    from aotc.base.child_processes import Processes
+    from aotc.cli.command_progress import progress
+    from aotc.commands.certify.certify_bundle import certify as run_certification
+    from aotc.commands.certify.certify_environments import Environments, cache_folder
+    from aotc.commands.certify.certify_text import certify_document, certify_findings, certify_lines
+    from aotc.pipeline.build_time import stated_time, time_of_build
+    from aotc_runtime.verification.policy_reader import certifier_keys, read_policy
+
+    asked = (*(Release(JAXLIB, version) for version in jaxlibs), *releases)
+    if not asked:
+        raise click.UsageError("--jaxlib or --with has to be given: what to run the bundle under")
+    if key is None and trust is None:
+        raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
+    stated = stated_time(os.environ)
+    signer = signer_of(key, passphrase_file) if key is not None else None
+    if trust is not None:
+        policy = read_policy(trust)
+    else:
+        assert signer is not None, "one of the two was given"
+        policy = _policy_of(signer)
+
+    def note(line: str) -> None:
+        if not out.json:
+            warn(line)
+
+    with progress(quiet=out.json) as on_fixture:
+        made = run_certification(
+            bundle,
+            asked,
+            policy,
+            target,
+            signer,
+            Environments(cache_folder(), refresh, note, Processes()),
+            seconds=seconds,
+            finished=lambda: time_of_build(stated),
+            on_fixture=on_fixture,
+        )
+    document = certify_document(str(bundle), made)
+    if trust is not None and key is not None:
+        document["key_is_certifier"] = is_certifier = made.key_id in certifier_keys(policy)
+        if not is_certifier:
+            note(
+                f"note: {key} is no certifier of {trust}, so these certificates do not count there;"
+            )
+            note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
+    if not out.json:
+        say(*certify_lines(made))
+    if findings := tuple(certify_findings(made)):
+        from aotc.base.errors import family_of
+
+        code = family_of(findings[0].code).exit_code
+        report_findings(out, findings, code, **document)
+        return code
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0
+
+
+def _policy_of(signer: Signer) -> TrustPolicy:
+    """The policy that accepts what this key has signed, whatever the bundle's name."""
+    from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+    from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+
+    own = TrustedKey(public_key=signer.public_pem(), name="--key")
+    furthest = OutOfProfilePolicy.COMPILE
+    return TrustPolicy(schema=1, name="*", keys=(own,), furthest_fallback=furthest)

@@ -1,0 +1,213 @@
+"""Runs the worker in an environment and says how it ended: a crash there is a result."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile, copytree, ignore_patterns
+
+import msgspec
+from msgspec import Struct
+
+import aotc
+import aotc_runtime
+from aotc.base.child_processes import Processes, describe_status
+from aotc.base.errors import finding, quoted
+from aotc.base.workers import worker_parent
+from aotc.base.workers.worker_environment import inherited
+from aotc.commands.certify import certify_worker
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.formats.certificate_predicate import (
+    BEYOND,
+    CRASHED,
+    HUNG,
+    PASSED,
+    REFUSED,
+    FixtureRun,
+    Surroundings,
+)
+from aotc_runtime.schema.certified_releases import Release
+from aotc_runtime.schema.trust_policy import TrustPolicy
+
+STDERR_LINES_SHOWN = 6
+STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "NPROC", "LD_PRELOAD")
+
+ANSWERING = (
+    *("__init__.py", "base/__init__.py", "base/constants.py", "base/process_guard.py"),
+    *("base/workers/__init__.py", "base/workers/worker_child.py"),
+)
+"""The modules of aotc that `aotc.base.workers.worker_child` consists of."""
+
+RESULTS = "AOTC-E7"
+"""Codes of findings that are results of this release: it or a fixture refused. Others are about the
+bundle, the policy or the host."""
+
+
+class _Surroundings(Surroundings, frozen=True):
+    """version: of the package that runs the target there."""
+
+    version: str
+
+
+class _Event(Struct, frozen=True):
+    """What the worker has finished: one of these is set."""
+
+    surroundings: _Surroundings | None = None
+    verified: str = ""
+    ran: FixtureRun | None = None
+
+
+class _Told(Struct, frozen=True):
+    """The worker's job."""
+
+    bundle: str
+    policy: TrustPolicy
+    target: str
+    package: str
+    accepted: str
+    platforms: Mapping[str, Sequence[str]]
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A target of a bundle that is to run. accepted: a version that it accepts by itself.
+    root_digest: of the bundle, which the worker has to find too.  fixtures: how many there are.
+    platforms, devices: what the target wants to be known of a host, and how many it runs on.
+    """
+
+    bundle: Path
+    policy: TrustPolicy
+    target: str
+    accepted: str
+    root_digest: str
+    fixtures: int
+    platforms: Mapping[str, Sequence[str]]
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a target ran under a release. outcome: of a certificate's, or "" where the target did
+    not get as far as to run, whatever the release; findings say why.  detail: what happened, if it
+    did not pass.  surroundings: None if the process did not get as far as to say.
+    """
+
+    target: str
+    release: Release
+    outcome: str
+    detail: str
+    fixtures: tuple[FixtureRun, ...]
+    surroundings: Surroundings | None
+    findings: tuple[Finding, ...] = ()
+
+
+@contextmanager
+def runtime_copy() -> Iterator[Path]:
+    """A folder with the package aotc_runtime that runs here, what the worker needs to answer, and
+    nothing else.
+    """
+    with tempfile.TemporaryDirectory(prefix="aotc-runtime-") as folder:
+        (source,) = aotc_runtime.__path__
+        name = aotc_runtime.__name__
+        copytree(source, Path(folder) / name, ignore=ignore_patterns("__pycache__"))
+        for module in ANSWERING:
+            place = Path(folder) / aotc.__name__ / module
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copyfile(Path(aotc.__path__[0]) / module, place)
+        yield Path(folder)
+
+
+def run(
+    python: Path,
+    runtime: Path,
+    release: Release,
+    job: Job,
+    seconds: float,
+    on_fixture: Callable[[int], None],
+    processes: Processes,
+) -> Trial:
+    """Run one target's fixtures in an environment.
+
+    python: its interpreter.  runtime: what `runtime_copy` made.  release: what runs the target
+    there.  seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
+    """
+    events: list[_Event] = []
+
+    def heard(item: str) -> None:
+        events.append(_event(item))
+        on_fixture(sum(event.ran is not None for event in events))
+
+    told = _Told(
+        bundle=str(job.bundle.resolve()),
+        policy=job.policy,
+        target=job.target,
+        package=release.package,
+        accepted=job.accepted,
+        platforms=job.platforms,
+        devices=job.devices,
+    )
+
+    def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
+        runs = tuple(event.ran for event in events if event.ran is not None)
+        where = next((e.surroundings for e in events if e.surroundings is not None), None)
+        return Trial(job.target, release, outcome, detail, runs, where, findings)
+
+    try:
+        worker_parent.run(
+            (str(python), "-I", "-B", certify_worker.__file__, str(runtime)),
+            told,
+            type(None),
+            within=runtime,
+            environment={**inherited(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
+            processes=processes,
+            seconds=seconds,
+            on_finished=heard,
+        )
+    except AotcError as error:
+        if not error.code.startswith(RESULTS):
+            return trial("", "", error.findings)
+        reasons = "; ".join(f"{f.code} {f.where}: found {f.found}" for f in error.findings)
+        return trial(REFUSED, reasons, error.findings)
+    except worker_parent.CrashedError as crash:
+        doing = crash.doing or "starting"
+        if crash.late:
+            return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
+        ended = f"{describe_status(crash.status)}, while {doing}"
+        return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
+    return _judged(job, release, events, trial)
+
+
+def _event(item: str) -> _Event:
+    """Nothing of what code of the bundle has written among the events."""
+    try:
+        return msgspec.json.decode(item, type=_Event)
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError
+        return _Event()
+
+
+def _something_else(job: Job, release: Release, found: str) -> Finding:
+    return finding(
+        "AOTC-E559",
+        str(job.bundle),
+        f"{release.package} {found}",
+        expected=f"{release} to run {job.root_digest}",
+        hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",
+    )
+
+
+def _judged(job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
+    """What the events of a process come to that ended as it should."""
+    where = next((e.surroundings for e in events if e.surroundings is not None), None)
+    if where is None:
+        return trial(CRASHED, "exit status 0, while starting")
+    verified = next((event.verified for event in events if event.verified), "")
+    if (where.version, verified) != (release.version, job.root_digest):
+        return trial("", "", (_something_else(job, release, f"{where.version} on {verified}"),))
+    beyond = [e.ran.label for e in events if e.ran is not None and not e.ran.withinTolerance]
+    if beyond:
+        return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))
+    return trial(PASSED, "")

@@ -1,0 +1,114 @@
+"""Options of `aotc channel` that name keys."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aotc.base.errors import refusal
+from aotc.bundle.sign.signer import Signer
+from aotc.bundle.trust.trust_text import read_public_key
+from aotc.cli.key_option import signer_of
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the options of `role_options` say. root, targets, online: files of public keys.
+    signing: private keys, as `--key` takes them.  days: how long root metadata are good.
+    """
+
+    root: tuple[Path, ...]
+    targets: tuple[Path, ...]
+    online: tuple[Path, ...]
+    root_threshold: int
+    targets_threshold: int
+    signing: tuple[str, ...]
+    passphrase_file: Path | None
+    days: int
+
+    def signers(self) -> list[Signer]:
+        """Raises what `signer_of` raises."""
+        return signers_of(self.signing, self.passphrase_file)
+
+
+def role_options(
+    *, required: bool, days: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options for the public keys of each role, their thresholds, `--key` and
+    `--days`; what they say comes as `given`, `Roles`. days: help.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            stated = {field.name: kwargs.pop(field.name) for field in fields(Roles)}
+            return command(*args, given=Roles(**stated), **kwargs)
+
+        function = click.option(
+            "--days", default=365, show_default=True, type=click.IntRange(1, 3650), help=days
+        )(function)
+        for name, what in (
+            ("online", "A machine's, for snapshot and timestamp (.pub)."),
+            ("targets", "Of who says what is deployed (.pub); may be given several times."),
+            ("root", "Of who decides about these keys (.pub); may be given several times."),
+        ):
+            function = click.option(
+                f"--{name}",
+                name,
+                multiple=True,
+                required=required,
+                type=click.Path(path_type=Path),
+                help=what,
+            )(function)
+        for role in ("targets", "root"):
+            function = click.option(
+                f"--{role}-threshold",
+                default=1,
+                show_default=True,
+                type=click.IntRange(min=1),
+                help=f"Keys of --{role} that have to sign.",
+            )(function)
+        return signing_options(function, "signing")
+
+    return decorate
+
+
+def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
+    """Give a command `--key`, which may be repeated, and `--passphrase-file`. name: of what `--key`
+    says.
+    """
+    function = click.option(
+        "--passphrase-file",
+        type=click.Path(path_type=Path),
+        help="First line: the passphrase of all keys given here.",
+    )(function)
+    return click.option(
+        "--key",
+        name,
+        multiple=True,
+        metavar="FILE|URI",
+        help="Sign with this private key; may be given several times.",
+    )(function)
+
+
+def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
+    """PEM texts by the ids of keys. Raises UsageError: AOTC-E006, E028 for one that stands twice;
+    TrustError (AOTC-E310).
+    """
+    found: dict[str, str] = {}
+    for file in files:
+        pem, key = read_public_key(file)
+        if key.id in found:
+            raise refusal("AOTC-E028", option, f"{file}, a key that was given before")
+        found[key.id] = pem
+    return found
+
+
+def signers_of(keys: Sequence[str], passphrase_file: Path | None) -> list[Signer]:
+    """What signs, a key each. Raises what `signer_of` raises."""
+    return [signer_of(key, passphrase_file) for key in keys]

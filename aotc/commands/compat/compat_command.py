@@ -1,0 +1,70 @@
+"""`aotc compat`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.host_options import assumed_jaxlibs, described_hosts
+from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc_runtime.base.rendering import say
+
+
+@click.command(short_help="Say which target runs on which host, and how well.")
+@click.argument("bundle", type=PLACE)
+@click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
+@described_hosts("; more may follow. Default: this host.")
+@assumed_jaxlibs
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="Let certificates of this policy's certifiers count.",
+)
+@fetching_options
+@command
+def compat(
+    out: Output,
+    bundle: Place,
+    facts: tuple[Path, ...],
+    hosts: tuple[Path, ...],
+    jaxlibs: tuple[str, ...],
+    trust: Path | None,
+    full: bool,
+    ca: Path | None,
+) -> int:
+    """Say which target of a bundle runs on which host, how well, and how that is known.
+
+    Ends with 7 if any host has none. Checks digests; signatures only with --trust.
+
+    \b
+    aotc compat digits-1.0.0.aotb --hosts facts/*.json
+    """
+    import time
+
+    from aotc.bundle.compat.host_files import read_hosts
+    from aotc.bundle.read.host_matches import judge
+    from aotc.bundle.read.opened_bundle import attributed
+    from aotc.commands.compat.compat_text import compat_document, compat_findings, compat_lines
+    from aotc.compile.target_files import known_targets
+    from aotc_runtime.engines.engine_survey import detect_all
+    from aotc_runtime.verification.policy_reader import read_policy
+
+    known = known_targets(Path.cwd())
+    policy, now = read_policy(trust) if trust else None, time.time()
+    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+        read = attributed(found.source, policy, now, found.unread)
+    named = (*hosts, *facts)
+    described = read_hosts(named) if named else {"this host": detect_all()}
+    rows = judge(read, described, jaxlibs, known, policy, now)
+    document = compat_document(found.shown, read, rows)
+    document["weights_hashed"] = not found.unread
+    if not out.json:
+        say(*compat_lines(document))
+    if findings := tuple(compat_findings(rows)):
+        report_findings(out, findings, 7, **document)
+        return 7
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0

@@ -1,0 +1,174 @@
+"""The client's side: a backend whose executables are compiled by the workers of an executor."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from aotc.base.child_processes import StoppedError
+from aotc.base.errors import finding, is_code, raise_if, refusal
+from aotc.base.stages import CompileJob, Executable
+from aotc.commands.dask import executor_worker
+from aotc.commands.dask.executor_messages import Answer, Blobs, Request, decode_answer, job_of
+from aotc.compile.compiler_protocol import Backend
+from aotc.pipeline.cache.cache_keys import Parts
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.bundle_manifest import BuiltWith
+
+SMALL_BYTES = 64 * 2**10
+"""Blobs up to this size are sent at once; asking whether a worker has them would cost more."""
+
+IN_FLIGHT = 64
+"""Tasks submitted at a time, enough that no worker waits for one."""
+
+TICK_SECONDS = 1.0
+
+
+class Cluster(Executor):
+    """An executor that can tell whether it still has workers."""
+
+    def trouble(self) -> str:
+        """Why it is no use to wait any longer; empty while there is hope."""
+        return ""
+
+    def stop_build(self, build: str) -> None:
+        """Stop what workers compile for a build, without waiting until they have stopped."""
+        executor_worker.stop_build(build)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    request: bytes
+    blobs: Blobs
+
+    @property
+    def small(self) -> Blobs:
+        return {d: data for d, data in self.blobs.items() if len(data) <= SMALL_BYTES}
+
+
+class ExecutorBackend:
+    """Another backend, run by the workers of an executor.
+
+    parts: `toolchain_parts` of that backend; every worker must have the same.
+    """
+
+    def __init__(self, inner: Backend, executor: Executor, parts: Parts) -> None:
+        self._inner, self._executor, self._parts = inner, executor, parts
+        self.platform = inner.platform
+        self._build = secrets.token_hex(16)
+        self._stopped: Future[Any] = Future()
+
+    def toolchain(self) -> BuiltWith:
+        """The toolchain that the wrapped backend compiles with."""
+        return self._inner.toolchain()
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile a job in a worker. Raises CompileError as the wrapped backend does, and for
+        AOTC-E913 workers with another toolchain, E914 an executor that lost the task, E915 a
+        damaged answer.
+        """
+        shipped, blobs = job_of(job)
+        request = Request(
+            build=self._build,
+            platform=self.platform,
+            toolchain=dict(self._parts),
+            job=msgspec.msgpack.encode(shipped),
+        )
+        packed = _Packed(msgspec.msgpack.encode(request), blobs)
+        answer = self._answer(job, packed)
+        if answer.stopped and not self._stopped.done():
+            raise _lost(job, "a worker that stopped it by itself")
+        return _executable(job, answer)
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+        match self._executor:
+            case Cluster() as cluster:
+                cluster.stop_build(self._build)
+            case _:
+                # Its workers may be threads of this process. Others finish what they have begun.
+                executor_worker.stop_build(self._build)
+
+    def _answer(self, job: CompileJob, packed: _Packed) -> Answer:
+        """Ask with small blobs only, then with those that the worker lacked as well. The next
+        worker may lack others, so the last attempt sends all of them.
+        """
+        given = packed.small
+        while True:
+            answer = self._ask(job, packed.request, given)
+            if not answer.missing:
+                return answer
+            if given.keys() == packed.blobs.keys():
+                raise _damaged(job, "a worker that did not get what was sent to it")
+            if not packed.blobs.keys() >= {*answer.missing}:
+                raise _damaged(job, "a worker that wants what is no part of the task")
+            more = {digest: packed.blobs[digest] for digest in answer.missing}
+            given = packed.blobs if more.keys() <= given.keys() else {**given, **more}
+
+    def _ask(self, job: CompileJob, request: bytes, blobs: Blobs) -> Answer:
+        if self._stopped.done():
+            raise StoppedError
+        try:
+            future: Future[Any] = self._executor.submit(executor_worker.answer, request, blobs)
+        except RuntimeError as error:  # what executors raise that were shut down, or are broken
+            raise _lost(job, _error_text(error)) from error
+        while not future.done():
+            wait((future, self._stopped), TICK_SECONDS, FIRST_COMPLETED)
+            if self._stopped.done():
+                future.cancel()
+                raise StoppedError
+            if isinstance(self._executor, Cluster) and (trouble := self._executor.trouble()):
+                future.cancel()
+                raise _lost(job, trouble)
+        if future.cancelled():
+            raise _lost(job, "a task that was cancelled")
+        if failure := future.exception():
+            raise _lost(job, _error_text(failure)) from failure
+        answer = decode_answer(request, future.result())
+        if answer is None:
+            raise _damaged(job, "something else")
+        return answer
+
+
+def _executable(job: CompileJob, answer: Answer) -> Executable:
+    if any(not is_code(finding.code) for finding in answer.findings):
+        raise _damaged(job, "a refusal without a code")
+    raise_if(answer.findings)
+    raise_if(_differences(job, answer))
+    if answer.stopped:
+        raise StoppedError
+    executable = answer.executable
+    if executable is None:
+        raise _damaged(job, "nothing")
+    if sha256(executable.serialized) != executable.digest:
+        raise _damaged(job, f"an executable that is not {executable.digest}")
+    return executable
+
+
+def _differences(job: CompileJob, answer: Answer) -> Iterator[Finding]:
+    if answer.differences:
+        yield finding(
+            "AOTC-E913",
+            f"a worker, for {job.label} for {job.target.name}",
+            "; ".join(answer.differences),
+        )
+
+
+def _error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _lost(job: CompileJob, found: str) -> AotcError:
+    return refusal("AOTC-E914", f"the executor, for {job.label} for {job.target.name}", found)
+
+
+def _damaged(job: CompileJob, found: str) -> AotcError:
+    return refusal("AOTC-E915", f"a worker's answer, for {job.label} for {job.target.name}", found)

@@ -1,0 +1,49 @@
+"""Compiling on the workers of an executor, in place of this host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+
+from aotc.commands.dask.executor_backend import IN_FLIGHT, ExecutorBackend
+from aotc.compile.compiler_protocol import Backend
+from aotc.pipeline.build_backends import Compilers, OpenCompilers
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.tasks.cached_backend import CachedBackend, toolchain_parts
+from aotc.pipeline.tasks.task_pool import Workers
+
+
+def on_executor(executor: Executor) -> OpenCompilers:
+    """Have the workers of an executor compile; whoever made the executor shuts it down."""
+    return partial(_compilers, executor)
+
+
+@contextmanager
+def on_cluster(url: str) -> Iterator[OpenCompilers]:
+    """Have the workers of the Dask cluster at a URL compile.
+
+    Raises UsageError: AOTC-E064, E065.
+    """
+    from aotc.commands.dask.dask_cluster import connect
+
+    with connect(url) as executor:
+        yield on_executor(executor)
+
+
+@contextmanager
+def _compilers(
+    executor: Executor, backends: Mapping[str, Backend], tasks: Tasks, workers: Workers
+) -> Iterator[Compilers]:
+    del workers  # of this host
+    parts = {name: toolchain_parts(backend) for name, backend in backends.items()}
+    shipped = {
+        name: ExecutorBackend(backend, executor, parts[name]) for name, backend in backends.items()
+    }
+    with Workers(IN_FLIGHT) as waiting:
+        waiting.also_stop(list(shipped.values()))
+        yield (
+            {name: CachedBackend(shipped[name], tasks, parts[name]) for name in shipped},
+            waiting,
+        )

@@ -1,0 +1,137 @@
+"""The worker's side: the function that executors call, in a long-lived process.
+
+Blobs that were sent once are kept in the cache of the worker's host, by digest.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from aotc.base.child_processes import StoppedError
+from aotc.base.errors import UsageError
+from aotc.base.msgpack_values import unpacked
+from aotc.base.workers.forked_workers import renew
+from aotc.commands.dask.executor_messages import (
+    Answer,
+    Blobs,
+    Job,
+    Request,
+    compile_job,
+    encode_answer,
+)
+from aotc.compile.compiler_protocol import Backend
+from aotc.compile.compiler_registry import backend_for
+from aotc.pipeline.cache.cache_folder import OFF, open_store
+from aotc.pipeline.cache.cache_keys import Parts, changes
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, Finding
+
+CACHE_VARIABLE = "AOTC_CACHE"
+
+STOPPED_KEPT = 256
+"""How many stopped builds are remembered, since tasks of theirs may still arrive."""
+
+
+class _Running:
+    """The backends that compile in this process now, with the build they compile for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._backends: list[tuple[str, Backend]] = []
+        self._stopped: deque[str] = deque(maxlen=STOPPED_KEPT)
+
+    @contextmanager
+    def compiling(self, build: str, backend: Backend) -> Iterator[None]:
+        """Raises StoppedError if the build was stopped."""
+        entry = (build, backend)
+        with self._lock:
+            if build in self._stopped:
+                raise StoppedError
+            self._backends.append(entry)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._backends.remove(entry)
+
+    def stop(self, build: str) -> None:
+        with self._lock:
+            self._stopped.append(build)
+            backends = [backend for of, backend in self._backends if of == build]
+        for backend in backends:
+            backend.stop()
+        renew()  # nothing of a build stays with a worker once it was stopped
+
+
+_RUNNING = _Running()
+
+
+def answer(request: bytes, blobs: Blobs) -> bytes:
+    """Compile what a request asks for; an encoded `Answer`. blobs: those that came with it; the
+    others are looked up in this host's cache.
+    """
+    return encode_answer(request, _answer(unpacked(request, Request), blobs))
+
+
+def stop_build(build: str) -> None:
+    """Stop what this process compiles for a build, and compile nothing more for it."""
+    _RUNNING.stop(build)
+
+
+def _answer(request: Request, blobs: Blobs) -> Answer:
+    try:
+        differences = changes(request.toolchain, _own_parts(request.platform))
+        if told := tuple(map(str, differences)):
+            return Answer(differences=told)
+        job = unpacked(request.job, Job)
+        found = _collect(job, blobs)
+        if missing := tuple(digest for digest in job.digests if digest not in found):
+            return Answer(missing=missing)
+        backend = backend_for(request.platform)
+        with _RUNNING.compiling(request.build, backend):
+            return Answer(executable=backend.compile(compile_job(job, found)))
+    except AotcError as error:
+        return Answer(findings=tuple(Finding(**each.to_json()) for each in error.findings))
+    except StoppedError:
+        return Answer(stopped=True)
+
+
+@cache
+def _own_parts(platform: str) -> Parts:
+    return toolchain_parts(backend_for(platform))
+
+
+@cache
+def _store() -> LocalStore | None:
+    """This host's cache, which keeps blobs; None without one, and they are sent each time."""
+    place = os.environ.get(CACHE_VARIABLE) or None
+    if place == OFF:
+        return None
+    try:
+        return open_store(place, None, os.environ)
+    except UsageError:
+        return None
+
+
+def _collect(job: Job, given: Blobs) -> dict[str, bytes]:
+    """The blobs of a job that this worker has, by digest; a damaged one counts as missing."""
+    store, found, new = _store(), dict[str, bytes](), False
+    for digest in job.digests:
+        data = given.get(digest)
+        if data is not None and sha256(data) == digest:
+            found[digest] = data
+            if store:
+                store.put(digest, data)
+                new = True
+        elif store and (data := store.get(digest)) is not None and sha256(data) == digest:
+            found[digest] = data
+    if store and new:
+        store.trim()
+    return found

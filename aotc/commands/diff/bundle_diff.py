@@ -1,0 +1,261 @@
+"""`aotc diff`: what changed between two bundles, as data: identity, sources, toolchain, and the
+numbers of every executable. docs/commands.md lists the kinds of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from aotc.bundle.read.bundle_facts import Changed, Part, compare
+from aotc.bundle.read.bundle_review import Review
+from aotc.bundle.read.json_differences import differing
+from aotc.commands.diff.bundle_changes import KINDS, NONE, PROOF_ERRORS, Change
+from aotc.commands.diff.module_diff import ModulePair, TextDiff, compare_texts
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema import shard_layout
+from aotc_runtime.schema.bundle_manifest import BlobRef, Parity, ParityRan, WeightTensor
+
+SHOWN_MAX = 60
+"""Longer values are told by their digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two bundles. changes: in the order of `KINDS`, then numbers.  modules: the text of those that
+    changed.
+    """
+
+    before: Review
+    after: Review
+    changes: tuple[Change, ...]
+    modules: tuple[TextDiff, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both have the same root and the same targets of it: then they are the same, byte
+        for byte.
+        """
+        roots = self.before.root_digest == self.after.root_digest
+        return roots and self.before.targets.keys() == self.after.targets.keys()
+
+
+def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
+    """Compare. lines_max: of a module's text diff.
+
+    Raises UsageError (AOTC-E057) for a module that this jaxlib cannot read.
+    """
+    changes = [*_bundles(before, after)]
+    if before.root_digest == after.root_digest:
+        return Diff(before, after, tuple(changes), ())
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for each in sorted(compare(before.targets, after.targets), key=_rank):
+        changes += _changes(each)
+        if each.fact.field == "module" and each.in_both:
+            digests = each.before.digest, each.after.digest
+            pairs.setdefault(digests, []).append(_place(each))
+    modules = compare_texts(
+        [
+            ModulePair(
+                tuple(places),
+                *digests,
+                bytes(before.contents.blobs[digests[0]]),
+                bytes(after.contents.blobs[digests[1]]),
+            )
+            for digests, places in pairs.items()
+        ],
+        lines_max,
+    )
+    changes += _remaining(before, after, changes)
+    order = {kind: index for index, kind in enumerate(KINDS)}
+    # Stable: within a kind, changes stay in the order of targets, entry points and profiles.
+    changes.sort(key=lambda change: (order.get(change.kind, len(order)), change.kind))
+    return Diff(before, after, tuple(changes), tuple(modules))
+
+
+def _bundles(before: Review, after: Review) -> Iterator[Change]:
+    yield from _fields("identity", "", _identity(before), _identity(after))
+    for name in sorted(before.targets.keys() ^ after.targets.keys()):
+        yield Change("targets", name, "", _state_of(name, before), _state_of(name, after))
+    one, two = sum(before.sizes.values()), sum(after.sizes.values())
+    if one != two:
+        yield _number("artifact_size", "bundle", one, two)
+
+
+def _state_of(target: str, review: Review) -> str:
+    if target in review.targets:
+        return "there"
+    return "absent from this copy" if target in review.absent else NONE
+
+
+def _identity(review: Review) -> dict[str, Any]:
+    first = next(iter(review.targets.values())).manifest
+    return {"name": review.name, "version": review.version, "format": first.format_version}
+
+
+_WEIGHTS = ("origin", "tensors", "blobs")
+
+
+def _rank(changed: Changed) -> tuple[int | str, ...]:
+    """Executables come after what is said of targets and entry points; fields of an entry point are
+    in the order of their names.
+    """
+    fact = changed.fact
+    if fact.part is Part.EXECUTABLE:
+        return 1, changed.target
+    place = 0, changed.target, fact.part, fact.owner
+    match fact.part:
+        case Part.WEIGHTS:
+            return *place, _WEIGHTS.index(fact.field)
+        case Part.ENTRY_POINT:
+            return *place, fact.field
+    return place
+
+
+def _place(changed: Changed) -> str:
+    owner, target = changed.fact.owner, changed.target
+    match changed.fact.part:
+        case Part.WEIGHTS:
+            return f"{target} {owner}"
+        case Part.ENTRY_POINT | Part.EXECUTABLE:
+            return f"{owner} for {target}"
+    return f"{target} requires" if changed.fact.field == "requires" else target
+
+
+def _changes(changed: Changed) -> Iterator[Change]:
+    """What is listed of a fact; if one of them lacks what it is about, that alone."""
+    fact, place = changed.fact, _place(changed)
+    before, after = changed.before, changed.after
+    key = fact.part, fact.field
+    if fact.part is Part.DIMENSION:
+        yield from _fields("interface", place, before, after, f"dimensions.{fact.owner}")
+    elif not changed.in_both:
+        if kind := _PRESENCE.get(key):
+            there = [NONE if side is None else "there" for side in (before, after)]
+            yield Change(kind, place, "", there[0], there[1])
+    elif key == (Part.WEIGHTS, "blobs"):
+        yield _files(place, before, after)
+    elif fact.field in _BLOBS:
+        yield Change(fact.field, place, "", before.digest[:19], after.digest[:19])
+    elif fact.field == "numbers":
+        for kind in sorted(before.keys() | after.keys()):
+            if before.get(kind) != after.get(kind):
+                yield _number(kind, place, before.get(kind), after.get(kind))
+    elif key in _LISTED:
+        kind, name, seen = _LISTED[key]
+        yield from _fields(kind, place, seen(before), seen(after), name)
+    elif fact.part is Part.ENTRY_POINT:
+        yield from _fields("interface", place, before, after, fact.field)
+
+
+def _files(place: str, before: Sequence[BlobRef], after: Sequence[BlobRef]) -> Change:
+    files = [[ref.digest for ref in side] for side in (before, after)]
+    same = len(set(files[0]) & set(files[1]))
+    first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
+    rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
+    return Change("weights", place, f"values{rest}", first, second)
+
+
+def _tensors(tensors: Sequence[WeightTensor]) -> dict[str, str]:
+    return {tensor.name: _tensor(tensor) for tensor in tensors}
+
+
+def _tensor(tensor: WeightTensor) -> str:
+    data = f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
+    return f"{data} cut {shard_layout.text(tensor.sharding)}" if tensor.sharding else data
+
+
+def _parity(parity: Parity) -> dict[str, str]:
+    if not isinstance(parity, ParityRan):
+        return {"status": "not run here"}
+    return {"status": "ran", "max_abs": parity.max_abs, "max_rel": parity.max_rel}
+
+
+def _proofs(proofs: Mapping[str, Any]) -> dict[str, str]:
+    """By dimension the trials, and apart from them how far each was from plain JAX."""
+    known: dict[str, str] = {}
+    for name, proof in proofs.items():
+        trials = [msgspec.structs.replace(trial, **_NO_ERRORS) for trial in proof]
+        known[f"{name} proof"] = canonical_json.encode(trials).decode()
+        errors = [(trial.max_abs, trial.max_rel, trial.ulp_max) for trial in proof]
+        known[f"{name} {PROOF_ERRORS}"] = canonical_json.encode(errors).decode()
+    return known
+
+
+_NO_ERRORS = {"max_abs": "", "max_rel": "", "ulp_max": 0}
+
+
+def _profiles(sizes: Sequence[str]) -> dict[str, str]:
+    return {text or "without sizes": "there" for text in sizes}
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_PRESENCE = {(Part.WEIGHTS, "origin"): "weights", (Part.ENTRY_POINT, "function"): "interface"}
+"""Kinds of changes that say that one of them lacks an owner, each by one of its facts."""
+
+_BLOBS = ("module", "executable", "fixture")
+
+_LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
+    (Part.MANIFEST, "target"): ("targets", "", _itself),
+    (Part.MANIFEST, "requires"): ("targets", "", _itself),
+    (Part.MANIFEST, "mesh"): ("targets", "mesh", _itself),
+    (Part.MANIFEST, "built_with"): ("toolchain", "", _itself),
+    (Part.MANIFEST, "accepts_jaxlib"): ("toolchain", "accepts_jaxlib", _itself),
+    (Part.MANIFEST, "compilation"): ("compilation", "compilation", _itself),
+    (Part.WEIGHTS, "origin"): ("weights", "origin", _itself),
+    (Part.WEIGHTS, "tensors"): ("weights", "", _tensors),
+    (Part.ENTRY_POINT, "proofs"): ("parity", "", _proofs),
+    (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
+    (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
+    (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
+    (Part.EXECUTABLE, "platform"): ("compilation", "platform", _itself),
+    (Part.EXECUTABLE, "parity"): ("parity", "", _parity),
+    (Part.EXECUTABLE, "operations"): ("operations", "", _itself),
+    (Part.EXECUTABLE, "compilation"): ("compilation", "", _itself),
+    (Part.EXECUTABLE, "placement"): ("placement", "", _itself),
+}
+"""The kind of a fact's changes, what begins their paths, and what of its value is compared. What is
+not listed of an entry point is its interface; what is not listed of a manifest or an executable
+follows from that, or is told for the whole bundle.
+"""
+
+
+def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:
+    """A change for evidence that differs in something that is not compared by itself."""
+    told = {change.kind for change in changes} & {"coverage", "operations", "placement"}
+    for name in sorted(before.targets.keys() & after.targets.keys()):
+        refs = [r.targets[name].manifest.evidence for r in (before, after)]
+        first, second = (NONE if ref is UNSET else ref.digest[:19] for ref in refs)
+        if first != second and not told:
+            yield Change("evidence", name, "", first, second)
+
+
+def _fields(kind: str, place: str, before: Any, after: Any, name: str = "") -> Iterator[Change]:
+    """A change wherever two values differ. name: of the value, in paths."""
+    for path, one, two in differing(_plain(before), _plain(after), name):
+        yield Change(kind, place, path, _shown(one), _shown(two))
+
+
+def _plain(value: Any) -> Any:
+    return UNSET if value is None or value is UNSET else msgspec.to_builtins(value)
+
+
+def _shown(value: Any) -> str:
+    if value is UNSET:
+        return NONE
+    text = value if isinstance(value, str) else canonical_json.encode(value).decode()
+    return text if len(text) <= SHOWN_MAX else sha256(text.encode())[:19]
+
+
+def _number(kind: str, place: str, before: int | None, after: int | None) -> Change:
+    told = [NONE if number is None else str(number) for number in (before, after)]
+    numbers = None if before is None or after is None else (before, after)
+    return Change(kind, place, "", told[0], told[1], numbers)

@@ -1,0 +1,124 @@
+"""`aotc diff --fail-on`: which changes end a command with exit code 9.
+
+A rule is a kind of change (`module`, `weights`), `any`, `none`, or a number with how much it may
+change: `flops>+5%`, `temp_memory>+64 kB`, `fusions<-2`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from aotc.base.errors import finding, refusal
+from aotc.bundle.read.executable_numbers import NUMBERS
+from aotc.commands.diff.bundle_changes import KINDS, Change
+from aotc.commands.diff.bundle_diff import Diff
+from aotc_runtime.base.errors import Finding
+
+ANY, NONE = "any", "none"
+
+SHOWN_MAX = 3
+"""Places in one finding."""
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{suffix}": base ** (power + 1)
+    for suffix, base, letters in (("B", 1000, "kMGT"), ("iB", 1024, "KMGT"))
+    for power, letter in enumerate(letters)
+}
+_LIMIT = re.compile(
+    r"\A(?P<name>[a-z_]+)(?P<sign>>\+|<-)(?P<amount>\d+(?:\.\d+)?) ?(?P<unit>%|\w*)\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """text: as written.  kind: of changes; "any" for all.  sign: +1 or -1 for a number that may
+    grow or shrink by `limit` and no more, 0 for any change.  is_part: the limit is a part of the
+    value before.
+    """
+
+    text: str
+    kind: str
+    sign: int = 0
+    limit: Fraction = Fraction(0)
+    is_part: bool = False
+
+    def meets(self, change: Change) -> bool:
+        """Whether a change is one that the rule is about."""
+        if self.kind not in (ANY, change.kind):
+            return False
+        if not self.sign:
+            return True
+        if change.numbers is None:
+            return True  # only one of them tells it
+        before, after = change.numbers
+        grown = self.sign * (after - before)
+        return grown > self.limit * (before if self.is_part else 1)
+
+
+def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of a command line; with none of them, `any`. Several may stand in one text, with
+    commas. Raises UsageError (AOTC-E056).
+    """
+    stated = [part.strip() for text in texts for part in text.split(",")]
+    return tuple(_rule(part) for part in stated) or (Rule(ANY, ANY),)
+
+
+def _rule(text: str) -> Rule:
+    if text in (ANY, NONE) or text in KINDS or text in NUMBERS:
+        return Rule(text, text)
+    found = _LIMIT.match(text)
+    unit = found["unit"] if found else ""
+    if found and found["name"] in NUMBERS and (unit == "%" or unit in _units(found["name"])):
+        amount = Fraction(found["amount"])
+        limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
+        return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
+    raise refusal(
+        "AOTC-E056",
+        f"--fail-on {text}",
+        repr(text),
+        expected=f"any, none, a kind ({', '.join(KINDS)}), or a number ({', '.join(NUMBERS)}), "
+        "perhaps with how much it may change",
+    )
+
+
+def _units(name: str) -> set[str]:
+    return set(_UNITS) if NUMBERS[name][0] == "bytes" else {""}
+
+
+def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
+    """AOTC-E976 for every rule that a change meets."""
+    where = f"{diff.before.bundle} and {diff.after.bundle}"
+    for rule in rules:
+        met = [change for change in diff.changes if rule.meets(change)]
+        if met:
+            yield finding(
+                "AOTC-E976",
+                where,
+                _kinds(met) if rule.kind == ANY else _places(met),
+                expected="the same" if rule.kind == ANY else f"no change as in {rule.text}",
+                hint="the differences say where; `aotc explain` shows the modules, and "
+                "`--fail-on` which of them matter",
+            )
+        elif rule.kind == ANY and not diff.is_same:
+            yield finding(
+                "AOTC-E976",
+                where,
+                diff.after.root_digest,
+                expected=diff.before.root_digest,
+                hint="their manifests agree; compare the blobs that `aotc inspect --json` lists",
+            )
+
+
+def _kinds(changes: Sequence[Change]) -> str:
+    counts = Counter(change.kind for change in changes)
+    return ", ".join(f"{number} of {kind}" for kind, number in counts.items())
+
+
+def _places(changes: Sequence[Change]) -> str:
+    shown = [f"{c.where} {c.before} -> {c.after}" for c in changes[:SHOWN_MAX]]
+    more = [f"{len(changes) - SHOWN_MAX} more"] if len(changes) > SHOWN_MAX else []
+    return "; ".join([*shown, *more])

@@ -1,0 +1,146 @@
+"""The differences of two bundles, for people and as a document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from aotc.bundle.read.bundle_review import Review
+from aotc.bundle.read.executable_numbers import NUMBERS
+from aotc.commands.diff.bundle_changes import Change
+from aotc.commands.diff.bundle_diff import Diff
+from aotc.commands.diff.module_diff import TextDiff
+from aotc.report.report_text import count, size
+
+CHANGES_MAX = 20
+"""Lines of one kind, in text; the document has all changes."""
+
+LABELS_MAX = 2
+"""Entry points and profiles that a line names."""
+
+
+def diff_document(diff: Diff) -> dict[str, Any]:
+    """Everything, JSON-able."""
+    return {
+        "before": _side(diff.before),
+        "after": _side(diff.after),
+        "same": diff.is_same,
+        "changes": [_change_document(change) for change in diff.changes],
+        "modules": [
+            {
+                "places": list(module.places),
+                "before": module.before,
+                "after": module.after,
+                "lines": list(module.lines),
+                "left_out": module.left_out,
+                "note": module.note or None,
+            }
+            for module in diff.modules
+        ],
+    }
+
+
+def _side(review: Review) -> dict[str, Any]:
+    return {
+        "bundle": review.bundle,
+        "name": review.name,
+        "version": review.version,
+        "root_digest": review.root_digest,
+        "signatures_verified": review.verified,
+        "signers": list(review.signers),
+        "targets": list(review.targets),
+        "absent_targets": list(review.absent),
+    }
+
+
+def _change_document(change: Change) -> dict[str, Any]:
+    numbers = change.numbers
+    known = {"kind": change.kind, "where": change.where}
+    if numbers is None:
+        return {**known, "before": change.before, "after": change.after}
+    return {**known, "before": numbers[0], "after": numbers[1]}
+
+
+def diff_lines(diff: Diff) -> Iterator[str]:
+    """The text of `aotc diff`."""
+    for sign, side in (("-", diff.before), ("+", diff.after)):
+        word = "verified" if side.verified else "signatures not checked"
+        yield f"{sign} {side.bundle}  {side.name} {side.version}  {side.root_digest[:19]}  ({word})"
+    if diff.is_same:
+        yield "the same, byte for byte"
+        return
+    rounding = [change for change in diff.changes if change.is_rounding]
+    others = [change for change in diff.changes if not change.is_rounding]
+    for kind, group in groupby(others, key=lambda change: change.kind):
+        lines = list(_joined(list(group)))
+        yield kind
+        yield from (f"  {line}" for line in lines[:CHANGES_MAX])
+        if len(lines) > CHANGES_MAX:
+            yield f"  … {len(lines) - CHANGES_MAX} more; --json has all"
+    if rounding:
+        yield "rounding"
+        yield f"  {_rounding(rounding)}"
+    alike: dict[object, list[TextDiff]] = {}
+    for module in diff.modules:
+        alike.setdefault((module.lines, module.left_out, module.note), []).append(module)
+    for modules in alike.values():
+        yield f"module {_every([place for module in modules for place in module.places])}"
+        if modules[0].note:
+            yield f"  {modules[0].note}"
+        yield from (f"  {line}" for line in modules[0].lines)
+        if modules[0].left_out:
+            yield f"  … {count(modules[0].left_out, 'line')} more; --lines shows them"
+
+
+def _rounding(changes: Sequence[Change]) -> str:
+    """Return one line for all errors against plain JAX that differ within the tolerance."""
+    errors = [change for change in changes if change.path == "max_abs"]
+    largest = (max(map(float, side), default=0) for side in zip(*map(_sides, errors), strict=True))
+    of = f"; the largest of fixtures: {' -> '.join(f'{n:.1e}' for n in largest)}" if errors else ""
+    number = count(len(changes), "error")
+    return f"{number} against plain JAX within the tolerance{of}; --json has each"
+
+
+def _sides(change: Change) -> tuple[str, str]:
+    return change.before, change.after
+
+
+def _joined(changes: Sequence[Change]) -> Iterator[str]:
+    """A line for each change, or for all that are the same in several places."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        alike.setdefault((change.path, _values(change)), []).append(change.place)
+    for (path, values), places in alike.items():
+        yield f"{_every(places)} {path}".strip() + f": {values}"
+
+
+def _every(places: Sequence[str]) -> str:
+    """Places as text: by entry point and profile with their targets, or if these are many, by entry
+    point with the number of its executables.
+    """
+    targets: dict[str, list[str]] = {}
+    for place in places:
+        label, _, target = place.partition(" for ")
+        targets.setdefault(label, []).append(target)
+    if len(targets) <= LABELS_MAX:
+        alike: dict[str, list[str]] = {}
+        for label, found in targets.items():
+            alike.setdefault(", ".join(filter(None, found)), []).append(label)
+        return ", ".join(
+            f"{', '.join(labels)} for {of}" if of else ", ".join(labels)
+            for of, labels in alike.items()
+        )
+    numbers = Counter(place.partition(" for ")[0].partition("[")[0] for place in places)
+    return ", ".join(f"{name} ({number} executables)" for name, number in numbers.items())
+
+
+def _values(change: Change) -> str:
+    if change.numbers is None:
+        return f"{change.before} -> {change.after}"
+    before, after = change.numbers
+    is_bytes = NUMBERS[change.kind][0] == "bytes"
+    shown = [size(n) if is_bytes else str(n) for n in change.numbers]
+    part = f"{100 * (after - before) / before:+.1f} %" if before else "from none"
+    return f"{shown[0]} -> {shown[1]}  ({part})"

@@ -1,0 +1,75 @@
+"""`aotc explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command, print_notes
+from aotc.cli.completion_command import target_names
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.trust_option import refuse_both, verified_options
+from aotc_runtime.base.rendering import say
+
+
+@click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
+@click.argument("bundle", type=BUNDLE_FILE)
+@click.argument("entry_point")
+@verified_options
+@click.option(
+    "--stage",
+    type=click.Choice(["stablehlo", "hlo", "asm"]),
+    default="stablehlo",
+    show_default=True,
+    help="As traced, as XLA optimized it, or the kernels' instructions.",
+)
+@click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
+@click.option(
+    "--target", shell_complete=target_names, help="Only this target; default: all of the bundle."
+)
+@command
+def explain(
+    out: Output,
+    bundle: Path,
+    entry_point: str,
+    trust: Path | None,
+    untrusted: bool,
+    stage: str,
+    profile: str | None,
+    target: str | None,
+) -> None:
+    """Show an entry point as StableHLO, as optimized HLO, or as assembly.
+
+    Each with the profile and the targets it belongs to. Nothing of the bundle is loaded, so that
+    targets of other machines are shown as well. Without --trust, digests are checked and
+    signatures are not.
+
+    \b
+    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
+    """
+    refuse_both(trust, untrusted)
+    from datetime import UTC, datetime
+
+    from aotc.bundle.read.bundle_review import review
+    from aotc.commands.explain.representations import Stage, explain_lines, explain_report
+    from aotc.commands.explain.representations import explain as explain_entry_point
+    from aotc.report.profile_sizes import parse_profile
+    from aotc_runtime.engines.engine_survey import detect_all
+    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.verification.policy_reader import read_policy
+
+    sizes = parse_profile(profile) if profile is not None else None
+    policy = read_policy(trust) if trust else None
+    read = review(look_into(bundle), policy, datetime.now(UTC))
+    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, detect_all())
+
+    def print_text() -> None:
+        for text in explain_lines(explained):
+            for line in text.split("\n"):
+                say(line)
+
+    out.result(explain_report(read, explained), print_text)
+    if not out.json:
+        notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
+        print_notes(notes)

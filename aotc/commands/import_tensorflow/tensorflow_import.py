@@ -1,0 +1,115 @@
+"""Has an environment with TensorFlow export a signature, and takes over what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+import msgspec
+
+from aotc.base.child_processes import Processes, describe_status
+from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.temporary_files import temporary_folder
+from aotc.bundle.write.atomic_files import prepared, write_atomically
+from aotc_runtime.base.digest import sha256
+
+SECONDS_MAX = 6 * 3600.0
+"""TensorFlow takes some ten seconds for each profile of a network of moderate size."""
+
+LINES_SHOWN = 8
+
+EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
+"""Which imports nothing of aotc."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What TensorFlow exported. model: the bytes of a model file.  expected: those of an .npz file
+    with its results, if inputs were given.
+    """
+
+    model: bytes
+    expected: bytes | None
+
+
+def import_signature(
+    saved_model: Path,
+    python: Path,
+    signature: str | None,
+    profiles: Sequence[Mapping[str, int]],
+    inputs: Path | None,
+) -> Imported:
+    """Export a signature for each profile. python: of an environment with TensorFlow.
+
+    Raises CaptureError: AOTC-E843 for what is no SavedModel, and for a Python without TensorFlow;
+    E844 with the operations that cannot be exported.
+    """
+    try:
+        digest = _digest(saved_model)
+    except OSError as error:
+        found = f"{error.filename}: {error.strerror}"
+        raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
+    job = {
+        "saved_model": str(saved_model.absolute()),
+        "digest": digest,
+        "signature": signature,
+        "profiles": list(map(dict, profiles)),
+        "inputs": None if inputs is None else str(inputs.absolute()),
+    }
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-tensorflow-", "") as folder:
+        (folder / "job.json").write_bytes(msgspec.json.encode(job))
+        status, said = _run([str(python.absolute()), "-I", str(EXPORTER), str(folder)], folder)
+        if (folder / "refused.json").exists():
+            refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
+            raise CaptureError(*(finding("AOTC-E844", str(saved_model), each) for each in refused))
+        if status or not (folder / "model.tfhlo").exists():
+            raise refusal(
+                "AOTC-E843",
+                str(python),
+                quoted(describe_status(status), said[-LINES_SHOWN:]),
+                expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
+                hint="name one with --python: pip install tensorflow-cpu in an environment of its "
+                "own",
+            )
+        expected = folder / "expected.npz"
+        return Imported(
+            (folder / "model.tfhlo").read_bytes(),
+            expected.read_bytes() if expected.exists() else None,
+        )
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, list[str]]:
+    try:
+        return Processes().run(command, folder, dict(os.environ), SECONDS_MAX)
+    except (OSError, TimeoutExpired) as error:
+        return 1, [str(error)]
+
+
+def _digest(saved_model: Path) -> str:
+    """A digest of the files of a SavedModel and their names."""
+    (saved_model / "saved_model.pb").stat()
+    files = sorted(path for path in saved_model.rglob("*") if path.is_file())
+    told = {str(path.relative_to(saved_model)): sha256(path.read_bytes()) for path in files}
+    return sha256(json.dumps(told, sort_keys=True).encode())
+
+
+def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, Any]:
+    """Write the model file, and the results beside it; what was written. Raises UsageError
+    (AOTC-E003).
+    """
+    beside = {}
+    if expected is not None and imported.expected is not None:
+        beside[expected] = imported.expected
+    with prepared(beside) as before:
+        write_atomically(output, [imported.model], before=before)
+    return {
+        "output": str(output),
+        "digest": sha256(imported.model),
+        "expected": None if expected is None else str(expected),
+    }

@@ -1,0 +1,164 @@
+"""`aotc init`: look at a function, draft a manifest for it, and trace what the manifest says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.base.stages import CapturedProgram
+from aotc.bundle.write.atomic_files import prepared, write_atomically
+from aotc.bundle.write.output_paths import require_new_file
+from aotc.commands.init.draft_types import Draft
+from aotc.commands.init.init_messages import Answer, Job
+from aotc.commands.init.init_request import Request, is_model_file
+from aotc.commands.init.manifest_draft import draft, name_of
+from aotc.commands.init.manifest_text import manifest_text
+from aotc.compile.target_files import NATIVE, find_target
+from aotc.config.build_manifest import read_build_manifest
+from aotc.config.field_types import is_function_reference
+from aotc.pipeline import user_processes
+from aotc.pipeline.build_evidence import specialized
+from aotc.pipeline.build_plan import every_executable
+from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.children.user_process import ask
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
+from aotc.pipeline.tasks.task_failures import Failures
+from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.user_processes import Source
+
+DEFAULT_TARGET = "cpu-x86-64-v3"
+
+type OnStage = Callable[[str], None]
+type OnOutput = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A manifest that nothing has traced yet. text: its TOML.  modules: what it names that is new,
+    as source text.
+    """
+
+    path: Path
+    draft: Draft
+    text: str
+    modules: Mapping[Path, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What its trace found. notes: of the draft and of the trace."""
+
+    program: CapturedProgram
+    notes: tuple[str, ...]
+
+
+def draft_manifest(
+    request: Request,
+    *,
+    output: Path | None = None,
+    name: str | None = None,
+    entry_point: str | None = None,
+    targets: tuple[str, ...] = (),
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Drafted:
+    """Look at the function and its example, and say what the manifest would be; nothing is written.
+
+    output: NAME.toml in the current folder by default; modules are looked up in its folder.
+    Raises UsageError: AOTC-E081 to E085; CaptureError (AOTC-E820, E835); BuildManifestError
+    (AOTC-E811) for a target.
+    """
+    named = name or name_of(request.function)
+    path = output or Path(f"{named}.toml")
+    _require_new(path, "name another with --output")
+    chosen = targets or (DEFAULT_TARGET,)
+    for target in chosen:
+        if target != NATIVE:
+            find_target(target, path.absolute().parent, "--target")
+    on_stage("looking at the function")
+    root = path.absolute().parent
+    is_file = is_model_file(request.function)
+    if is_file:
+        request = replace(request, function=_beside(request.function, root))
+    likes = tuple(request.likes.values())
+    answer = ask(
+        "aotc.commands.init.inspect_function_worker",
+        Job(str(root), request.function, request.example, likes, is_file),
+        Answer,
+        variables={},
+        doing="the process that imports the function",
+        on_output=on_output,
+    )
+    moved = {
+        key: source if is_function_reference(source) else _beside(source, root)
+        for key, source in request.weights.items()
+    }
+    module = path.with_name(f"{_identifier(named)}_entry.py")
+    if answer.wrapper is not None:
+        _require_new(module, "name the bundle otherwise with --name")
+    drafted = draft(
+        replace(request, weights=moved),
+        answer,
+        name=named,
+        entry_point=entry_point,
+        targets=chosen,
+        module=module.stem,
+    )
+    modules = {module: answer.wrapper.source} if answer.wrapper else {}
+    return Drafted(path, drafted, manifest_text(drafted), modules)
+
+
+def _require_new(path: Path, hint: str) -> None:
+    if path.exists() or path.is_symlink():
+        raise refusal(
+            "AOTC-E084",
+            str(path),
+            "a folder" if path.is_dir() else "a file of that name",
+            hint=f"{hint}; nothing was written",
+        )
+    require_new_file(path)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
+
+
+def write(drafted: Drafted) -> None:
+    """Write the manifest, and all that is new with it. Raises UsageError (AOTC-E003)."""
+    with prepared({path: text.encode() for path, text in drafted.modules.items()}) as modules:
+        write_atomically(drafted.path, [drafted.text.encode()], before=modules)
+
+
+def check(
+    drafted: Drafted,
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Checked:
+    """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
+    on_stage("tracing it")
+    manifest = read_build_manifest(drafted.path)
+    wanted = {name: manifest.executables(name) for name in manifest.targets}
+    job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
+    tasks = Tasks(None, {})
+    with scratch_folder() as folder, Workers(1) as workers:
+        program, _ = user_processes.capture(
+            Source(job, Scratch(folder)),
+            tasks,
+            workers,
+            on_captured=lambda captured: None,
+            on_stage=lambda stage, done, total: None,
+            on_output=lambda process, text: on_output(text),
+            failures=Failures(keep_going=False),
+        )
+    return Checked(program, (*drafted.draft.notes, *specialized(program)))
+
+
+def _beside(source: str, root: Path) -> str:
+    """A file as the manifest names it: from its own folder."""
+    if Path(source).is_absolute():
+        return source
+    return Path(os.path.relpath(source, root)).as_posix()

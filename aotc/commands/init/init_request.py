@@ -1,0 +1,208 @@
+"""What the user says about a function's parameters, read from the options of `aotc init`."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from aotc.base.errors import finding, raise_if
+from aotc.capture.model_files.frontend_registry import suffixes
+from aotc.commands.init.array_text import DTYPES, FORM, ArrayText, parse
+from aotc.config.checkpoint_files import ENDING
+from aotc.config.dtype_names import SHORT_DTYPES
+from aotc.config.field_types import is_function_reference, is_identifier
+from aotc.config.manifest_problem import spell
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import closest
+
+_RANGE = re.compile(r"\A([1-9][0-9]{0,8}):([1-9][0-9]{0,8})\Z")
+_REFERENCE = "package.module:function"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """inputs: leaf path to array.  likes, weights: parameter to function, or to a file or folder.
+    static: parameter to value.  dimensions: name to smallest and largest size.
+    """
+
+    function: str
+    example: str | None
+    inputs: Mapping[str, ArrayText]
+    likes: Mapping[str, str]
+    weights: Mapping[str, str]
+    static: Mapping[str, Any]
+    dimensions: Mapping[str, tuple[int, int]]
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Each parameter that an option names, with that option."""
+        paths = {path.partition("/")[0]: "--input" for path in self.inputs}
+        others = {"--like": self.likes, "--weights": self.weights, "--static": self.static}
+        return paths | {name: option for option, names in others.items() for name in names}
+
+
+def is_model_file(text: str) -> bool:
+    """Whether a text names a file that a frontend reads, by how it ends."""
+    return not is_function_reference(text) and PurePath(text).suffix in suffixes()
+
+
+def _meant(reference: str) -> str:
+    """A hint for a text that is no reference to a function."""
+    if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
+        return (
+            f"a model file ends in {', '.join(suffixes())}: docs/frontends.md says what writes it"
+        )
+    module, _, attribute = reference.rpartition(".")
+    meant = f"{module}:{attribute}"
+    return f"did you mean {meant}?" if is_function_reference(meant) else "name a function"
+
+
+def read_request(
+    function: str,
+    example: str | None,
+    *,
+    inputs: Iterable[str],
+    likes: Iterable[str],
+    weights: Iterable[str],
+    static: Iterable[str],
+    dimensions: Iterable[str],
+) -> Request:
+    """Each iterable: texts NAME=VALUE. Raises UsageError (AOTC-E080) with all that is wrong."""
+    problems: list[Finding] = []
+    for option, reference in (("FUNCTION", function), ("--example", example)):
+        if option == "FUNCTION" and is_model_file(function):
+            continue
+        if reference is not None and not is_function_reference(reference):
+            problems.append(
+                _problem(option, f"a function as {_REFERENCE}", spell(reference), _meant(reference))
+            )
+
+    def read[T](option: str, texts: Iterable[str], value: Callable[[str], T]) -> dict[str, T]:
+        found: dict[str, T] = {}
+        for text in texts:
+            name, equals, rest = text.partition("=")
+            try:
+                if not equals or not name:
+                    raise _Unreadable(f"NAME=VALUE, such as {_EXAMPLES[option]}")
+                if name in found:
+                    raise _Unreadable(f"each name once: {name} has a value already")
+                found[name] = value(rest)
+            except _Unreadable as error:
+                problems.append(_problem(option, str(error), spell(text), error.hint))
+        return found
+
+    request = Request(
+        function=function,
+        example=example,
+        inputs=read("--input", inputs, _array),
+        likes=read("--like", likes, _reference),
+        weights=read("--weights", weights, _weights),
+        static=read("--static", static, _plain),
+        dimensions=read("--dimension", dimensions, _range),
+    )
+    problems += _names(request)
+    raise_if(problems)
+    return request
+
+
+_EXAMPLES = {
+    "--input": "image=float32[batch,64]",
+    "--like": "cache=model:empty_cache",
+    "--weights": "params=model.safetensors",
+    "--static": "temperature=1.0",
+    "--dimension": "batch=1:64",
+}
+
+
+class _Unreadable(Exception):
+    """The argument: what was expected."""
+
+    def __init__(self, expected: str, hint: str = "correct the value") -> None:
+        super().__init__(expected)
+        self.hint = hint
+
+
+def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
+    return finding("AOTC-E080", option, found, expected=expected, hint=hint)
+
+
+def _array(text: str) -> ArrayText:
+    array = parse(text)
+    if array is None:
+        written = text.partition("[")[0].strip()
+        known = {*DTYPES, *SHORT_DTYPES}
+        close = closest(written, known) if written and written not in known else None
+        raise _Unreadable(
+            f"an array as {FORM}", f"did you mean {close}?" if close else "correct it"
+        )
+    return array
+
+
+def _reference(text: str) -> str:
+    if not is_function_reference(text):
+        raise _Unreadable(f"NAME={_REFERENCE}", "name a function that returns a pytree of arrays")
+    return text
+
+
+def _weights(text: str) -> str:
+    if not (is_function_reference(text) or _is_weights(text)):
+        hint = "name the file or folder with the values, or a function that returns them"
+        if text.endswith((".npy", ".pt", ".pth", ".pkl")):
+            hint = "read it in a function that returns the values, and name that"
+        raise _Unreadable(f"NAME=FILE.safetensors, a folder, or NAME={_REFERENCE}", hint)
+    return text
+
+
+def _is_weights(text: str) -> bool:
+    """Return whether it names weights files as `source` of a manifest does: by its end, or a folder
+    such as an Orbax checkpoint.
+    """
+    return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
+
+
+def _plain(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        hint = "texts stand in quotes: --static 'mode=\"fast\"'"
+        raise _Unreadable("NAME=VALUE with a value as TOML writes it", hint) from None
+
+
+def _range(text: str) -> tuple[int, int]:
+    found = _RANGE.match(text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise _Unreadable("NAME=LOWEST:HIGHEST, two sizes from 1", "such as batch=1:64")
+    return int(found[1]), int(found[2])
+
+
+def _names(request: Request) -> Iterator[Finding]:
+    used = {axis for array in request.inputs.values() for axis in array.shape}
+    names = sorted(str(axis) for axis in used if isinstance(axis, str))
+    for name in request.dimensions:
+        if not is_identifier(name) or name not in names:
+            close = closest(name, names)
+            known = ", ".join(names) or "none; name an axis in --input"
+            yield _problem(
+                "--dimension",
+                f"a dimension of an input: {known}",
+                spell(name),
+                f"did you mean {close}?" if close else "name it in the axes of an --input",
+            )
+    kinds = (("--input", {path.partition("/")[0] for path in request.inputs}),)
+    others = (
+        ("--like", request.likes),
+        ("--weights", request.weights),
+        ("--static", request.static),
+    )
+    seen: dict[str, str] = {}
+    for option, parameters in (*kinds, *others):
+        for name in sorted(parameters):
+            if name in seen:
+                expected = f"one option for {name}, which {seen[name]} names too"
+                yield _problem(option, expected, f"{name} again", "remove one of the two")
+            seen.setdefault(name, option)

@@ -1,0 +1,276 @@
+"""`python -m aotc.commands.init.inspect_function_worker FOLDER`: look at a function and a call of
+it.
+
+Runs in a process of its own because it imports jax and the user's code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.base.errors import raise_if, refusal
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.capture import import_program, random_keys, user_exceptions
+from aotc.capture.like_inputs import missing
+from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
+from aotc.capture.model_files.frontend_protocol import Model
+from aotc.commands.init import generated_wrappers, python_callables
+from aotc.commands.init.array_text import DTYPES
+from aotc.commands.init.init_messages import (
+    Answer,
+    Job,
+    Module,
+    Parameter,
+    Seen,
+    SeenArray,
+    SeenDict,
+    SeenList,
+    SeenOther,
+    SeenPlain,
+)
+from aotc.config.build_manifest import SourceFile
+from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
+from aotc_runtime.base.errors import AotcError
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@runs_users_code
+def look(job: Job, progress: Progress) -> Answer:
+    """Import a function, call its example, and describe its parameters.
+
+    Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for an
+    example that raises or does not fit the function, E085 for something that no manifest can call.
+    """
+    root = Path(job.root)
+    if job.is_file:
+        progress.started(f"reading {job.function}")
+        return _of_file(SourceFile(job.function, root / job.function))
+    progress.started(f"importing {job.function}")
+    function = import_program.resolve(job.function, root, "FUNCTION")
+    module = sys.modules[job.function.partition(":")[0]]
+    raise_if(python_callables.unsuited(job.function, function, module))
+    wrapper = generated_wrappers.around(job.function, function)
+    signature = wrapper.signature if wrapper else _signature(job.function, function)
+    values: Mapping[str, Any] = {}
+    if job.example:
+        example = import_program.resolve(job.example, root, "--example")
+        progress.started(f"calling {job.example}")
+        try:
+            made = example()
+        except (Exception, SystemExit) as error:
+            raise _refusal(
+                job.example,
+                "the example's function to return the arguments of a call",
+                user_exceptions.describe(error, root),
+                "it is called without arguments; -v shows the traceback",
+            ) from error
+        values = _arguments(made, signature, job.example)
+    return Answer(
+        parameters=[
+            Parameter(
+                name=parameter.name,
+                has_default=parameter.default is not parameter.empty,
+                annotation=_annotation(parameter.annotation),
+                example=_seen(values[parameter.name]) if parameter.name in values else None,
+            )
+            for parameter in signature.parameters.values()
+            if parameter.kind not in python_callables.TAKES_ANY
+        ],
+        takes_any=python_callables.takes_any(signature),
+        needed={
+            name: missing(import_program.resolve(name, root, "--like"), ()) for name in job.likes
+        },
+        enable_x64=bool(jax.config.jax_enable_x64),
+        wrapper=Module(
+            wrapper.source, generated_wrappers.FUNCTION, wrapper.weights, wrapper.returned
+        )
+        if wrapper
+        else None,
+    )
+
+
+def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise _refusal(
+            reference, "a function whose signature Python can tell", str(error), "wrap it"
+        ) from error
+    raise_if(python_callables.nameless(reference, signature))
+    return signature
+
+
+def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
+    names = [
+        p.name for p in signature.parameters.values() if p.kind not in python_callables.TAKES_ANY
+    ]
+    ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
+    if isinstance(made, dict):
+        if extra := [key for key in made if key not in names]:
+            raise _refusal(
+                where,
+                f"a dict by parameter: {', '.join(names)}",
+                f"the key {extra[0]!r}",
+                "name the function's parameters; a single dict goes into a tuple: `(batch,)`",
+            )
+        return made
+    by_position = made if isinstance(made, tuple) else (made,)
+    if len(by_position) > len(ordered):
+        raise _refusal(
+            where,
+            f"a tuple of at most {len(ordered)}, the parameters {', '.join(ordered)}",
+            f"{len(by_position)} values",
+            "return one value for each parameter; a list is one value",
+        )
+    return dict(zip(ordered, by_position, strict=False))
+
+
+def _seen(value: Any) -> Seen:
+    if type(value) in (bool, int, str):
+        return SeenPlain(value)
+    if type(value) is float:
+        return SeenPlain(value) if math.isfinite(value) else SeenOther("", f"float {value}")
+    if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
+        return _array(value)
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return SeenDict({key: _seen(item) for key, item in value.items()})
+    if type(value) is list:
+        items = [_seen(item) for item in value]
+        plain = [item.value for item in items if isinstance(item, SeenPlain)]
+        return SeenPlain(plain) if len(plain) == len(items) else SeenList(items)
+    return SeenOther("", type(value).__name__)
+
+
+def _array(value: Any) -> Seen:
+    impl = random_keys.impl_of(value)
+    if impl is not None:
+        return SeenArray(list(value.shape), impl.dtype_name, 0)
+    original = np.dtype(value.dtype)
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(original)) if original.kind != "O" else original
+    if dtype.name not in DTYPES:
+        return SeenOther("", f"array of {original.name}")
+    low, high = None, None
+    is_integer = jax.dtypes.issubdtype(dtype, np.integer)
+    if is_integer and not isinstance(value, jax.ShapeDtypeStruct) and math.prod(value.shape):
+        numbers = np.asarray(value)
+        low, high = int(numbers.min()), int(numbers.max())
+    elif is_integer:
+        low, high = 0, 1
+    return SeenArray(
+        shape=list(value.shape),
+        dtype=dtype.name,
+        bytes=math.prod(value.shape) * dtype.itemsize,
+        low=low,
+        high=high,
+        original=None if dtype == original else original.name,
+    )
+
+
+def _of_file(source: SourceFile) -> Answer:
+    """What a model file takes, as a function's annotations say it. Raises what `open_file` raises,
+    UsageError (AOTC-E080) for a file that cannot be read.
+    """
+    try:
+        model = open_file(source, None, "FUNCTION", False).model
+    except OSError as error:
+        found = f"{source.text}: {error.strerror or error}"
+        raise refusal(
+            "AOTC-E080",
+            "FUNCTION",
+            found,
+            expected="a model file",
+            hint="correct the path",
+        ) from error
+    ranges: dict[str, tuple[int | None, int | None]] = {}
+    names = _Names(model)
+    parameters: list[Parameter] = []
+    donate: list[str] = []
+    for path, each in zip(paths_of(model), model.inputs, strict=True):
+        first, *below = path.split("/")
+        if each.changes and first not in donate:
+            donate.append(first)
+        if each.initial is not None:
+            continue
+        axes = [str(size) for size in names.of(first, each.shape)]
+        for axis, name in zip(each.shape, axes, strict=True):
+            if not isinstance(axis, int):
+                ranges[name] = model.ranges.get(axis or "", (None, None))
+        dtype = NARROWER.get(each.dtype, each.dtype).name
+        stated = None if below else f"{dtype}[{','.join(axes)}]"
+        if first not in {parameter.name for parameter in parameters}:
+            parameters.append(Parameter(first, has_default=False, annotation=stated))
+    sizes = {names.renamed.get(name, name): found for name, found in model.sizes.items()}
+    return Answer(parameters, enable_x64=False, ranges=ranges, sizes=sizes, donate=donate)
+
+
+_NUMBERED = re.compile(r"[su]\d+")
+"""Names that PyTorch numbers, since a file has lost those of its `Dim`s."""
+
+
+class _Names:
+    """Names of a model file's axes for a manifest: those of the file, unless they are numbers.
+
+    The first axis of all inputs is called `batch`, others by an input that has them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.renamed: dict[str, str] = {}
+        given = [each for each in model.inputs if each.initial is None]
+        stated = {axis for each in given for axis in each.shape}
+        firsts = {each.shape[0] if each.shape else 1 for each in given}
+        self._first = firsts.pop() if len(firsts) == 1 else 1
+        self._batch = "batch" not in stated and (self._first is not None or len(given) == 1)
+
+    def of(self, name: str, shape: Sequence[int | str | None]) -> list[int | str]:
+        """Return the axes of the input `name`."""
+        return [self._axis(name, number, axis) for number, axis in enumerate(shape)]
+
+    def _axis(self, name: str, number: int, axis: int | str | None) -> int | str:
+        if isinstance(axis, int) or (axis is not None and not _NUMBERED.fullmatch(axis)):
+            return axis
+        own = f"{name}_{number}"
+        if axis == self._first and self._batch and (axis is not None or number == 0):
+            own = "batch"
+        return own if axis is None else self.renamed.setdefault(axis, own)
+
+
+def _annotation(annotation: Any) -> str | None:
+    """`Float32[Array, "batch 64"]` of jaxtyping as `float32[batch,64]`; None for anything else.
+
+    Of several dtypes, such as those of `Float`, the one of 32 bits; axes with names or sizes only.
+    https://docs.kidger.site/jaxtyping/api/array/
+    """
+    dtypes, axes = getattr(annotation, "dtypes", None), getattr(annotation, "dim_str", None)
+    if not isinstance(dtypes, (list, tuple)) or not isinstance(axes, str):
+        return None
+    names = [str(each) for each in dtypes]
+    wide = [each for each in names if each.endswith("32")] or names
+    return f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else None
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E082", where, found, expected=expected, hint=hint)
+
+
+def prepare() -> None:
+    """Nothing more than what is imported above."""
+
+
+def main() -> None:
+    """Do the job."""
+    begin_as_if_alone()
+    answer(Job, look)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""`aotc merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command, print_notes
+from aotc.cli.command_progress import passing_progress
+from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.reference_options import BUNDLE_FILE
+from aotc_runtime.base.rendering import say
+
+
+@click.command(short_help="Join bundles of one program, built for different targets.")
+@click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
+@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option(
+    "--trust", type=click.Path(path_type=Path), help="The policy that every input has to satisfy."
+)
+@click.option("--unsigned-inputs", is_flag=True, help="Take the inputs without any signature.")
+@key_options(required=False)
+@command
+def merge(
+    out: Output,
+    bundles: tuple[Path, ...],
+    output: Path | None,
+    layout: Path | None,
+    trust: Path | None,
+    unsigned_inputs: bool,
+    key: str | None,
+    passphrase_file: Path | None,
+) -> None:
+    """Join bundles of one program, built for different targets, in a new one.
+
+    Refuses bundles of different programs, naming every difference. The result has a root of its
+    own: sign it with --key, or it will not load.
+
+    \b
+    aotc merge intel.aotb amd.aotb -o digits.aotb --trust trust.toml --key release.key
+    """
+    if (output is None) == (layout is None):
+        raise click.UsageError("pass --output for a file, or --layout for a folder")
+    if (trust is None) != unsigned_inputs:
+        raise click.UsageError(
+            "pass --trust for inputs that this policy has to accept, or --unsigned-inputs to take "
+            "them as they are"
+        )
+    from datetime import UTC, datetime
+
+    from aotc.bundle.write.bundle_writer import Form
+    from aotc.bundle.write.output_paths import require_other_place
+    from aotc.commands.merge.merge_text import merge_lines, merge_report
+    from aotc.commands.merge.merged_bundle import merge_bundles
+    from aotc_runtime.verification.policy_reader import read_policy
+
+    place = output or layout
+    assert place is not None, "one of the two was given"
+    for bundle in bundles:
+        require_other_place(place, bundle, lost="root and signatures")
+    policy = read_policy(trust) if trust else None
+    signer = signer_of(key, passphrase_file) if key else None
+    form, now = Form.LAYOUT if layout else Form.ARCHIVE, datetime.now(UTC)
+    with passing_progress("copy", bundles, 2, quiet=out.json) as told:
+        merged = merge_bundles(bundles, place, form, policy, signer, now, told)
+    report = merge_report(merged)
+    out.result(report, lambda: say(*merge_lines(report)))
+    if not out.json:
+        print_notes(report["notes"])
+    if merged.attestation is None and not out.json:
+        print_notes(
+            [f"the bundle is unsigned and will not load; sign it: aotc sign {place} --key KEY"]
+        )

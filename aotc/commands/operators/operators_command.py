@@ -1,0 +1,42 @@
+"""`aotc operators`."""
+
+from __future__ import annotations
+
+import click
+
+from aotc.cli.command_output import Output, command
+from aotc_runtime.base.rendering import say
+
+SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
+
+
+@click.command(short_help="List the operators that model files may hold.")
+@click.argument("framework", type=click.Choice(sorted(SUFFIXES)))
+@command
+def operators(out: Output, framework: str) -> None:
+    """List the operators of a framework that its model files may hold, by family.
+
+    \b
+    aotc operators pytorch
+    """
+    import textwrap
+
+    from aotc.commands.operators.operators_messages import Answer, Job
+    from aotc.pipeline.children.user_process import ask
+
+    found = ask(
+        "aotc.commands.operators.operators_worker",
+        Job(SUFFIXES[framework]),
+        Answer,
+        variables={},
+        doing="the process that imports the frontend",
+    )
+    count = sum(map(len, found.families.values()))
+
+    def print_text() -> None:
+        for family, names in found.families.items():
+            say(f"{family}: {len(names)}")
+            say(*textwrap.wrap(" ".join(names), 100, initial_indent="  ", subsequent_indent="  "))
+        say(f"{count} operators of {framework}")
+
+    out.result({"framework": framework, "count": count, "operators": found.families}, print_text)

@@ -1,0 +1,221 @@
+"""Suggested profiles and checked coverage as data and as text of at most 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from aotc.commands.profiles.size_histogram import histogram
+from aotc.commands.profiles.suggested_profiles import Suggestion
+from aotc.commands.profiles.traffic.call_cost import Polynomial
+from aotc.commands.profiles.traffic.profile_routing import Served
+from aotc.commands.profiles.traffic.size_space import Space
+from aotc.commands.profiles.traffic.traffic_check import Checked, Offender
+from aotc.commands.profiles.traffic.traffic_log import Traffic, describe_bad
+from aotc.report.report_text import size
+from aotc_runtime.base.rendering import say
+from aotc_runtime.schema.manifest_labels import sizes_text
+
+
+def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
+    """Everything that was found; costs in the model's unit, artifact in bytes and seconds."""
+    model, choice, artifact = suggestion.probed.model, suggestion.choice, suggestion.probed.artifact
+    names = suggestion.space.names
+    return {
+        "manifest": str(suggestion.manifest.path),
+        "entry_point": suggestion.space.entry_point,
+        "target": suggestion.target,
+        "policies": {axis.name: axis.policy.value for axis in suggestion.space.axes},
+        "traffic": _traffic(suggestion.traffic, suggestion.accepted.outside),
+        "cost_model": {
+            "unit": model.unit,
+            "probes": suggestion.probed.probes,
+            "largest_error": model.error,
+            "open_loops": suggestion.probed.open_loops,
+            "formula": model.text(names) if isinstance(model, Polynomial) else "",
+        },
+        "method": choice.method,
+        "bound": choice.bound,
+        "gap": choice.gap,
+        "per_profile_at_most": asdict(artifact) if artifact else None,
+        "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
+        "today": _served(suggestion, suggestion.today, list(suggestion.space.profiles)),
+    }
+
+
+def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "requests": traffic.requests,
+        "distinct": len(traffic.points),
+        "outside": dict(outside),
+        "of_other_entry_points": traffic.other,
+        "lines_left_out": traffic.bad_lines,
+        "left_out": [{"line": bad.number, "reason": bad.reason} for bad in traffic.bad],
+    }
+
+
+def _served(
+    suggestion: Suggestion, served: Served, profiles: list[Mapping[str, int]] | list[dict[str, int]]
+) -> dict[str, Any]:
+    artifact = suggestion.probed.artifact
+    calls = served.calls_by_profile.tolist()
+    return {
+        "profiles": [
+            {"sizes": dict(sizes), "calls": count}
+            for sizes, count in zip(profiles, calls, strict=True)
+        ],
+        "coverage": served.covered / suggestion.traffic.requests,
+        "split": served.split,
+        "executions": int(served.calls_by_profile.sum()),
+        "padding": served.padding,
+        "cost": served.padded_cost,
+        "extra_cost": served.extra_cost,
+        "bytes_at_most": artifact.bytes * len(profiles) if artifact else None,
+        "compile_seconds_at_most": artifact.seconds * len(profiles) if artifact else None,
+    }
+
+
+def print_suggestion(suggestion: Suggestion) -> None:
+    """The text of `aotc profiles suggest`."""
+    document = suggestion_document(suggestion)
+    for line in _suggestion_lines(suggestion, document):
+        say(line)
+
+
+def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
+    space, traffic = suggestion.space, document["traffic"]
+    yield (
+        f"{space.entry_point}  {_calls(traffic['requests'])}, {traffic['distinct']:,} distinct "
+        f"size{'s' * (traffic['distinct'] != 1)} of {', '.join(space.names)}"
+    )
+    yield from _notes(space, suggestion.traffic, suggestion.accepted.outside)
+    for column, axis in enumerate(space.axes):
+        yield ""
+        yield from histogram(
+            axis.name,
+            suggestion.accepted.points[:, column],
+            suggestion.accepted.counts,
+            {sizes[axis.name] for sizes in suggestion.profiles},
+        )
+    yield ""
+    yield f"  {'profile':<34}{'calls':>9}{'padding':>10}{'of the cost':>13}"
+    yield from _profile_lines(suggestion)
+    yield ""
+    today, new = document["today"], document["suggested"]
+    yield f"  {'':<34}{'today':>14}{'suggested':>14}"
+    rows = _ROWS if any(axis.splits for axis in space.axes) else _ROWS[:2] + _ROWS[4:]
+    for what, key, text in rows:
+        if new[key] is not None:
+            yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
+    yield ""
+    yield from _method_lines(suggestion, document)
+
+
+_ROWS: tuple[tuple[str, str, Any], ...] = (
+    ("profiles", "profiles", lambda v: str(len(v))),
+    ("calls covered", "coverage", lambda v: f"{100 * v:.4g} %"),
+    ("calls split", "split", lambda v: f"{v:,}"),
+    ("executions of them all", "executions", lambda v: f"{v:,}"),
+    ("padding, elements", "padding", lambda v: f"{100 * v:.1f} %"),
+    ("padding, cost", "extra_cost", lambda v: f"{100 * v:.1f} %"),
+    ("executables, at most about", "bytes_at_most", size),
+    ("compiling, at most about", "compile_seconds_at_most", lambda v: f"{v:.1f} s"),
+)
+
+
+def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
+    served = suggestion.served
+    costs = suggestion.probed.model.costs(suggestion.choice.profiles)
+    every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
+    for index, sizes in enumerate(suggestion.profiles):
+        calls = float(served.calls_by_profile[index])
+        real = float(served.elements_by_profile[index])
+        filled = calls * float(np.prod(list(map(float, sizes.values()))))
+        share = 100 * calls / max(1, every)
+        of_cost = 100 * calls * float(costs[index]) / served.padded_cost
+        padding = 100 * (filled / real - 1) if real else 0.0
+        yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{padding:>8.1f} %{of_cost:>11.1f} %"
+
+
+def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
+    model, gap = document["cost_model"], document["gap"]
+    if gap is None:
+        yield f"by {document['method']}; not everything can be covered, and no bound is known"
+    elif gap < 1e-9:
+        yield f"by {document['method']}: no {suggestion.most} profiles cost less"
+    else:
+        yield (
+            f"by {document['method']}: no {suggestion.most} profiles cost less than "
+            f"{100 / (1 + gap):.1f} % of these"
+        )
+    how = f", from {model['probes']} probes" if model["probes"] else ""
+    off = f", off by up to {100 * model['largest_error']:.2g} % there" if how else ""
+    yield f"cost of a call: {model['unit']}{how}{off}"
+    if loops := model["open_loops"]:
+        what = "a loop" if loops == 1 else f"each of {loops} loops"
+        yield f"of {what} whose length is not known, one step is counted; --measure times all"
+
+
+def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:
+    for reason, count in outside.items():
+        yield f"  {_calls(count)} outside: {reason}"
+    if traffic.other:
+        yield f"  left out, of other entry points: {_calls(traffic.other)}"
+    for line in describe_bad(traffic):
+        yield f"  {line}"
+    if exact := [axis.name for axis in space.axes if not axis.pads and not axis.splits]:
+        yield f"  not padded, so that only exact sizes serve: {', '.join(exact)}"
+    if sums := [axis.name for axis in space.axes if axis.splits]:
+        yield f"  split, so that sums of sizes serve as well: {', '.join(sums)}"
+
+
+def _calls(number: int) -> str:
+    return f"{number:,} call" + "s" * (number != 1)
+
+
+def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
+    """The result of `aotc profiles check` for one target."""
+    return {
+        "entry_point": checked.space.entry_point,
+        "target": checked.target,
+        "traffic": _traffic(traffic, checked.outside),
+        "coverage": checked.coverage,
+        "padding": checked.padding,
+        "split": checked.split,
+        "executions": checked.calls,
+        "uncovered": [asdict(offender) for offender in checked.uncovered],
+        "padded": [asdict(offender) for offender in checked.padded],
+    }
+
+
+def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
+    """The text of `aotc profiles check` for one target."""
+    yield (
+        f"{checked.space.entry_point} for {checked.target}: {_calls(checked.requests)}, "
+        f"{100 * checked.coverage:.6g} % covered, {100 * checked.padding:.4g} % padding"
+    )
+    yield from _notes(checked.space, traffic, checked.outside)
+    if checked.split:
+        yield f"  split: {_calls(checked.split)}; executions of them all: {checked.calls:,}"
+    for offender in checked.uncovered:
+        yield f"  not covered  {_offender(offender)}: {offender.reason}"
+    for offender in checked.padded:
+        yield (
+            f"  padded       {_offender(offender)} to {_served_by(offender)}, "
+            f"{100 * offender.overhead:.1f} %"
+        )
+
+
+def _served_by(offender: Offender) -> str:
+    return " + ".join(
+        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes)
+        for each in offender.served_by
+    )
+
+
+def _offender(offender: Offender) -> str:
+    times = "once" if offender.count == 1 else f"{offender.count:,} times"
+    return f"{sizes_text(offender.sizes)}  {times}"

@@ -1,0 +1,157 @@
+"""`aotc profiles suggest`: the profiles that serve the calls of a traffic log best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aotc.base.errors import refusal
+from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
+from aotc.commands.profiles.traffic.profile_choice import Choice, choose
+from aotc.commands.profiles.traffic.profile_routing import Served, serve
+from aotc.commands.profiles.traffic.size_space import Counts, Points, Space, space_of_manifest
+from aotc.commands.profiles.traffic.traffic_log import Traffic, read_traffic
+from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.pipeline.build_plan import resolve_target
+from aotc_runtime.base.suggestions import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Traffic that an entry point accepts. outside: how many requests it does not, by reason."""
+
+    points: Points
+    counts: Counts
+    outside: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """target: as the manifest writes it.  most: profiles allowed.  served, today: how the suggested
+    profiles and those of the manifest serve the accepted traffic.
+    """
+
+    manifest: BuildManifest
+    target: str
+    space: Space
+    traffic: Traffic
+    accepted: Accepted
+    most: int
+    probed: Probed
+    choice: Choice
+    served: Served
+    today: Served
+
+    @property
+    def profiles(self) -> list[dict[str, int]]:
+        """The suggested ones, sorted."""
+        return [self.space.sizes(row) for row in self.choice.profiles]
+
+
+def suggest(
+    manifest_path: Path,
+    log: Path,
+    *,
+    most: int,
+    entry_point: str | None = None,
+    target: str | None = None,
+    bytes_max: int | None = None,
+    kind: CostKind = CostKind.ANALYSIS,
+    on_stage: Callable[[str], None] = lambda stage: None,
+) -> Suggestion:
+    """The profiles of one entry point that serve a log best, for one target.
+
+    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BudgetExceededError
+    (AOTC-E974); BuildManifestError, CaptureError, CompileError.
+    """
+    manifest = read_build_manifest(manifest_path)
+    written = target or manifest.targets[0]
+    name = entry_point_of(manifest, entry_point)
+    space = space_of_manifest(manifest, name, written)
+    resolved = resolve_target(written, manifest.root, "--target")
+    on_stage("reading the log")
+    traffic = read_traffic(log, name, space.names)
+    accepted = accept(space, traffic, log)
+    on_stage("probing costs")
+    probed = probe(manifest, space, accepted.points, resolved, kind)
+    allowed = _within(most, bytes_max, probed, name)
+    on_stage("choosing profiles")
+    choice = choose(space, accepted.points, accepted.counts, probed.model, allowed)
+
+    def served(profiles: Points) -> Served:
+        return serve(space, accepted.points, accepted.counts, profiles, probed.model)
+
+    return Suggestion(
+        manifest=manifest,
+        target=written,
+        space=space,
+        traffic=traffic,
+        accepted=accepted,
+        most=allowed,
+        probed=probed,
+        choice=choice,
+        served=served(choice.profiles),
+        today=served(space.points(space.profiles)),
+    )
+
+
+def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
+    """The entry point that `--entry` names, or the only one with dimensions. Raises UsageError
+    (AOTC-E042).
+    """
+    every = manifest.entry_points
+    sized = [name for name in every if any(manifest.profiles(name, manifest.targets[0]))]
+    if wanted is None and len(sized) == 1:
+        return sized[0]
+    if wanted in sized:
+        assert wanted is not None, "it is one of the names"
+        return wanted
+    if wanted is None:
+        found = f"{len(sized)} of them" if sized else "none: there is nothing to choose"
+    else:
+        found = wanted if wanted not in every else f"{wanted}, which has no dimensions"
+    raise refusal(
+        "AOTC-E042",
+        "--entry",
+        found,
+        expected=f"an entry point with dimensions: {', '.join(sized) or 'there is none'}",
+        hint=did_you_mean(wanted, sized, "pass --entry NAME")
+        if sized
+        else "name a dimension in the shape of an input",
+    )
+
+
+def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
+    """Set aside requests that no profiles could serve. Raises UsageError (AOTC-E041) if all are."""
+    refused = space.refused(traffic.points)
+    kept = np.ones(len(traffic.points), dtype=bool)
+    for where in refused.values():
+        kept &= ~where
+    outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}
+    if not kept.any():
+        raise refusal(
+            "AOTC-E041",
+            str(log),
+            ", ".join(f"{reason}: {count}" for reason, count in outside.items()),
+            expected=f"sizes that {space.entry_point} accepts",
+            hint="widen the range in the manifest, or check that the log is of this program",
+        )
+    return Accepted(traffic.points[kept], traffic.counts[kept], outside)
+
+
+def _within(most: int, bytes_max: int | None, probed: Probed, entry_point: str) -> int:
+    """How many profiles both budgets allow. Raises BudgetExceededError (AOTC-E974)."""
+    if bytes_max is None or probed.artifact is None:
+        return most
+    fitting = bytes_max // probed.artifact.bytes
+    if fitting == 0:
+        raise refusal(
+            "AOTC-E974",
+            f"--max-bytes for {entry_point}",
+            f"{bytes_max} bytes",
+            expected=f"room for a profile of up to {probed.artifact.bytes} bytes",
+        )
+    return min(most, fitting)

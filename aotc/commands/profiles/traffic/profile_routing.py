@@ -1,0 +1,187 @@
+"""Which profile serves which call, and what padding that takes: as the loader's router decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aotc.commands.profiles.traffic.call_cost import CostModel, Costs
+from aotc.commands.profiles.traffic.size_space import Counts, Points, Space
+from aotc_runtime.serving.routing.router import Direct, Route, Router
+
+CELLS_MAX = 2**22
+"""Cells of a table of points by profiles that are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How a set of profiles serves some traffic.
+
+    routes: the loader's, of requests that are alike to it.  of_route: int64[n], the route of each
+    point.  calls: int64[len(routes), k], how many calls of each profile a request of a route is.
+    requests, covered, split: counts.  elements, padded_elements: of the covered requests as asked
+    for, and as served.  cost, padded_cost: likewise, in the model's unit.  calls_by_profile:
+    int64[k].  elements_by_profile: float64[k], as asked for.
+    """
+
+    routes: tuple[Route | None, ...]
+    of_route: NDArray[np.int64]
+    calls: NDArray[np.int64]
+    requests: int
+    covered: int
+    split: int
+    elements: float
+    padded_elements: float
+    cost: float
+    padded_cost: float
+    calls_by_profile: NDArray[np.int64]
+    elements_by_profile: NDArray[np.float64]
+
+    @property
+    def is_covered(self) -> NDArray[np.bool_]:
+        """bool[n]."""
+        found: NDArray[np.bool_] = self.calls.any(axis=1)[self.of_route]
+        return found
+
+    @property
+    def padding(self) -> float:
+        """Elements that are padding, per element asked for."""
+        return self.padded_elements / self.elements - 1 if self.elements else 0.0
+
+    @property
+    def extra_cost(self) -> float:
+        """Cost beyond that of exact shapes, per cost of those; below 0 where parts cost less."""
+        return self.padded_cost / self.cost - 1 if self.cost else 0.0
+
+
+def can_serve(space: Space, points: Points, profiles: Points) -> NDArray[np.bool_]:
+    """bool[n, k]: one call of a profile serves a point that is equal in every dimension, or smaller
+    in one that is padded.
+    """
+    fits = np.ones((len(points), len(profiles)), dtype=bool)
+    for column, axis in enumerate(space.axes):
+        sizes, limits = points[:, column, None], profiles[None, :, column]
+        fits &= sizes <= limits if axis.pads else sizes == limits
+    return fits
+
+
+def assign(space: Space, points: Points, profiles: Points, costs: Costs) -> NDArray[np.int64]:
+    """int64[n]: the cheapest profile that serves each point in one call, the smallest of equals; -1
+    for none. What searches try thousands of times; `serve` asks the loader's own router.
+
+    costs: of the profiles.
+    """
+    by = np.full(len(points), -1, dtype=np.int64)
+    if not len(profiles):
+        return by
+    order = by_model(profiles, costs)
+    step = max(1, CELLS_MAX // len(profiles))
+    for start in range(0, len(points), step):
+        fits = can_serve(space, points[start : start + step], profiles[order])
+        first = fits.argmax(axis=1)
+        by[start : start + step] = np.where(fits.any(axis=1), order[first], -1)
+    return by
+
+
+def by_model(profiles: Points, costs: Costs) -> NDArray[np.int64]:
+    """The numbers of these profiles, the cheapest first, the smallest of equals."""
+    order: NDArray[np.int64] = np.lexsort((*profiles.T[::-1], costs))
+    return order
+
+
+def serve(
+    space: Space,
+    points: Points,
+    counts: Counts,
+    profiles: Points,
+    model: CostModel,
+    order: Sequence[int] | None = None,
+) -> Served:
+    """How these profiles serve this traffic, all of which is within what the space accepts.
+
+    order: of the profiles' numbers as the loader tries them; by the model's costs if not given.
+    """
+    costs = model.costs(profiles)
+    tried = by_model(profiles, costs).tolist() if order is None else order
+    router = Router([space.sizes(row) for row in profiles], tried, space.policies)
+    first, of_route = _alike(space, points, profiles)
+    routes = tuple(router.choose(space.sizes(points[index])) for index in first)
+    calls = np.zeros((len(routes), len(profiles)), dtype=np.int64)
+    for number, route in enumerate(routes):
+        for call in calls_of(route):
+            calls[number, call.profile] += 1
+    times = np.zeros(len(routes), dtype=np.int64)
+    np.add.at(times, of_route, counts)
+    each = calls.sum(axis=1)
+    covered = (each > 0)[of_route]
+    weights = counts[covered].astype(np.float64)
+    elements = np.prod(points.astype(np.float64), axis=1)
+    filled = calls @ np.prod(profiles.astype(np.float64), axis=1)
+    return Served(
+        routes=routes,
+        of_route=of_route,
+        calls=calls,
+        requests=int(counts.sum()),
+        covered=int(times[each > 0].sum()),
+        split=int(times[each > 1].sum()),
+        elements=float(weights @ elements[covered]),
+        padded_elements=float(times @ filled),
+        cost=float(weights @ model.costs(points[covered])),
+        padded_cost=float(times @ (calls @ costs)),
+        calls_by_profile=times @ calls,
+        elements_by_profile=_asked(
+            space, points, counts * elements, profiles, routes, of_route, calls
+        ),
+    )
+
+
+def calls_of(route: Route | None) -> tuple[Direct, ...]:
+    """The calls that a request is served by; none if it is refused."""
+    if route is None:
+        return ()
+    return (route,) if isinstance(route, Direct) else route.calls
+
+
+def _alike(
+    space: Space, points: Points, profiles: Points
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Points that the router cannot tell apart: where no profile's size lies between theirs in a
+    padded dimension, and of equal size in the others. One of each, and int64[n] which each is.
+    """
+    keys = []
+    for column, axis in enumerate(space.axes):
+        sizes = points[:, column]
+        if axis.pads:
+            limits = np.unique(profiles[:, column])
+            # Between two limits an odd number of either, and at a limit both.
+            sizes = np.searchsorted(limits, sizes, "left") + np.searchsorted(limits, sizes, "right")
+        keys.append(sizes)
+    rows = np.stack(keys, axis=1)
+    _, first, of_route = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, of_route.ravel()
+
+
+def _asked(
+    space: Space,
+    points: Points,
+    elements: Costs,
+    profiles: Points,
+    routes: Sequence[Route | None],
+    of_route: NDArray[np.int64],
+    calls: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """float64[k]: elements that calls of each profile were asked for; of a split, by its parts."""
+    total = np.zeros(len(profiles))
+    along = [
+        None if route is None or isinstance(route, Direct) else route.dimension for route in routes
+    ]
+    for dimension in dict.fromkeys(along):
+        chosen = np.array([each == dimension for each in along])
+        column = None if dimension is None else space.names.index(dimension)
+        per_unit = elements if column is None else elements / points[:, column]
+        units = 1 if column is None else profiles[:, column]
+        total += np.bincount(of_route, per_unit, len(routes))[chosen] @ (calls[chosen] * units)
+    return total

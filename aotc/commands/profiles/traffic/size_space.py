@@ -1,0 +1,173 @@
+"""The sizes that an entry point accepts, and what it does with those that match no profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aotc.config.build_manifest import BuildManifest
+from aotc_runtime.schema.bundle_manifest import (
+    BundleManifest,
+    CompileHere,
+    DimensionPolicy,
+    OutOfProfilePolicy,
+    Pad,
+    Split,
+)
+from aotc_runtime.schema.size_expressions import Expression, Relation, parse_relation
+from aotc_runtime.serving.routing.router import by_cost
+
+Points = NDArray[np.int64]
+"""int64[n, d]: sizes, a row for each point and a column for each dimension in sorted order."""
+
+Counts = NDArray[np.int64]
+"""int64[n]: how often each was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension. minimum, maximum: both included.  policy: for a size that no profile has; where
+    that is `compile`, what calls do meanwhile.
+    """
+
+    name: str
+    minimum: int
+    maximum: int
+    multiple_of: int
+    policy: OutOfProfilePolicy
+
+    @property
+    def pads(self) -> bool:
+        return self.policy is OutOfProfilePolicy.PAD
+
+    @property
+    def splits(self) -> bool:
+        return self.policy is OutOfProfilePolicy.SPLIT
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The dimensions of an entry point, sorted by name. profiles: those it has today; order: their
+    numbers as the loader tries them, for a built one.
+    """
+
+    entry_point: str
+    axes: tuple[Axis, ...]
+    relations: tuple[str, ...]
+    profiles: tuple[Mapping[str, int], ...]
+    order: tuple[int, ...] | None = None
+
+    @property
+    def policies(self) -> dict[str, OutOfProfilePolicy]:
+        """What calls of no profile's sizes do at once, by dimension."""
+        return {axis.name: axis.policy for axis in self.axes}
+
+    @property
+    def unserved(self) -> str:
+        """Why a call that is accepted may be refused all the same."""
+        splits = any(axis.splits for axis in self.axes)
+        return "no profile fits, nor do any add up to it" if splits else "no profile fits"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.axes)
+
+    def points(self, profiles: Sequence[Mapping[str, int]]) -> Points:
+        """Sizes by name as rows."""
+        rows = [[sizes[name] for name in self.names] for sizes in profiles]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axes))
+
+    def sizes(self, point: Sequence[int] | Points) -> dict[str, int]:
+        """A row as sizes by name."""
+        return {name: int(size) for name, size in zip(self.names, point, strict=True)}
+
+    def related(self, points: Points) -> NDArray[np.bool_]:
+        """A mask of the points at which every relation holds."""
+        held = np.ones(len(points), dtype=bool)
+        for text in self.relations:
+            held &= _holds(parse_relation(text), self.names, points)
+        return held
+
+    def refused(self, points: Points) -> dict[str, NDArray[np.bool_]]:
+        """Masks of points refused whatever the profiles are, by reason; the first reason counts."""
+        left = np.ones(len(points), dtype=bool)
+        reasons: dict[str, NDArray[np.bool_]] = {}
+
+        def refuse(reason: str, where: NDArray[np.bool_]) -> None:
+            nonlocal left
+            if (found := where & left).any():
+                reasons[reason] = found
+                left = left & ~found
+
+        for column, axis in enumerate(self.axes):
+            sizes = points[:, column]
+            refuse(f"{axis.name} below {axis.minimum}", sizes < axis.minimum)
+            refuse(f"{axis.name} above {axis.maximum}", sizes > axis.maximum)
+            refuse(f"{axis.name} no multiple of {axis.multiple_of}", sizes % axis.multiple_of != 0)
+        for text in self.relations:
+            refuse(f"not {text}", ~_holds(parse_relation(text), self.names, points))
+        return reasons
+
+
+def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) -> Space:
+    """What an entry point is to accept. target: as the manifest writes it."""
+    spec = manifest.entry_points[entry_point]
+    profiles = manifest.profiles(entry_point, target)
+    axes = tuple(
+        Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
+        for name in sorted(profiles[0])
+        for d in [manifest.dimensions[name].accepted]
+    )
+    return Space(entry_point, axes, spec.relations, profiles)
+
+
+def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
+    """What a built entry point accepts. Raises KeyError for one that does not exist."""
+    spec = manifest.entry_points[entry_point]
+    axes = tuple(
+        Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
+        for name in sorted(spec.dimensions)
+        for d in [manifest.dimensions[name]]
+    )
+    profiles = tuple(profile.sizes for profile in spec.profiles)
+    return Space(entry_point, axes, spec.relations, profiles, tuple(by_cost(spec.profiles)))
+
+
+def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
+    """What calls do at once: while something is compiled, they do what is stated for meanwhile."""
+    if isinstance(asked, CompileHere):
+        return _policy(asked.meanwhile or None)
+    if isinstance(asked, Pad):
+        return OutOfProfilePolicy.PAD
+    if isinstance(asked, Split):
+        return OutOfProfilePolicy.SPLIT
+    return OutOfProfilePolicy.FAIL
+
+
+def _holds(relation: Relation, names: Sequence[str], points: Points) -> NDArray[np.bool_]:
+    left = _value(relation.left, names, points)
+    right = _value(relation.right, names, points)
+    compared: dict[str, Any] = {"<=": left <= right, ">=": left >= right, "==": left == right}
+    return np.asarray(compared[relation.operator], dtype=bool)
+
+
+def _value(expression: Expression, names: Sequence[str], points: Points) -> NDArray[np.float64]:
+    """float64: products of sizes may exceed what 64 bits hold."""
+    total = np.zeros(len(points))
+    for coefficient, factors in expression.terms:
+        term = np.full(len(points), float(coefficient))
+        for name in factors:
+            term *= points[:, names.index(name)]
+        total += term
+    return total
+
+
+def thinned(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """At most so many of these sizes, evenly spread; both ends are among them."""
+    if len(sizes) <= most:
+        return sizes
+    return sizes[np.unique(np.linspace(0, len(sizes) - 1, most).round().astype(np.int64))]

@@ -1,0 +1,173 @@
+"""Whether the profiles of a bundle serve some traffic well enough, and what they serve worst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from aotc.base.errors import finding
+from aotc.commands.profiles.traffic.call_cost import Elements
+from aotc.commands.profiles.traffic.profile_routing import Served, serve
+from aotc.commands.profiles.traffic.size_space import Space
+from aotc.commands.profiles.traffic.traffic_log import Traffic
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+
+OFFENDERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """So many calls of the profile with these sizes."""
+
+    sizes: dict[str, int]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """Requests of one size. served_by: the profiles of the calls that one is; none for those that
+    are refused, with the reason.  wasted: elements of padding, over all of these requests.
+    """
+
+    sizes: dict[str, int]
+    count: int
+    served_by: tuple[Calls, ...]
+    reason: str
+    overhead: float
+    wasted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How a target's profiles serve some traffic, what is outside included. split: requests that
+    are several calls; calls: of all that are covered.
+    """
+
+    target: str
+    space: Space
+    requests: int
+    covered: int
+    split: int
+    calls: int
+    padding: float
+    outside: dict[str, int]
+    uncovered: tuple[Offender, ...]
+    padded: tuple[Offender, ...]
+
+    @property
+    def coverage(self) -> float:
+        return self.covered / self.requests
+
+
+def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
+    """How the space's profiles serve this traffic. Costs are elements: the product of the sizes."""
+    refused = space.refused(traffic.points)
+    accepted = np.ones(len(traffic.points), dtype=bool)
+    for where in refused.values():
+        accepted &= ~where
+    within = Traffic(traffic.points[accepted], traffic.counts[accepted])
+    profiles = space.points(space.profiles)
+    served = serve(space, within.points, within.counts, profiles, Elements(), space.order)
+    return Checked(
+        target=target,
+        space=space,
+        requests=traffic.requests,
+        covered=served.covered,
+        split=served.split,
+        calls=int(served.calls_by_profile.sum()),
+        padding=served.padding,
+        outside={reason: int(traffic.counts[where].sum()) for reason, where in refused.items()},
+        uncovered=tuple(_uncovered(space, traffic, within, served, refused)),
+        padded=tuple(_padded(space, within, served)),
+    )
+
+
+def _uncovered(
+    space: Space,
+    traffic: Traffic,
+    within: Traffic,
+    served: Served,
+    refused: dict[str, np.ndarray],
+) -> list[Offender]:
+    missed = ~served.is_covered
+    found = [
+        (within.points[missed], within.counts[missed], space.unserved),
+        *((traffic.points[where], traffic.counts[where], why) for why, where in refused.items()),
+    ]
+    offenders = [
+        Offender(space.sizes(points[index]), int(counts[index]), (), why, 0.0, 0.0)
+        for points, counts, why in found
+        for index in np.argsort(-counts, kind="stable")[:OFFENDERS]
+    ]
+    return sorted(offenders, key=lambda each: -each.count)[:OFFENDERS]
+
+
+def _padded(space: Space, within: Traffic, served: Served) -> Iterator[Offender]:
+    real = Elements().costs(within.points)
+    profiles = space.points(space.profiles)
+    filled = (served.calls @ Elements().costs(profiles))[served.of_route]
+    wasted = np.where(served.is_covered, (filled - real) * within.counts, 0.0)
+    for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
+        if wasted[index] > 0:
+            times = served.calls[served.of_route[index]]
+            yield Offender(
+                sizes=space.sizes(within.points[index]),
+                count=int(within.counts[index]),
+                served_by=tuple(
+                    Calls(space.sizes(profiles[k]), int(times[k])) for k in np.flatnonzero(times)
+                ),
+                reason="",
+                overhead=float(filled[index] / real[index] - 1),
+                wasted=float(wasted[index]),
+            )
+
+
+def gate(
+    checked: Checked, min_coverage: float | None, max_padding: float | None
+) -> Iterator[Finding]:
+    """AOTC-E971 for too little coverage, AOTC-E972 for too much padding."""
+    where = f"{checked.space.entry_point} for {checked.target}"
+    if min_coverage is not None and checked.coverage < min_coverage:
+        worst = checked.uncovered[0]
+        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
+        yield finding(
+            "AOTC-E971",
+            where,
+            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
+            f"{checked.requests} calls have none; most often {sizes} ({worst.reason})",
+            expected=f"profiles for at least {min_coverage:.6g} of all calls",
+            hint=_hint(checked),
+        )
+    if max_padding is not None and checked.padding > max_padding:
+        worst = checked.padded[0]
+        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
+        yield finding(
+            "AOTC-E972",
+            where,
+            f"{checked.padding:.6g}; most of it from {sizes} padded to "
+            f"{calls_text(worst.served_by)}, "
+            f"{'once' if worst.count == 1 else f'{worst.count} times'}",
+            expected=f"at most {max_padding:.6g} elements of padding per element",
+        )
+
+
+def _hint(checked: Checked) -> str:
+    suggest = "`aotc profiles suggest MANIFEST --traffic` finds profiles that serve them"
+    space = checked.space
+    failing = [a.name for a in space.axes if a.policy is OutOfProfilePolicy.FAIL]
+    if not failing or all(each.reason != space.unserved for each in checked.uncovered):
+        return suggest
+    stated = ", ".join(f'out_of_profile.{name} = "pad"' for name in failing)
+    return f"serve sizes between profiles by padding, {stated}; then {suggest}"
+
+
+def calls_text(calls: tuple[Calls, ...]) -> str:
+    """batch=8, seq=64; for several calls 3 x batch=8, seq=64 + batch=1, seq=64."""
+    return " + ".join(
+        f"{each.times} x " * (each.times > 1)
+        + ", ".join(f"{name}={size}" for name, size in each.sizes.items())
+        for each in calls
+    )

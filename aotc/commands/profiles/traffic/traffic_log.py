@@ -1,0 +1,258 @@
+"""Reading traffic: which sizes were asked for, and how often.
+
+A log is JSON lines, CSV, or what `bundle.report()` returned, each plain or compressed with gzip.
+Lines are counted before they are decoded: a million requests have few distinct ones.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from aotc.base.errors import refusal
+from aotc.commands.profiles.traffic.log_lines import (
+    BadLineError,
+    Decode,
+    Key,
+    cells_of,
+    csv_decoder,
+    json_decoder,
+    sizes_and_count,
+)
+from aotc.commands.profiles.traffic.size_space import Counts, Points
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import open_regular
+
+BLOCK_BYTES = 8 * 2**20
+LINE_BYTES_MAX = 2**20
+REPORT_BYTES_MAX = 16 * 2**20
+"""Enough for all sizes of a report, at about 100 bytes each. Limited because the decoded document
+may take thirty times as much memory as its text."""
+
+SHOWN = 5
+"""How many bad lines are reported one by one; further ones are only counted."""
+
+GZIP = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that was left out. number: from 1."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Distinct sizes, sorted, and how often each was asked for.
+
+    lines: how many were read.  bad: the first of those left out.  bad_lines: how many those are.
+    other: requests of other entry points.
+    """
+
+    points: Points
+    counts: Counts
+    lines: int = 0
+    bad: tuple[BadLine, ...] = ()
+    bad_lines: int = 0
+    other: int = 0
+
+    @property
+    def requests(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(slots=True)
+class _Gathered:
+    sizes: Counter[Key] = field(default_factory=Counter)
+    lines: int = 0
+    bad: list[BadLine] = field(default_factory=list)
+    bad_lines: int = 0
+    other: int = 0
+
+
+def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Traffic:
+    """Read a log of calls of one entry point. dimensions: sorted; every line needs all of them.
+
+    Raises UsageError: AOTC-E040 the file cannot be read, E041 nothing in it is about this entry
+    point.
+    """
+    gathered = _Gathered()
+    try:
+        with open_regular(path) as file:
+            is_gzip = file.read(2) == GZIP
+            file.seek(0)
+            stream: Any = gzip.GzipFile(fileobj=file) if is_gzip else file
+            _read(stream, entry_point, tuple(dimensions), gathered, path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from error
+    except BadLineError as error:
+        raise _unreadable(path, f"a first line that is {error}") from error
+    if not gathered.sizes:
+        raise _nothing(path, entry_point, dimensions, gathered)
+    return _traffic(gathered, len(dimensions))
+
+
+def _traffic(gathered: _Gathered, width: int) -> Traffic:
+    keys = sorted(gathered.sizes)
+    return Traffic(
+        points=np.array(keys, dtype=np.int64).reshape(len(keys), width),
+        counts=np.array([gathered.sizes[key] for key in keys], dtype=np.int64),
+        lines=gathered.lines,
+        bad=tuple(gathered.bad),
+        bad_lines=gathered.bad_lines,
+        other=gathered.other,
+    )
+
+
+def _read(
+    stream: IO[bytes], entry_point: str, names: tuple[str, ...], into: _Gathered, path: Path
+) -> None:
+    head = stream.read(BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
+    first, _, rest = head.lstrip().partition(b"\n")
+    if first[:1] != b"{":
+        header = [cell.strip() for cell in cells_of(first)]
+        if missing := [name for name in names if name not in header]:
+            raise _nothing_named(path, missing, header)
+        into.lines = head[: len(head) - len(rest)].count(b"\n") or 1
+        _lines(rest, stream, csv_decoder(header, entry_point, names), into)
+        return
+    if _is_report(first):
+        data = head + stream.read(REPORT_BYTES_MAX - len(head) + 1)
+        if len(data) > REPORT_BYTES_MAX:
+            raise _unreadable(path, f"a report of more than {REPORT_BYTES_MAX} bytes")
+        _report(data, entry_point, names, into, path)
+        return
+    _lines(head, stream, json_decoder(entry_point, names), into)
+
+
+def _is_report(first: bytes) -> bool:
+    """A JSON document that is not a line of its own, or that lists entry points."""
+    try:
+        document = msgspec.json.decode(first)
+    except (ValueError, RecursionError):  # msgspec's DecodeError is a ValueError
+        # A broken first line among whole ones ends like one.
+        return not first.rstrip().endswith(b"}")
+    return "entry_points" in document
+
+
+def _report(
+    data: bytes, entry_point: str, names: tuple[str, ...], into: _Gathered, path: Path
+) -> None:
+    try:
+        document = msgspec.json.decode(data)
+        entries = document["entry_points"]
+        into.other += sum(
+            int(shape["count"])
+            for name, entry in entries.items()
+            if name != entry_point
+            for shape in entry.get("shapes", ())
+        )
+        shapes = entries.get(entry_point, {}).get("shapes", ())
+        for number, shape in enumerate(shapes, start=1):
+            into.lines += 1
+            try:
+                key, count = sizes_and_count(shape, names)
+            except BadLineError as error:
+                _bad(into, number, str(error))
+            else:
+                into.sizes[key] += count
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        found = f"a JSON document that is not a report with entry_points and their shapes: {error}"
+        raise _unreadable(path, found) from error
+
+
+def _lines(head: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> None:
+    """Whole lines, block by block."""
+    left = b""
+    block = head
+    while block:
+        block = left + block
+        cut = block.rfind(b"\n") + 1
+        left = block[cut:]
+        if len(left) > LINE_BYTES_MAX:
+            raise OSError(f"a line of more than {LINE_BYTES_MAX} bytes")
+        _count(block[:cut].split(b"\n")[:-1], decode, into)
+        block = stream.read(BLOCK_BYTES)
+    _count([left] if left else [], decode, into)
+
+
+def _count(lines: list[bytes], decode: Decode, into: _Gathered) -> None:
+    wrong: dict[bytes, str] = {}
+    for line, times in Counter(lines).items():
+        if not line.strip():
+            continue
+        try:
+            found = decode(line)
+        except BadLineError as error:
+            wrong[line] = str(error)
+            into.bad_lines += times
+            continue
+        if found is None:
+            into.other += times
+        else:
+            key, count = found
+            into.sizes[key] += count * times
+    if wrong and len(into.bad) < SHOWN:
+        for number, line in enumerate(lines, start=into.lines + 1):
+            if line in wrong and len(into.bad) < SHOWN:
+                into.bad.append(BadLine(number, wrong[line]))
+    into.lines += len(lines)
+
+
+def _bad(into: _Gathered, number: int, reason: str) -> None:
+    into.bad_lines += 1
+    if len(into.bad) < SHOWN:
+        into.bad.append(BadLine(number, reason))
+
+
+def describe_bad(traffic: Traffic) -> Iterator[str]:
+    """What was left out, for people: a line each for the first ones, then how many there are."""
+    for line in traffic.bad:
+        yield f"line {line.number} left out: {line.reason}"
+    if traffic.bad_lines > len(traffic.bad):
+        yield f"{traffic.bad_lines} of {traffic.lines} lines left out"
+
+
+def _unreadable(path: Path, found: str) -> AotcError:
+    return refusal("AOTC-E040", str(path), found)
+
+
+def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) -> AotcError:
+    line = ", ".join(f'"{name}": 3' for name in missing)
+    return refusal(
+        "AOTC-E041",
+        str(path),
+        ", ".join(header)[:200] or "an empty file",
+        expected="JSON lines, or CSV with columns named after the dimensions, "
+        f"{', '.join(missing)} among them",
+        hint=f"write a line such as {{{line}}} for each call, or begin the file with a line of "
+        "column names; `count` is optional",
+    )
+
+
+def _nothing(
+    path: Path, entry_point: str, dimensions: Sequence[str], gathered: _Gathered
+) -> AotcError:
+    found = f"{gathered.lines} lines, none of which does"
+    if gathered.bad:
+        found += f"; line {gathered.bad[0].number}: {gathered.bad[0].reason}"
+    elif gathered.other:
+        found += f"; {gathered.other} requests are of other entry points"
+    return refusal(
+        "AOTC-E041",
+        str(path),
+        found,
+        expected=f"sizes of {', '.join(dimensions)}, as calls of {entry_point} have them",
+        hint="check --entry, and that the log names the manifest's dimensions",
+    )

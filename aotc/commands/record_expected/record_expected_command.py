@@ -1,0 +1,48 @@
+"""`aotc record-expected`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command
+from aotc.cli.command_progress import progress
+from aotc_runtime.base.rendering import say
+
+
+@click.command("record-expected", short_help="Record what a model's own framework computes.")
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option(
+    "--python",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The Python of an environment with the framework, which runs as a process of its own.",
+)
+@click.option("--entry-point", help="Which one; the only one that can be recorded.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help=".npz file.")
+@command
+def record_expected(
+    out: Output, manifest: Path, python: Path, entry_point: str | None, output: Path
+) -> None:
+    """Run an entry point's .onnx file with ONNX Runtime (or ONNX's reference evaluator), or its
+    .pt2 file with PyTorch, on the inputs of its fixtures, for `expected` beside them.
+
+    PyTorch may run what is in a file: record those that you trust.
+
+    \b
+    aotc record-expected model.toml --python ~/onnx/bin/python --output expected.npz
+    """
+    from aotc.commands.record_expected.recording_process import record
+    from aotc.report.array_files import write_npz
+
+    with progress(quiet=out.json) as on_stage:
+        on_stage("running", 0, 0)
+        recorded = record(manifest, entry_point, python, output)
+    write_npz(output, recorded.arrays)
+    document = {
+        "output": str(output),
+        "framework": recorded.framework,
+        "arrays": sorted(recorded.arrays),
+    }
+    out.result(document, lambda: say(f"{output}  {recorded.framework}"))

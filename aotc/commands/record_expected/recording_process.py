@@ -1,0 +1,139 @@
+"""Has an environment with a model's framework run it on recorded inputs, at every profile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from aotc.base.child_processes import Processes, describe_status
+from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.temporary_files import temporary_folder
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
+from aotc.report.array_files import read_arguments, write_npz
+from aotc_runtime.schema.manifest_labels import label
+
+SECONDS_MAX = 6 * 3600.0
+LINES_SHOWN = 8
+
+RECORDER = Path(__file__).with_name("model_recorder.py")
+"""Which imports nothing of aotc."""
+
+SUFFIXES = (".onnx", ".pt2")
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """framework: with its version.  arrays: by result and profile, as `expected` has them."""
+
+    framework: str
+    arrays: Mapping[str, Array]
+
+
+def record(
+    manifest_path: Path, entry_point: str | None, python: Path, written: Path | None = None
+) -> Recorded:
+    """What the framework of an entry point's model gives for the inputs of its fixtures.
+
+    python: of an environment with that framework.  written: where the caller writes the results,
+    which the manifest may name already.
+
+    Raises ConfigError for a bad manifest, UsageError for inputs that cannot be read, and
+    CaptureError: AOTC-E831 without recorded inputs, E843 for a Python that does not run the file,
+    E844 for what cannot be recorded of it.
+    """
+    manifest = read_build_manifest(manifest_path, written=written)
+    name, spec = _chosen(manifest.entry_points, entry_point, manifest_path)
+    assert spec.source is not None and spec.fixtures.file is not None, "it was chosen by these"
+    given = read_arguments([f"@{spec.fixtures.file.path}"], "fixtures.file")
+    profiles = {
+        tuple(sorted(sizes.items())): dict(sizes)
+        for target in manifest.targets
+        for sizes in map(dict, manifest.profiles(name, target))
+    }
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-recording-", "") as folder:
+        for number, sizes in enumerate(profiles.values()):
+            write_npz(folder / f"{number}.npz", _cut(spec, given, sizes))
+        job = {"model": str(spec.source.path.absolute()), "calls": len(profiles)}
+        (folder / "job.json").write_bytes(msgspec.json.encode(job))
+        _run(python, spec.source.text, folder)
+        arrays: dict[str, Array] = {}
+        for number, sizes in enumerate(profiles.values()):
+            with np.load(folder / f"{number}.results.npz", allow_pickle=False) as found:
+                names = msgspec.json.decode(
+                    (folder / f"{number}.names.json").read_bytes(), type=list[str]
+                )
+                arrays |= {
+                    label(name, sizes): found[f"arr_{index}"] for index, name in enumerate(names)
+                }
+        return Recorded((folder / "framework").read_text("utf-8"), arrays)
+
+
+def _chosen(
+    entry_points: Mapping[str, EntryPointSpec], wanted: str | None, manifest_path: Path
+) -> tuple[str, EntryPointSpec]:
+    """The entry point that is asked for, or the only one that can be recorded."""
+    able = {
+        name: spec
+        for name, spec in entry_points.items()
+        if spec.source is not None
+        and spec.source.path.suffix in SUFFIXES
+        and spec.fixtures.file is not None
+    }
+    names = [wanted] if wanted in able else [*able] if wanted is None else []
+    if len(names) != 1:
+        raise refusal(
+            "AOTC-E831",
+            f"{manifest_path} entry_points{f'.{wanted}' if wanted else ''}",
+            f"{len(able)} such entry points: {', '.join(able) or 'none'}",
+            expected="an entry point with fixtures.file, whose source is a .onnx or .pt2 file",
+            hint="name one with --entry-point; results are recorded for inputs in a file",
+        )
+    return names[0], able[names[0]]
+
+
+def _cut(
+    spec: EntryPointSpec, given: Mapping[str, Any], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """The inputs of a profile, as fixtures are cut: values repeat along axes with a dimension."""
+    axes = {
+        path: leaf.shape
+        for parameter, tree in spec.inputs.items()
+        for path, leaf in leaf_paths(tree, parameter)
+        if isinstance(leaf, InputLeaf)
+    }
+    found = {}
+    for path, array in given.items():
+        for number, axis in enumerate(axes.get(path, ())):
+            if isinstance(axis, str) and number < array.ndim and array.shape[number]:
+                array = np.take(array, np.arange(sizes[axis]) % array.shape[number], number)
+        found[path] = array
+    return found
+
+
+def _run(python: Path, model: str, folder: Path) -> None:
+    command = [str(python.absolute()), "-I", str(RECORDER), str(folder)]
+    try:
+        status, said = Processes().run(command, folder, dict(os.environ), SECONDS_MAX)
+    except (OSError, TimeoutExpired) as error:
+        status, said = 1, [str(error)]
+    if (folder / "refused.json").exists():
+        refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
+        raise CaptureError(*(finding("AOTC-E844", model, each) for each in refused))
+    if status or not (folder / "framework").exists():
+        raise refusal(
+            "AOTC-E843",
+            f"{python} {model}",
+            quoted(describe_status(status), said[-LINES_SHOWN:]),
+            expected="a Python that imports the framework of the model, and runs it",
+            hint="name one with --python: of an environment with onnxruntime, onnx or torch",
+        )

@@ -1,0 +1,150 @@
+"""A bundle out of a repository into a file or folder, by way of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.base.stages import Bundle
+from aotc.base.temporary_files import prefix_of, temporary_folder
+from aotc.bundle.write.atomic_files import cannot_write
+from aotc.bundle.write.bundle_writer import Blob, Form, reading_back, require_place, write
+from aotc.bundle.write.index_json import layout_index
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import BlobSource, Descriptor, Entry
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.trust_policy import Channel
+from aotc_runtime.system.streamed_bundle import look_into, pass_file
+from aotc_serve.channel.channel_options import require_newest
+from aotc_serve.oci.parallel_transfer import OnBytes, nobody
+from aotc_serve.oci.registry_client import Repository
+from aotc_serve.oci.registry_listing import Listing
+from aotc_serve.store import Store
+from aotc_serve.store import pull as pull_into
+from aotc_serve.store.store_pull import ACCEPT_ALL, Accept
+
+
+def pull(
+    repository: Repository,
+    path: Path,
+    form: Form,
+    targets: tuple[str, ...] = (),
+    store: Store | None = None,
+    on_bytes: OnBytes = nobody,
+    accept: Accept = ACCEPT_ALL,
+) -> Bundle:
+    """Write a bundle, as it was pushed: the same bytes, if it is all of it.
+
+    targets: by name; none for all.  store: keeps what was fetched; without one, what the bundle at
+    this place has already is not fetched again.  accept: as of `aotc_serve.store.pull`.
+    Raises RegistryError, IntegrityError, BundleFormatError, UsageError (AOTC-E003, E004),
+    ResourceError.
+    """
+    require_place(path, form)
+    with _store(path, store) as used:
+        listing = pull_into(repository, used, targets, on_bytes, accept, _there(path))
+        shared = store is None
+        blobs = {
+            digest: Blob(
+                pass_file(used.files.path(digest)),
+                media_type,
+                used.files.path(digest) if shared else None,
+            )
+            for digest, media_type in _types(listing).items()
+        }
+        manifests = _manifests(repository.where, listing)
+        root = _descriptor(listing.root)
+        attestations = [_descriptor(e, oci_layout.ATTESTATION_TYPE) for e in listing.attestations]
+        index = layout_index(root, attestations, manifests)
+        size = write(path, form, index, blobs, reading_back(root.digest, manifests))
+    return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
+
+
+def keep(
+    repository: Repository,
+    store: Store,
+    targets: tuple[str, ...] = (),
+    on_bytes: OnBytes = nobody,
+    accept: Accept = ACCEPT_ALL,
+) -> Bundle:
+    """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
+    listing = pull_into(repository, store, targets, on_bytes, accept)
+    size = sum(map(len, listing.documents.values()))
+    size += sum(layer.size for layer in listing.layers().values())
+    manifests = _manifests(repository.where, listing)
+    return Bundle(
+        path=store.folder, root_digest=listing.root.digest, manifests=manifests, size_bytes=size
+    )
+
+
+def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
+    """Fetch what is accepted otherwise, by keys that signed it, and what the channel names, too.
+
+    folder: of the policy.  name: for messages. Raises, beside what `accept` does, TrustError
+    (AOTC-E327 to E335), BundleFormatError.
+    """
+
+    def accept_newest(listing: Listing) -> Listing:
+        accepted = accept.chosen(listing)
+        index = listing.documents[listing.root.digest]
+        named = {(m.name, m.version) for m in _manifests(name, accepted).values()}
+        for bundle, version in sorted(named):
+            require_newest(channel, folder, bundle, version, index)
+        if not named:
+            raise refusal("AOTC-E327", name, "a bundle without any target")
+        return accepted
+
+    return Accept(accept.heard, accept_newest)
+
+
+def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:
+    return {
+        target.name: canonical_json.decode(
+            listing.documents[target.image.config.digest],
+            BundleManifest,
+            where=f"{where} {target.name}",
+        )
+        for target in listing.targets
+    }
+
+
+@contextmanager
+def _store(path: Path, store: Store | None) -> Iterator[Store]:
+    """The store, or one beside the result that goes with the command."""
+    if store is not None:
+        yield store
+        return
+    try:
+        parent = next(each for each in path.absolute().parents if each.is_dir())
+        with temporary_folder(parent, prefix_of(path)) as folder:
+            yield Store(folder)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _there(path: Path) -> BlobSource | None:
+    """The bundle that is to be replaced, whose blobs may be some of the new one's."""
+    try:
+        return look_into(path)
+    except AotcError:
+        return None
+
+
+def _types(listing: Listing) -> dict[str, str]:
+    """Media type of every blob by digest."""
+    found = dict.fromkeys(listing.documents, oci_layout.ATTESTATION_TYPE)
+    found |= {layer.digest: layer.mediaType for layer in listing.layers().values()}
+    return found
+
+
+def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
+    return Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )

@@ -1,0 +1,230 @@
+"""A bundle into a repository: what is there is not sent again, and a tag comes last, so that
+whoever sees it finds the signatures as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from aotc.base.errors import refusal
+from aotc.bundle.read.opened_bundle import Opened, opened
+from aotc.bundle.write.hashed_weights import unchanged
+from aotc.bundle.write.index_json import attestation_name, version_name
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import RegistryError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import (
+    AttestationManifest,
+    BlobSource,
+    Descriptor,
+    ImageManifest,
+)
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_serve.oci.oci_references import Reference
+from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
+from aotc_serve.oci.registry_client import Repository
+
+STAND_IN_TRIES = 8
+"""How often the stand-in for the referrers API is written: whoever writes at the same time may
+overwrite it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """place: with the digest of the root.  tag: what names it now.  sent: sizes of the blobs that
+    were not there, by digest, bytes.  size_bytes: of all blobs.
+    """
+
+    name: str
+    version: str
+    place: Reference
+    tag: str
+    targets: tuple[str, ...]
+    attestations: int
+    blobs: int
+    size_bytes: int
+    sent: Mapping[str, int]
+
+
+def push(
+    source: BlobSource,
+    repository: Repository,
+    policy: TrustPolicy | None,
+    now: float,
+    mounts: Sequence[str] = (),
+    on_bytes: OnBytes = nobody,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Pushed:
+    """Have a bundle, with its attestations, in a repository under the tag of its place, or that of
+    its version.
+
+    policy: has to accept it, if there is one; digests are checked in any case.  mounts: other
+    repositories of the registry whose blobs may be taken over. Raises BundleFormatError,
+    IntegrityError, TrustError, RegistryError.
+    """
+    read = opened(source, policy, now)
+    root, place, contents = read.root, repository.place, read.contents
+    if place.digest and place.digest != read.root_digest:
+        raise refusal(
+            "AOTC-E771",
+            str(place),
+            f"a bundle with the root {read.root_digest}",
+            expected="the digest of the bundle, or none",
+            hint="leave the digest out: it is printed when the bundle is there",
+        )
+    attached = [_attestation(source, entry.digest) for entry in root.attestations]
+    images = {sha256(canonical_json.encode(image)): image for image in contents.targets.values()}
+    parts: dict[str, int] = {}
+    referring: tuple[ImageManifest | AttestationManifest, ...] = (*images.values(), *attached)
+    for each_ in referring:
+        parts |= {part.digest: part.size for part in (each_.config, *each_.layers)}
+    sent = _push_blobs(source, repository, parts, tuple(mounts), on_bytes, chunk_bytes)
+    for digest, image in images.items():
+        repository.put_manifest(digest, unchanged(source, digest), image.mediaType)
+    root_data = unchanged(source, read.root_digest)
+    _put_root(repository, read, root_data)
+    _attach(repository, source, root.entry.digest, [e.digest for e in root.attestations])
+    tag = place.tag or version_name(contents.manifests)
+    repository.put_manifest(tag, root_data, oci_layout.INDEX_TYPE)
+    return Pushed(
+        name=read.name,
+        version=read.version,
+        place=place.at(read.root_digest),
+        tag=tag,
+        targets=tuple(sorted(contents.manifests)),
+        attestations=len(root.attestations),
+        blobs=len(parts),
+        size_bytes=sum(parts.values()),
+        sent=sent,
+    )
+
+
+def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
+    return canonical_json.decode_foreign(
+        unchanged(source, digest), AttestationManifest, where=f"{source.name} {digest}"
+    )
+
+
+def _push_blobs(
+    source: BlobSource,
+    repository: Repository,
+    parts: Mapping[str, int],
+    mounts: tuple[str, ...],
+    on_bytes: OnBytes,
+    chunk_bytes: int,
+) -> dict[str, int]:
+    """What was not there, by digest. The largest first, so that none waits at the end."""
+    tally = Tally(sum(parts.values()), on_bytes)
+    sent: dict[str, int] = {}
+    lock = threading.Lock()
+
+    def one(digest: str) -> None:
+        size = parts[digest]
+        data = source.blob(digest)
+        assert data is not None and len(data) == size, "every digest was checked"
+        counted = Counted(tally, size)
+        if push_blob(repository, digest, data, mounts, counted, chunk_bytes):
+            with lock:
+                sent[digest] = size
+        counted.end()
+
+    each(repository, sorted(parts, key=lambda digest: -parts[digest]), one)
+    return sent
+
+
+def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
+    """The root by its digest; one that lists targets which this copy lacks may be there already."""
+    absent = read.contents.absent
+    if absent and repository.manifest(read.root_digest, limits.INDEX_BYTES_MAX) is not None:
+        return
+    try:
+        repository.put_manifest(read.root_digest, data, oci_layout.INDEX_TYPE)
+    except RegistryError as error:
+        if not absent:
+            raise
+        raise refusal(
+            "AOTC-E775",
+            repository.where,
+            f"a refusal of a bundle without {', '.join(absent)}",
+            expected="all targets of the bundle there, or in it",
+            hint="push the whole bundle first; what was left out of this copy is then there",
+        ) from error
+
+
+def _attach(
+    repository: Repository, source: BlobSource, root: str, attestations: Sequence[str]
+) -> None:
+    """Attestations as OCI 1.1 referrers of the root, and in the index that stands in for those:
+    registries of before have no other, and none but this keeps the order. Each has a tag of its
+    own, for tools that know neither.
+    """
+    listed, has_api = [], True
+    for digest in attestations:
+        data = unchanged(source, digest)
+        has_api &= repository.put_manifest(
+            attestation_name(root, digest), data, oci_layout.MANIFEST_TYPE
+        )
+        reference = Descriptor(
+            mediaType=oci_layout.MANIFEST_TYPE,
+            digest=digest,
+            size=len(data),
+            artifactType=oci_layout.ATTESTATION_TYPE,
+        )
+        listed.append(msgspec.to_builtins(reference))
+    if listed:
+        _stand_in(repository, root, listed, has_api=has_api)
+
+
+def _stand_in(
+    repository: Repository, root: str, ours: Sequence[dict[str, object]], *, has_api: bool
+) -> None:
+    """https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema:
+    read, added to, written, and read again, since others may do the same.
+    """
+    tag = root.replace(":", "-")
+    digests = [each["digest"] for each in ours]
+    for number in range(STAND_IN_TRIES):
+        stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
+        there: list[dict[str, object]] = []
+        if stored is not None and stored.digest == root:
+            # Some registries answer a tag of this form with the manifest of the digest.
+            if number and has_api:
+                return
+            if number:
+                raise refusal(
+                    "AOTC-E775",
+                    f"{repository.where}:{tag}",
+                    "the bundle's own index, whatever is pushed under that tag",
+                    expected="the referrers API, or the tag that stands in for it",
+                    hint="push to a registry that has either",
+                )
+        elif stored is not None:
+            try:
+                there = canonical_json.decoder(_Listed).decode(stored.data).manifests or []
+            except (ValueError, RecursionError) as error:
+                where = f"{repository.where}:{tag}"
+                raise refusal("AOTC-E775", where, "no index of referrers") from error
+        if [d for each in there if (d := each.get("digest")) in digests] == digests:
+            return
+        listed = [*ours, *(each for each in there if each.get("digest") not in digests)]
+        index = {"schemaVersion": 2, "mediaType": oci_layout.INDEX_TYPE, "manifests": listed}
+        repository.put_manifest(tag, canonical_json.encode(index), oci_layout.INDEX_TYPE)
+    raise refusal(
+        "AOTC-E775",
+        f"{repository.where}:{tag}",
+        "an index of referrers that others overwrite each time",
+        hint="push again when nobody else does",
+    )
+
+
+class _Listed(msgspec.Struct):
+    """An index, whatever its entries hold."""
+
+    manifests: list[dict[str, object]] | None

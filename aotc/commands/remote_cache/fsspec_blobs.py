@@ -1,0 +1,73 @@
+"""Blobs wherever fsspec reaches: s3://, gs://, az://, sftp://, file://, …
+
+https://filesystem-spec.readthedocs.io. Each scheme but file:// and memory:// needs the package
+that serves it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from aotc.commands.remote_cache.http_requests import CHUNK_BYTES, read_all
+from aotc.pipeline.cache.bounded_calls import LIBRARY_SECONDS, Limit, Pace
+
+OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
+"""They have no folders: a bucket that is missing is a wrong name, and none is to be made."""
+
+BLOCK_BYTES = 2**20
+"""Read at a time; libraries have 5 MiB and more, for those who read whole tables."""
+
+
+class FsspecBlobs:
+    """Blobs in a folder of a file system. files: `fsspec.AbstractFileSystem`."""
+
+    seconds = LIBRARY_SECONDS
+
+    def __init__(self, files: Any, folder: str) -> None:
+        self._files, self._folder = files, folder.rstrip("/")
+
+    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+        """The bytes under a name, up to the limit; None if there are none. What is there and is no
+        file, such as a pipe, is an empty one.
+        """
+        path = f"{self._folder}/{name}"
+        if self._is_of_files and self._files.exists(path) and not self._files.isfile(path):
+            return b""
+        try:
+            # In blocks: what a library reads ahead, nobody sees arrive.
+            with self._files.open(path, "rb", block_size=BLOCK_BYTES) as file:
+                return read_all(file.read, limit, pace)
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes, pace: Pace) -> None:
+        """Put bytes under a name, replacing what was there."""
+        try:
+            self._write(name, data, pace)
+        except FileNotFoundError:
+            if OBJECT_STORES & set(_protocols(self._files)):
+                raise
+            self._files.makedirs(self._folder, exist_ok=True)
+            self._write(name, data, pace)
+
+    @property
+    def _is_of_files(self) -> bool:
+        """Whether it is the file system of this host."""
+        return "file" in _protocols(self._files)
+
+    def _write(self, name: str, data: bytes, pace: Pace) -> None:
+        path = f"{self._folder}/{name}"
+        # Object stores show an object when it is whole; in a folder a renamed file is.
+        renamed = self._is_of_files
+        written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
+        with self._files.open(written, "wb") as file:
+            for start in range(0, len(data), CHUNK_BYTES):
+                pace.sent(file.write(data[start : start + CHUNK_BYTES]))
+        if renamed:
+            self._files.mv(written, path)
+
+
+def _protocols(files: Any) -> tuple[str, ...]:
+    """One or several, depending on the file system."""
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)

@@ -1,0 +1,211 @@
+"""A cache elsewhere, which others share: asked after the local one, and given what is made here.
+
+What lies there is not trusted (`aotc.commands.remote_cache.cache_seal`), and whether it answers is
+not relied
+on: when nobody answers, or after a few failures in a row, it is given up for the rest of the build.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from aotc.commands.remote_cache.cache_seal import Refusal, Seals
+from aotc.pipeline.cache.bounded_calls import (
+    HEAD_BYTES_MAX,
+    Bounded,
+    Limit,
+    OutageError,
+    Pace,
+    UnreachableError,
+)
+from aotc.pipeline.cache.cache_store import Contents, LocalStore
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.streamed_bundle import pass_file
+
+FAILURES_MAX = 2
+"""Failures in a row of a place that answers, after which it is given up."""
+
+
+class Blobs(Protocol):
+    """Bytes by name, elsewhere. Called from several threads at once. What goes wrong is raised, as
+    whatever exception.
+
+    seconds: as of `Bounded`.
+    """
+
+    seconds: float
+
+    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+        """The bytes under a name, up to the limit; None if there are none."""
+
+    def write(self, name: str, data: bytes, pace: Pace) -> None:
+        """Put bytes under a name, replacing what was there."""
+
+
+class RemoteStore:
+    """Sealed entries in blobs.
+
+    place: for people, without secrets.  limit: bytes; larger entries are neither read nor written.
+    """
+
+    def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:
+        self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
+        self._bounded = Bounded(blobs.seconds)
+        self._lock = threading.Lock()
+        self._refused: Counter[Refusal] = Counter()
+        self._failures, self._outage, self._given_up = 0, "", False
+
+    def get(self, key: str) -> bytes | None:
+        """The data under a cache key, if a trusted signing key has sealed it; None otherwise."""
+
+        def limit(head: bytes) -> int:
+            # Whoever runs the storage is not trusted to say how much there is to read.
+            signed = self._seals.size(key, head)
+            if signed > self._limit + HEAD_BYTES_MAX:
+                raise OutageError(f"an entry of more than {self._limit} bytes")
+            return signed
+
+        with suppress(OutageError):
+            entry = self._call(lambda pace: self._blobs.read(_name(key), limit, pace))
+            if entry is not None:
+                data = self._seals.open(key, entry)
+                if not isinstance(data, Refusal):
+                    return data
+                with self._lock:
+                    self._refused[data] += 1
+        return None
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Seal and write an entry, if there is a signing key to seal it with."""
+        if self._seals.sealer is None or len(data) > self._limit:
+            return
+        entry = self._seals.seal(key, bytes(data))
+        with suppress(OutageError):
+            self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for people: entries that were not used, and why the place could not be."""
+        with self._lock:
+            refused, outage, given_up = dict(self._refused), self._outage, self._given_up
+        found = [
+            f"entries of the cache at {self._place} that are {why}, not used: {number}"
+            for why, number in sorted(refused.items())
+        ]
+        if given_up:
+            what = "was given up, and the build went on without it"
+            found.append(f"the cache at {self._place} {what}: {outage}")
+        elif outage:
+            found.append(f"the cache at {self._place} could not be used: {outage}")
+        return tuple(found)
+
+    def stop(self) -> None:
+        """End what is being read and written."""
+        self._bounded.stop()
+
+    def _call[T](self, operation: Callable[[Pace], T]) -> T:
+        try:
+            result = self._bounded.call(operation)
+        except OutageError as error:
+            self._failed(error)
+            raise
+        with self._lock:
+            self._failures = 0
+        return result
+
+    def _failed(self, error: OutageError) -> None:
+        with self._lock:
+            if self._bounded.stopped:
+                self._outage = self._outage or str(error)
+                return
+            self._failures, self._outage = self._failures + 1, str(error)
+            if self._failures == FAILURES_MAX or isinstance(error, UnreachableError):
+                self._given_up = True
+                # What else waits for it would wait in vain.
+                self._bounded.stop(self._outage)
+
+
+class SharedStore:
+    """A local store in front of a remote one: what the remote one has is kept here as well, and new
+    results go to both.
+    """
+
+    def __init__(self, local: LocalStore, remote: RemoteStore) -> None:
+        self.local, self.remote = local, remote
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes under a key, from the local store or else the remote one, whose are then kept
+        in the local one; None if neither has any.
+        """
+        data = self.local.get(key)
+        if data is None:
+            data = self.remote.get(key)
+            if data is not None:
+                self.local.put(key, data)
+        return data
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """What each store holds under a key, the local one first; the remote one is asked only if
+        the caller goes on past it.
+        """
+        yield from self.local.every(key)
+        data = self.remote.get(key)
+        if data is not None:
+            yield data
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Keep the bytes in both stores, if possible."""
+        self.local.put(key, data)
+        self.remote.put(key, data)
+
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file in both stores, if possible."""
+        self.local.put_file(digest, path)
+        self.remote.put(digest, pass_file(path))
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path, from the local store or else the remote one;
+        whether either has it. Raises OSError.
+        """
+        if self.local.get_file(digest, path):
+            return True
+        data = self.remote.get(digest)
+        if data is None or sha256(data) != digest:
+            return False
+        path.write_bytes(data)
+        self.local.put_file(digest, path)
+        return True
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for people about what went wrong in either store."""
+        return (*self.local.notes(), *self.remote.notes())
+
+    def read_record(self, name: str) -> bytes | None:
+        """What the last build of this name left on this host; None if it left nothing."""
+        return self.local.read_record(name)
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """Leave data for the next build of this name on this host."""
+        self.local.write_record(name, data)
+
+    def trim(self) -> Contents:
+        """Trim the local store to its limit; what was removed. The size of the remote one is up to
+        whoever runs it.
+        """
+        return self.local.trim()
+
+    def remove_damaged(self) -> int:
+        """Remove damaged files of the local store; how many."""
+        return self.local.remove_damaged()
+
+    def stop(self) -> None:
+        """End what is being read and written remotely, from another thread."""
+        self.remote.stop()
+
+
+def _name(key: str) -> str:
+    return key.removeprefix("sha256:")

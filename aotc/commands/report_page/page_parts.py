@@ -1,0 +1,210 @@
+"""What a page is made of, before it is HTML. All texts are plain; the template escapes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.report.report_text import count, size
+
+UNITS = 1000
+"""Width of a bar's drawing, in its own units."""
+
+SEGMENTS = 8
+"""Colours that the style sheet has; later segments take the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word that is also a colour. tone: "good", "bad" or "plain"."""
+
+    text: str
+    tone: str
+
+
+type Cell = str | Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """numeric: aligned at the right."""
+
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first cell of a row is its header."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with values."""
+
+    rows: tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph. tone: of a `Mark`."""
+
+    text: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a bar. x, width: in `UNITS` of the longest.  color: from 0."""
+
+    x: int
+    width: int
+    color: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """told: all of its numbers, for those who do not see it."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    value: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A chart of bars that begin at 0. legend: name of each colour."""
+
+    caption: str
+    legend: tuple[tuple[int, str], ...]
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Parts that are shown when asked for."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parts below a heading of their own."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+type Part = Table | Facts | Text | Bars | Folded | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """id: of its heading, ours."""
+
+    id: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """title: name and version."""
+
+    title: str
+    root_digest: str
+    trust: Mark
+    sections: tuple[Section, ...]
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+    """columns: a leading ">" aligns one at the right."""
+    titles = tuple(Column(title.removeprefix(">"), title.startswith(">")) for title in columns)
+    return Table(caption, titles, tuple(tuple(row) for row in rows))
+
+
+def bars(
+    caption: str, rows: Iterable[tuple[str, Mapping[str, int]]], *, in_bytes: bool, most: int = 60
+) -> Iterator[Bars]:
+    """One chart: for each row its label and its numbers by name; none if all numbers are 0.
+
+    in_bytes: or counts.  most: rows that are drawn, the largest; tables have all of them.
+    """
+    every = [(label, dict(numbers)) for label, numbers in rows]
+    longest = max((sum(numbers.values()) for _, numbers in every), default=0)
+    if not longest:
+        return
+    names = list(dict.fromkeys(name for _, numbers in every for name in numbers))
+    colors = {name: min(index, SEGMENTS - 1) for index, name in enumerate(names)}
+    used = [name for name in names if any(numbers.get(name) for _, numbers in every)]
+    drawn = every
+    if len(every) > most:
+        kept = sorted(range(len(every)), key=lambda i: -sum(every[i][1].values()))[:most]
+        drawn = [every[index] for index in sorted(kept)]
+        caption += f" (the {most} largest of {len(every)})"
+    yield Bars(
+        caption,
+        tuple((colors[name], name) for name in used),
+        tuple(_bar(label, numbers, longest, colors, in_bytes) for label, numbers in drawn),
+    )
+
+
+def _bar(
+    label: str, numbers: Mapping[str, int], longest: int, colors: Mapping[str, int], in_bytes: bool
+) -> Bar:
+    segments = []
+    start = 0
+    for name, number in numbers.items():
+        # Ends are rounded, not widths, so that pieces meet and the sum keeps its length.
+        x, end = (UNITS * value // longest for value in (start, start + number))
+        if end > x:
+            segments.append(Segment(x, end - x, colors[name]))
+        start += number
+    told = ", ".join(f"{name} {amount(n, in_bytes)}" for name, n in numbers.items() if n)
+    return Bar(label, tuple(segments), amount(start, in_bytes), f"{label}: {told or 'nothing'}")
+
+
+def amount(number: int, in_bytes: bool) -> str:
+    """1.2 MB, or 1,234."""
+    return size(number) if in_bytes else f"{number:,}"
+
+
+def short(decimal: str) -> str:
+    """1.79e-06, of a number as the manifest writes it; 0 as it is."""
+    return f"{float(decimal):.2e}" if float(decimal) else "0"
+
+
+def listed(names: Iterable[str]) -> str:
+    """a, b; "-" for none."""
+    return ", ".join(names) or "-"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """add 3, dot 1: the most first; "-" for none."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return listed(f"{name} {number:,}" for name, number in ordered)
+
+
+def alike[K, V](items: Iterable[tuple[K, V]]) -> list[tuple[list[K], V]]:
+    """Keys whose values are equal together, in the order in which they come."""
+    found: list[tuple[list[K], V]] = []
+    for key, value in items:
+        for keys, known in found:
+            if known == value:
+                keys.append(key)
+                break
+        else:
+            found.append(([key], value))
+    return found
+
+
+def several(labels: Sequence[str]) -> str:
+    """f[n=1], f[n=2] and 6 more."""
+    shown = ", ".join(labels[:4])
+    return shown if len(labels) <= 4 else f"{shown} and {count(len(labels) - 4, 'other')}"

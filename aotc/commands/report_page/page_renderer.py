@@ -1,0 +1,84 @@
+"""Renders a page as one HTML file that loads nothing. It has no script, and its content security
+policy forbids everything but the one style sheet, by digest: even text that escaped the escaping
+could not run or send anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from aotc.commands.report_page.page_parts import (
+    UNITS,
+    Bars,
+    Facts,
+    Folded,
+    Group,
+    Page,
+    Table,
+    Text,
+)
+from aotc_runtime.base.rendering import printable
+
+TEXT_MAX = 2000
+"""Characters of one text; what is cut off is counted."""
+
+KINDS = {
+    Table: "table",
+    Facts: "facts",
+    Text: "text",
+    Bars: "bars",
+    Folded: "folded",
+    Group: "group",
+}
+"""Macros of the template by part."""
+
+
+def render(page: Page) -> bytes:
+    """UTF-8; the same bytes for the same page."""
+    style = (files("aotc.commands.report_page") / "templates" / "page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    text = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            style=Markup(style),
+            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+            "form-action 'none'",
+        )
+    )
+    return text.encode()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("aotc.commands.report_page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["units"] = UNITS
+    environment.tests["mark"] = lambda cell: not isinstance(cell, str)
+    environment.filters["kind"] = lambda part: KINDS[type(part)]
+    return environment
+
+
+def _plain(value: object) -> object:
+    """A template's value as text, before it is escaped: no control characters, none that turn the
+    direction of writing, and the first `TEXT_MAX` characters.
+    """
+    if isinstance(value, Markup):
+        return value
+    text = str(value)
+    more = len(text) - TEXT_MAX
+    shown = printable(text[:TEXT_MAX])
+    return f"{shown}… and {more:,} characters more" if more > 0 else shown

@@ -1,0 +1,325 @@
+"""`aotc reproduce`: build a bundle again from its sources, and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import msgspec
+
+from aotc.base.child_processes import GRACE_SECONDS, Processes, describe_status
+from aotc.base.constants import EVERYTHING
+from aotc.base.errors import UsageError, finding, quoted, raise_if
+from aotc.base.package_install import install_packages
+from aotc.base.workers import worker_environment
+from aotc.capture.imported_packages import normalized
+from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
+from aotc.commands.reproduce.reproducibility_check import findings
+from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
+from aotc.commands.reproduce.stage_differences import differences
+from aotc.commands.reproduce.toolchain_copy import toolchain_copy
+from aotc.compile.mlir.module_texts import Form, texts
+from aotc.config import tuning_file
+from aotc.pipeline.scratch_folder import scratch_folder
+from aotc.pipeline.tasks import code_identity
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
+
+OURS = ("aotc", "aotc-runtime")
+RUN = (
+    "from aotc.base.workers.worker_child import end_with_parent; end_with_parent(); "
+    "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
+)
+"""Python code that runs `aotc.cli.main` and ends when the process that started it does."""
+
+LINES_SHOWN = 15
+
+type OnStage = Callable[[str], None]
+
+
+class Install(Enum):
+    """Which packages may be installed where others are here. TRUSTED: those of a bundle that a
+    policy accepts.  UNTRUSTED: whatever a provenance names, whoever wrote it.
+    """
+
+    NOTHING = "nothing"
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """A bundle that was built again to the same root digest.
+
+    manifest: the path of the build manifest.  installed: whether the build ran in an environment
+    made for it.  notes: what differed between the two builds without changing the result.
+    """
+
+    name: str
+    version: str
+    root_digest: str
+    targets: tuple[str, ...]
+    recipe: Recipe
+    manifest: Path
+    installed: bool
+    notes: tuple[str, ...]
+
+
+def reproduce(
+    path: Path,
+    source: Path,
+    *,
+    policy: TrustPolicy | None = None,
+    manifest: Path | None = None,
+    tuning: Path | None = None,
+    install: Install = Install.NOTHING,
+    on_stage: OnStage = lambda stage: None,
+) -> Reproduced:
+    """Build what a bundle's provenance describes, in a clean process without a cache, and compare.
+
+    source: the folder with the sources.  policy: must accept the bundle, except for its rules on
+    the host; without one, anybody's provenance counts.
+    manifest: the build manifest, looked for by its digest by default.  tuning: the tuning file of a
+    tuned build.  install: where versions of packages differ from those of the build, whether to
+    make an environment that has them.
+    Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
+    such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
+    build records, E946 other variables, if something differs; what a build raises; what the policy
+    refuses; UsageError: AOTC-E030 what is no tuning file, E066 `Install.TRUSTED` without a policy;
+    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
+
+    Unsafety: whoever wrote the provenance says what is installed, and the build imports it. With
+    `Install.UNTRUSTED` the caller vouches for that.
+    """
+    if install is Install.TRUSTED and policy is None:
+        raise UsageError(_nobody_to_trust(path))
+    if tuning:
+        tuning_file.read(tuning)
+    on_stage("reading the bundle")
+    read, recipe = read_recipe(path, policy)
+    found = manifest or find_manifest(source, recipe)
+    raise_if(check_files(found, source, recipe, tuning))
+    changed = _changed_packages(recipe.packages)
+    if changed and (install is Install.NOTHING or any(name in OURS for name in changed)):
+        raise_if(_check_packages(changed, recipe))
+    other = (*_other_variables(recipe.variables), *_other_code(recipe))
+    processes = Processes()
+    with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
+        on_stage("building it again")
+        again = scratch / "again.aotb"
+        arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
+        for target in recipe.targets:
+            arguments.append(f"--target={target}")
+        bill = scratch / "again.cdx.json"
+        arguments += ["-o", str(again), "--sbom", str(bill)]
+        try:
+            _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+        except AotcError as error:
+            raise_if([*error.findings, *other])
+        raise_if(read_elsewhere(bill, recipe))
+        built, _ = read_unverified(look_into(again))
+        if built.root_digest != read.root_digest:
+            on_stage("comparing")
+            manifests = built.manifests
+            present = {
+                name: manifests[name] for name in read.contents.manifests if name in manifests
+            }
+            second = msgspec.structs.replace(built, manifests=present)
+            different = differences(read.contents, second, _module_text)
+            told = [*other, *_other_values(recipe.variables)]
+            raise_if([*told, *findings(different, str(path), "the new build")])
+    return Reproduced(
+        name=read.name,
+        version=read.version,
+        root_digest=read.root_digest,
+        targets=tuple(read.contents.manifests),
+        recipe=recipe,
+        manifest=found,
+        installed=bool(changed),
+        notes=tuple(_notes(recipe, policy, other)),
+    )
+
+
+def _nobody_to_trust(path: Path) -> Finding:
+    return finding("AOTC-E066", f"{path} --install", "none: the packages could be anybody's")
+
+
+def _module_text(artifact: bytes) -> str:
+    """In a process of its own: the bundle may be anybody's."""
+    try:
+        (text,) = texts([(Form.STABLEHLO, artifact)], "a module")
+    except UsageError as error:
+        return f"jaxlib cannot read it: {error.findings[0].found}"
+    return text
+
+
+def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
+    """Packages whose installed version is another one, to that version or "none"."""
+    found: dict[str, str] = {}
+    for name, wanted in packages.items():
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            here = "none"
+        if here != wanted:
+            found[name] = here
+    return found
+
+
+def _other_code(recipe: Recipe) -> Iterator[Finding]:
+    """AOTC-E944 for each package of ours that calls itself what the bundle was built with, and has
+    other code. That need not make a difference.
+    """
+    for name, here in code_identity.code_digests().items():
+        wanted = recipe.code.get(name, here)
+        if here != wanted:
+            yield finding(
+                "AOTC-E944",
+                f"code of {name} {version(name)}",
+                f"{here}, under the same version number",
+                expected=f"{wanted}, which the bundle was built with",
+                hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
+                "built the bundle",
+            )
+
+
+def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
+    """AOTC-E946 for each variable that the recorded build read, and that is set in one of the two
+    builds only. That need not make a difference.
+    """
+    here = worker_environment.clean({})
+    for name, was_set in variables.items():
+        if name != EVERYTHING and was_set != (name in here):
+            yield finding(
+                "AOTC-E946",
+                f"variable {name}",
+                "it is not set here" if was_set else "it is set here",
+                expected="set, as in the recorded build, which read it"
+                if was_set
+                else "not set, as in the recorded build, which asked for it",
+                hint=f"set {name} to what it was; provenance holds no values"
+                if was_set
+                else f"run `env -u {name} aotc reproduce …`",
+            )
+
+
+def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
+    """AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
+    here = worker_environment.clean({})
+    shared = [name for name, was_set in variables.items() if was_set and name in here]
+    if EVERYTHING in variables:
+        shared.append("all others, which the program read together")
+    if shared:
+        yield finding(
+            "AOTC-E946",
+            "variables",
+            f"set here, perhaps to others: {', '.join(shared)}",
+            expected="the values of the recorded build, which read them; provenance holds none",
+            hint="compare them with those of the recorded build",
+        )
+
+
+def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
+    for name, here in changed.items():
+        ours = name in OURS
+        yield finding(
+            "AOTC-E944",
+            f"package {name}",
+            here,
+            expected=f"{recipe.packages[name]}, which the bundle was built with",
+            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}"
+            if ours
+            else "--install, with --trust, makes an environment with the recorded versions for "
+            "this one build",
+        )
+
+
+@contextmanager
+def _interpreter(
+    recipe: Recipe, changed: Mapping[str, str], processes: Processes, on_stage: OnStage
+) -> Iterator[list[str]]:
+    """A command that runs aotc with the recorded packages: this interpreter if it has them, else
+    that of an environment made for it.
+    """
+    if not changed:
+        yield [sys.executable, "-P", "-c", RUN]
+        return
+    on_stage("installing the recorded packages")
+    pinned = {name: f"{name}=={it}" for name, it in recipe.packages.items() if name not in OURS}
+    wanted = [*pinned.values(), *_other_requirements({*pinned, *OURS})]
+    with scratch_folder() as folder, toolchain_copy() as copy:
+        install_packages(folder / "environment", wanted, "the recorded packages", processes)
+        python = str(folder / "environment" / "bin" / "python")
+        # The program may lie in folders that the variable names.
+        path = os.pathsep.join(filter(None, [str(copy), os.environ.get("PYTHONPATH")]))
+        yield ["env", f"PYTHONPATH={path}", python, "-P", "-c", RUN]
+
+
+def _other_requirements(known: Collection[str]) -> Iterator[str]:
+    """Requirements of the toolchain that are not among the recorded packages."""
+    for project in OURS:
+        for text in requires(project) or ():
+            name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
+            if "extra ==" not in text and normalized(name) not in known:
+                yield text
+
+
+def _build(command: list[str], scratch: Path, processes: Processes) -> None:
+    """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
+    folder, so that they are removed even if the build is killed.
+    """
+    kept = worker_environment.inherited(without=("AOTC_",))
+    with processes.started(
+        [*command, "--json", "--cache", "off"],
+        # It has groups of its own to end.
+        grace=10 * GRACE_SECONDS,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(scratch)},
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        said, errors = process.communicate()
+    if process.returncode == 0:
+        return
+    try:
+        document = json.loads(said)
+        raise_if(Finding(**each) for each in document["findings"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    lines = (errors.strip() or said.strip()).splitlines()[-LINES_SHOWN:]
+    raise_if(
+        [
+            finding(
+                "AOTC-E940",
+                "the build",
+                quoted(describe_status(process.returncode), lines),
+                expected="the new build to finish",
+                hint="the lines above are what it said last; run `aotc build -v` by hand",
+            )
+        ]
+    )
+
+
+def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding]) -> Iterator[str]:
+    if policy is None:
+        yield "nobody asked who signed the provenance; --trust does"
+    here = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+    if recipe.python and recipe.python.lower() != here.lower():
+        yield f"built by {recipe.python}, and again by {here}"
+    for each in other:
+        yield f"{each.where}: {each.expected}, and {each.found}; it made no difference"
+    if recipe.revision and recipe.revision.dirty:
+        yield f"git commit {recipe.revision.gitCommit} alone is not the source: the build was dirty"

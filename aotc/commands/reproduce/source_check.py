@@ -1,0 +1,187 @@
+"""Whether a folder holds the files that a bundle was built from, by the digests in its
+provenance."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Set
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from aotc.base.errors import finding, refusal
+from aotc.commands.reproduce.build_recipe import Recipe
+from aotc.config.build_manifest import read_build_manifest
+from aotc.config.checkpoint_files import files_of
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.system.bundle_files import open_regular
+
+LEADS_OUT = "a path that leads out of the sources, which is not read"
+"""Whoever wrote the provenance learns nothing of files that are no sources."""
+
+FOLDERS_MAX = 4
+"""How deep below the source folder the build manifest and modules elsewhere are looked for."""
+
+
+def find_manifest(source: Path, recipe: Recipe) -> Path:
+    """The file of the recorded name and digest nearest to the top.
+
+    Raises ReproducibilityError (AOTC-E942).
+    """
+    others: list[Path] = []
+    for depth in range(FOLDERS_MAX):
+        for path in sorted(source.glob("*/" * depth + glob.escape(recipe.manifest))):
+            if _digest(path) == recipe.manifest_digest:
+                return path
+            others.append(path)
+    raise refusal(
+        "AOTC-E942",
+        str(source),
+        ", ".join(f"{path}, with another digest" for path in others) or "no such file",
+        expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
+        hint=_checkout(recipe) or "name the folder it was built in with --source",
+    )
+
+
+def check_files(
+    manifest: Path, source: Path, recipe: Recipe, tuning: Path | None
+) -> Iterator[Finding]:
+    """The manifest, and every file that was recorded: AOTC-E942, E943.
+
+    Raises BuildManifestError for the manifest that was recorded.
+    """
+    hint = _checkout(recipe) or "take the sources that the bundle was built from"
+    found = _digest(manifest)
+    if found != recipe.manifest_digest:
+        yield _another("AOTC-E942", manifest, recipe.manifest_digest, found, hint)
+        named: Set[str] = frozenset()
+    else:
+        read = read_build_manifest(manifest)
+        named = {*(f.text for each in read.files() for f in files_of(each)), *read.targets}
+    for name in recipe.targets:
+        path = manifest.parent / name
+        if name not in named and not _is_source(path, manifest, source):
+            yield _another("AOTC-E943", path, "a target file", LEADS_OUT, hint)
+    below, digests = _Below(source), _Digests()
+    for name, digest in sorted(recipe.files.items()):
+        path = manifest.parent / name
+        if name not in named and not os.path.lexists(path):
+            path = below.file(name, digest, digests) or path
+        is_read = name in named or _is_source(path, manifest, source)
+        found = digests.at(path) if is_read else LEADS_OUT
+        if found != digest:
+            here = "name a --source that holds the whole program"
+            missing = name not in named and not os.path.lexists(path)
+            yield _another("AOTC-E943", path, digest, found, f"{here}; {hint}" if missing else hint)
+    if recipe.tuning and tuning is None:
+        yield finding(
+            "AOTC-E943",
+            "--tuning",
+            "none named",
+            expected=f"the tuning file that the build used, {recipe.tuning}",
+            hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
+        )
+
+
+def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
+    """AOTC-E943 for each recorded file of which the new build read another version, although the
+    recorded one may well lie in the source folder.
+
+    bill: the new build's bill of materials, CycloneDX.
+    """
+    components = json.loads(bill.read_bytes())["components"]
+    for part in components:
+        digest = f"sha256:{part['hashes'][0]['content']}" if part["type"] == "file" else ""
+        wanted = recipe.files.get(part["name"], digest)
+        if digest and digest != wanted:
+            yield finding(
+                "AOTC-E943",
+                part["name"],
+                f"{digest}, which the new build has read",
+                expected=f"{wanted}, which the bundle was built from",
+                hint="imports lead to another file than that in --source: see PYTHONPATH, and "
+                "packages that are installed for editing",
+            )
+
+
+class _Digests:
+    """Digests of files, each read once, however many names lead to it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def at(self, path: Path) -> str:
+        """The digest of a regular file; otherwise, why there is none."""
+        place = os.path.realpath(path)
+        if place not in self._known:
+            self._known[place] = _digest(path)
+        return self._known[place]
+
+
+class _Below:
+    """A source folder, looked through once, however many names are not where they should be."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    @cached_property
+    def _folders(self) -> dict[str, list[Path]]:
+        """Names to the folders that hold them, those nearest to the top first."""
+        found: dict[str, list[Path]] = {}
+        level = [self._source]
+        for _ in range(FOLDERS_MAX):
+            deeper: list[Path] = []
+            for folder in level:
+                with suppress(OSError):
+                    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names alone
+                        found.setdefault(name, []).append(folder)
+                        deeper.append(folder / name)
+            level = [path for path in deeper if path.is_dir()]
+        return found
+
+    def file(self, name: str, digest: str, digests: _Digests) -> Path | None:
+        """A file below whose path ends in this name; of several, the one with this digest. Modules
+        from outside of the manifest's folder are recorded by their import path.
+        """
+        parts = Path(name).parts
+        if not parts or os.pardir in parts:
+            return None
+        paths = [folder / name for folder in self._folders.get(parts[0], ())]
+        there = [path for path in paths if os.path.lexists(path)]
+        alike = (path for path in there if digests.at(path) == digest)
+        return next(alike, there[0] if there else None)
+
+
+def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:
+    expected = f"{digest}, which the bundle was built from"
+    return finding(code, str(path), found, expected=expected, hint=hint)
+
+
+def _is_source(path: Path, manifest: Path, source: Path) -> bool:
+    return _lies_in(path, manifest.parent) or _lies_in(path, source)
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    """By the path as written: links below the folder are its owner's, and may lead anywhere."""
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))  # noqa: PTH100
+
+
+def _digest(path: Path) -> str:
+    """The digest of a regular file; otherwise, why there is none. Never reads a device or a
+    pipe.
+    """
+    try:
+        with open_regular(path) as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _checkout(recipe: Recipe) -> str:
+    if recipe.revision is None:
+        return ""
+    dirty = ", with changes that no commit holds" if recipe.revision.dirty else ""
+    return f"it was built at git commit {recipe.revision.gitCommit}{dirty}"

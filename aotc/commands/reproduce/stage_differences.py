@@ -1,0 +1,189 @@
+"""Where two bundles differ, in the order of the stages of a build: the first difference is the
+likely cause of the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from aotc.base.evidence import Evidence
+from aotc.bundle.read.bundle_facts import Changed, Part, compare
+from aotc.bundle.read.bundle_review import ReviewedTarget
+from aotc.bundle.read.json_differences import differing
+from aotc.bundle.read.module_differences import compared
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.schema.bundle_manifest import BlobRef
+from aotc_runtime.verification.bundle_contents import Contents
+
+LINES_SHOWN = 24
+
+VALUE_SHOWN = 80
+
+ABSENT = "none"
+
+
+class Stage(StrEnum):
+    """What made a part of a bundle, in order."""
+
+    TARGET = "target"
+    TOOLCHAIN = "toolchain"
+    CAPTURE = "capture"
+    MODULE = "module"
+    WEIGHTS = "weights"
+    FIXTURE = "fixture"
+    EXECUTABLE = "executable"
+    PARITY = "parity"
+    EVIDENCE = "evidence"
+    MANIFEST = "manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """target: "" for what is of all.  what: "module predict[batch=8]", for people.  first, second:
+    values or digests.  lines: more of it, such as the difference of two texts.
+    """
+
+    stage: Stage
+    target: str
+    what: str
+    first: str
+    second: str
+    lines: tuple[str, ...] = ()
+
+
+type ModuleText = Callable[[bytes], str]
+"""The text of a StableHLO artifact."""
+
+
+_LEAVES = {
+    (Part.MANIFEST, "target"): (Stage.TARGET, ""),
+    (Part.MANIFEST, "built_with"): (Stage.TOOLCHAIN, "built_with"),
+    (Part.MANIFEST, "compilation"): (Stage.TOOLCHAIN, "compilation"),
+    (Part.EXECUTABLE, "platform"): (Stage.EXECUTABLE, "platform"),
+    (Part.EXECUTABLE, "tuned"): (Stage.EXECUTABLE, "tuned"),
+    (Part.EXECUTABLE, "parity"): (Stage.PARITY, "parity"),
+}
+"""Facts of a target that are told field by field: their stages and names."""
+
+_BLOBS = {"fixture": Stage.FIXTURE, "executable": Stage.EXECUTABLE}
+
+
+def differences(
+    first: Contents, second: Contents, module_text: ModuleText
+) -> tuple[Difference, ...]:
+    """All of them by stage, targets in order; empty for the same bundles."""
+    found: list[Difference] = []
+    names = (sorted(first.manifests), sorted(second.manifests))
+    if names[0] != names[1]:
+        texts = [", ".join(each) or ABSENT for each in names]
+        found.append(Difference(Stage.TARGET, "", "targets", texts[0], texts[1]))
+    sides = [{n: ReviewedTarget(m, None) for n, m in s.manifests.items()} for s in (first, second)]
+    changed = list(compare(sides[0], sides[1]))
+    for name in names[0]:
+        if name in second.manifests:
+            comparison = _Comparison(name, first, second, module_text)
+            found += comparison.all(each for each in changed if each.target == name)
+    order = list(Stage)
+    return tuple(sorted(found, key=lambda each: order.index(each.stage)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    target: str
+    first: Contents
+    second: Contents
+    module_text: ModuleText
+
+    def all(self, changed: Iterable[Changed]) -> list[Difference]:
+        found = [told for each in changed for told in self._told(each)]
+        one, two = self.first.manifests[self.target], self.second.manifests[self.target]
+        # Anything that no stage looks at.
+        return found or list(self._values(Stage.MANIFEST, "", one, two))
+
+    def _told(self, changed: Changed) -> Iterator[Difference]:
+        fact, before, after = changed.fact, changed.before, changed.after
+        if (fact.part, fact.field) == (Part.MANIFEST, "evidence"):
+            yield from self._evidence(before, after)
+        elif fact.of_program:
+            yield from self._of_program(changed)
+        elif changed.in_both and (fact.part, fact.field) in _LEAVES:
+            stage, name = _LEAVES[fact.part, fact.field]
+            yield from self._values(stage, f"{fact.owner} {name}".strip(), before, after)
+        elif changed.in_both and fact.field in _BLOBS:
+            what = f"{fact.field} {fact.owner}"
+            yield self._blobs(_BLOBS[fact.field], what, before, after)
+
+    def _of_program(self, changed: Changed) -> Iterator[Difference]:
+        fact = changed.fact
+        what = fact.name(self.first.manifests[self.target].target.platform)
+        values = changed.before, changed.after
+        one, two = (ABSENT if value is None else fact.text(value) for value in values)
+        if fact.field == "module" and changed.in_both:
+            yield self._said(Stage.MODULE, what, one, two, lines=self._module_lines(one, two))
+        elif one != two:
+            is_weights = fact.part is Part.WEIGHTS or fact.field == "weights"
+            yield self._said(Stage.WEIGHTS if is_weights else Stage.CAPTURE, what, one, two)
+
+    def _evidence(self, one: BlobRef | UnsetType, two: BlobRef | UnsetType) -> Iterator[Difference]:
+        if one is UNSET or two is UNSET:
+            yield from self._values(Stage.EVIDENCE, "evidence", one, two)
+            return
+        data = self.first.blobs[one.digest], self.second.blobs[two.digest]
+        try:
+            documents = [canonical_json.decode(each, Evidence, where="evidence") for each in data]
+        except BundleFormatError:  # that of a bundle which nobody has vouched for, or a newer one
+            yield self._blobs(Stage.EVIDENCE, "evidence", one, two)
+            return
+        yield from self._values(Stage.EVIDENCE, "evidence", *documents)
+
+    def _values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
+        """Where two values differ, field by field."""
+        for path, a, b in differing(_plain(one), _plain(two), what):
+            yield self._said(stage, path, _shown(a), _shown(b))
+
+    def _blobs(self, stage: Stage, what: str, one: BlobRef, two: BlobRef) -> Difference:
+        data = self.first.blobs[one.digest], self.second.blobs[two.digest]
+        same = _same_bytes(bytes(data[0]), bytes(data[1]))
+        line = f"{one.size} and {two.size} bytes, the same up to byte {same}"
+        return self._said(stage, what, one.digest, two.digest, lines=(line,))
+
+    def _module_lines(self, one: str, two: str) -> tuple[str, ...]:
+        blobs = self.first.blobs[one], self.second.blobs[two]
+        old, new = (self.module_text(bytes(blob)) for blob in blobs)
+        lines, note = compared(old, new)
+        more = len(lines) - LINES_SHOWN
+        rest = [f"… {more} more lines"] if more > 0 else []
+        return (note,) if note else (*lines[:LINES_SHOWN], *rest)
+
+    def _said(
+        self, stage: Stage, what: str, first: str, second: str, *, lines: tuple[str, ...] = ()
+    ) -> Difference:
+        return Difference(stage, self.target, what, first, second, lines)
+
+
+def _plain(value: Any) -> Any:
+    return None if value is UNSET else msgspec.to_builtins(value)
+
+
+def _shown(value: Any) -> str:
+    text = ABSENT if value is None or value is UNSET else str(value)
+    return text if len(text) <= VALUE_SHOWN else f"{text[: VALUE_SHOWN - 1]}…"
+
+
+def _same_bytes(one: bytes, two: bytes) -> int:
+    """How many first bytes are the same; by halves, since executables are large."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == two[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,90 @@
+"""The choice among candidates, and among engines: pure functions of what was measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.commands.tune.tuning_variants import DEFAULT
+
+MARGIN = 0.03
+"""What part of the default's time a choice has to save: less is noise, and not worth an option."""
+
+
+WINS = 0.75
+"""In what part of the rounds a choice has to be faster than the default: on a busy host, medians of
+a few rounds differ by more than the margin for nothing."""
+
+TIE = 0.01
+"""What is this close to the fastest is as fast: noise does not choose among equals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds.
+    wins, rounds: in how many it was faster than the default, and how many there were.
+    """
+
+    p50_us: float
+    relative: float
+    wins: int
+    rounds: int
+
+
+def summarize(rounds: Mapping[str, Sequence[float]], base: str = DEFAULT) -> dict[str, Measured]:
+    """rounds: by candidate, microseconds of a call in each round.  base: the default among them.
+
+    Ratios are taken within a round, so that other work on the host, which slows a whole round,
+    does not decide.
+    """
+    ratios = {
+        name: [time / default for time, default in zip(times, rounds[base], strict=True)]
+        for name, times in rounds.items()
+    }
+    return {
+        name: Measured(
+            p50_us=statistics.median(times),
+            relative=statistics.median(ratios[name]),
+            wins=sum(ratio < 1 for ratio in ratios[name]),
+            rounds=len(times),
+        )
+        for name, times in rounds.items()
+    }
+
+
+def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float = MARGIN) -> str:
+    """The fastest candidate that saves at least the margin, and does so in most rounds; else the
+    default.
+
+    measured: in the order of preference, which decides among those that are as fast.  base: the
+    default among them.
+    """
+    better = {
+        name: each.relative
+        for name, each in measured.items()
+        if each.relative <= 1 - margin and each.wins >= WINS * each.rounds
+    }
+    if not better:
+        return base
+    fastest = min(better.values())
+    return next(name for name, relative in better.items() if relative <= fastest * (1 + TIE))
+
+
+def best_of(names: Sequence[str], rounds: Mapping[str, Sequence[float]]) -> str:
+    """The best of one engine's candidates. names: in the order of preference, its default first,
+    which it is if that was not measured.  rounds: of all candidates, microseconds by round.
+    """
+    base = names[0]
+    if base not in rounds:
+        return base
+    return choose(summarize({each: rounds[each] for each in names if each in rounds}, base), base)
+
+
+def together(every: Sequence[Sequence[float]]) -> list[float]:
+    """By round, the geometric mean over executables, so that each counts as much as any other.
+
+    every: microseconds of a call by executable and round; of a slow one there are fewer rounds.
+    """
+    return [math.exp(statistics.mean(map(math.log, times))) for times in zip(*every, strict=False)]

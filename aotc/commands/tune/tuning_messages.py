@@ -1,0 +1,61 @@
+"""What the measuring process is told and what it answers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+
+ROUNDS = 9
+"""Odd, so that a median is one that was measured; in each, every candidate has its turn."""
+
+SECONDS_PER_TURN = 0.03
+CALLS_PER_TURN_MIN = 3
+
+SECONDS_PER_EXECUTABLE = 60.0
+"""All turns of one executable together; slow ones have fewer rounds instead of endless ones."""
+
+ROUNDS_MIN = 3
+
+
+class Job(Struct, frozen=True):
+    """bundle, policy: paths.  targets: names of the bundle's targets, one per candidate, the
+    default's first.  executables: those that are to be measured, each with its target.  engines:
+    of several, the targets of each, its default's first.
+    """
+
+    bundle: str
+    policy: str
+    targets: tuple[str, ...]
+    executables: tuple[tuple[str, ExecutableKey], ...]
+    engines: tuple[tuple[str, ...], ...] = ()
+
+
+class Times(Struct, frozen=True):
+    """An executable's turns: by target, median microseconds of a call in each round.
+
+    finals: of several engines, the best target of each again, in rounds that chose none of them.
+    """
+
+    executable: ExecutableKey
+    rounds: dict[str, list[float]]
+    finals: dict[str, list[float]] = {}
+
+
+class Unfit(Struct, frozen=True):
+    """An executable that is not measured, and why."""
+
+    target: str
+    executable: ExecutableKey
+    reason: str
+
+
+class Answer(Struct, frozen=True):
+    """unsuited: why this host cannot run the default; nothing was measured then."""
+
+    processor: str
+    threads: int
+    jaxlib: str
+    unsuited: str = ""
+    times: list[Times] = []
+    unfit: list[Unfit] = []

@@ -1,0 +1,395 @@
+"""`--tune`: compiles every candidate, measures them on this host, and takes the best.
+
+The candidates for one target, those of all its engines, are packed as several targets of one
+bundle, which the runtime loads and calls as in production. The chosen ones go through parity as any
+executable does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import CompileError
+from aotc.base.evidence import MIXED, EngineChoice
+from aotc.base.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
+from aotc.base.temporary_files import temporary_folder
+from aotc.base.workers import worker_environment
+from aotc.commands.tune import startup_measurement, tuning_messages, tuning_process
+from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize, together
+from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
+from aotc.commands.tune.tuning_hosts import cannot_run
+from aotc.commands.tune.tuning_variants import DEFAULT, candidates_for
+from aotc.pipeline.build_tuning import Assemble, Best, Objective, Way, main_target
+from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
+from aotc.pipeline.provisional_bundle import pack_provisional
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.tasks.task_pool import stopping_pool
+from aotc_runtime.schema.bundle_manifest import Target, Tuned, engine_name
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """An engine of the target. prefix: of its candidates' names, if there are others."""
+
+    name: str
+    prefix: str
+    way: Way
+
+    @property
+    def default(self) -> str:
+        """The name of its default."""
+        return self.prefix + DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A candidate for one executable. name: with its engine's prefix.  executable: None if it did
+    not compile, or is one that another candidate gave as well; then reason says so.
+    """
+
+    name: str
+    engine: _Engine
+    candidate: Candidate
+    executable: Executable | None
+    reason: str = ""
+
+
+type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What measuring brought. rounds: by executable and candidate.  finals: those in which engines
+    are compared, by the best candidate of each.  reasons: likewise, why it was not measured.
+    """
+
+    answer: tuning_messages.Answer
+    rounds: Mapping[ExecutableKey, Mapping[str, Sequence[float]]]
+    finals: Mapping[ExecutableKey, Mapping[str, Sequence[float]]]
+    reasons: Mapping[ExecutableKey, Mapping[str, str]]
+
+
+def search(
+    ways: Sequence[Way],
+    defaults: Mapping[ExecutableKey, Executable],
+    program: CapturedProgram,
+    scratch: Scratch,
+    assemble: Assemble,
+    objective: Objective,
+    *,
+    mixed: bool,
+    workers: int,
+    processes: Processes,
+    on_step: Callable[[int, int], None],
+) -> Best:
+    """The best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
+    weights = WeightFiles(scratch, program.weights)
+    names = [engine_name(way.target) for way in ways]
+    engines = [
+        _Engine(name, f"{name}-" if len(ways) > 1 else "", way)
+        for name, way in zip(names, ways, strict=True)
+    ]
+    tries, steps = _compiled(engines, defaults, program, weights, workers, on_step)
+    left_out = dict(_unmade(engines, tries))
+    # Whoever may have single executables only need not have made all of them.
+    measured_engines = [each for each in engines if mixed or each.name not in left_out]
+    found = _measure(measured_engines, tries, assemble, scratch.folder, processes, steps)
+    steps.complete()
+    left_out |= _unmeasured(measured_engines, tries, found)
+    fit = [each for each in engines if each.name not in left_out]
+    picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
+    choice: EngineChoice | None = None
+    taken = picked.get(engines[0].name) or dict(_picked(engines[0], tries, found))
+    if len(engines) > 1:
+        if mixed:
+            several = _fastest(engines, tries, found)
+            if len({each.engine.name for each in several.values()}) > 1:
+                picked, names = {**picked, MIXED: several}, [*names, MIXED]
+        rounds, failed = _rounds(picked, found, assemble, scratch.folder, processes)
+        choice = engine_choice(names, rounds, {**left_out, **failed}, objective)
+        if MIXED in rounds:
+            choice = msgspec.structs.replace(choice, engine=MIXED)
+        taken = picked.get(choice.engine, taken)
+    executables = {
+        key: _explained(key, taken[key], tries[key], found, program.profiles[key], weights)
+        for key in tries
+    }
+    jobs = {key: each.engine.way.jobs[key] for key, each in taken.items()}
+    return Best(_target(engines, executables), jobs, executables, choice)
+
+
+def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
+    """The target of these executables, of whichever engines they are."""
+    used = {each.platform for each in executables.values()}
+    return main_target([e.way.target for e in engines if e.way.target.platform in used])
+
+
+class _Steps:
+    """Counts what is done for whoever waits."""
+
+    def __init__(self, total: int, on_step: Callable[[int, int], None]) -> None:
+        self._done, self._total, self._on_step = 0, total, on_step
+        on_step(0, total)
+
+    def __call__(self) -> None:
+        self._done += 1
+        self._on_step(min(self._done, self._total), self._total)
+
+    def complete(self) -> None:
+        """Count what was left out, such as candidates that this host cannot run."""
+        self._on_step(self._total, self._total)
+
+
+def _compiled(
+    engines: Sequence[_Engine],
+    defaults: Mapping[ExecutableKey, Executable],
+    program: CapturedProgram,
+    weights: WeightFiles,
+    workers: int,
+    on_step: Callable[[int, int], None],
+) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
+    """Every candidate of every engine, in the order of preference. defaults: of the first."""
+    planned = {
+        key: [
+            (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
+            for engine in engines
+            for job in [engine.way.jobs[key]]
+            for candidate in candidates_for(
+                job.target,
+                weight_bytes=weights.size(profile),
+                narrow=weights.are_narrow(profile),
+            )
+            for name in [engine.prefix + candidate.name]
+        ]
+        for key in defaults
+        for profile in [program.profiles[key]]
+    }
+    steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
+    with stopping_pool(workers, *(engine.way.backend for engine in engines)) as pool:
+        running = {
+            (key, engine.prefix + candidate.name): pool.submit(_try, engine, candidate, job, steps)
+            for key, each in planned.items()
+            for engine, candidate, job in each[1:]
+        }
+        tries = {
+            key: [
+                _Try(engine.default, engine, candidate, _made(engine, defaults[key]))
+                if candidate.name == DEFAULT and engine is engines[0]
+                else running[key, engine.prefix + candidate.name].result()
+                for engine, candidate, _ in each
+            ]
+            for key, each in planned.items()
+        }
+    return {key: [*_different(each)] for key, each in tries.items()}, steps
+
+
+def _labelled(job: CompileJob, name: str) -> CompileJob:
+    """Labelled `f[batch=8] as eigen`: each candidate is a task of its own."""
+    return replace(job, label=f"{job.label} as {name}")
+
+
+def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
+    name = engine.prefix + candidate.name
+    try:
+        return _Try(name, engine, candidate, _made(engine, engine.way.backend.compile(job)))
+    except CompileError as error:
+        finding = error.findings[0]
+        return _Try(name, engine, candidate, None, f"{finding.code}: {finding.found}")
+    finally:
+        step()
+
+
+def _made(engine: _Engine, executable: Executable) -> Executable:
+    return replace(executable, platform=engine.way.target.platform)
+
+
+def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
+    """The candidates without those that give the code of another one again."""
+    known: dict[tuple[str, str], str] = {}
+    for each in tries:
+        if each.executable is None:
+            yield each
+            continue
+        place = each.engine.name, each.executable.digest
+        if place in known:
+            yield replace(each, executable=None, reason=f"the same code as {known[place]}")
+        else:
+            known[place] = each.name
+            yield each
+
+
+def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
+    """Engines whose default did not compile for some executable, with the reason."""
+    for engine in engines:
+        for key, each in tries.items():
+            default = next(one for one in each if one.name == engine.default)
+            if default.executable is None:
+                yield engine.name, f"{key.label}: {default.reason}"
+                break
+
+
+def _measure(
+    engines: Sequence[_Engine],
+    tries: _Tries,
+    assemble: Assemble,
+    folder: Path,
+    processes: Processes,
+    step: Callable[[], None],
+) -> _Findings:
+    """Stage every candidate as a target named after it, and run the measuring process.
+
+    engines: of which something compiled. Raises CompileError (AOTC-E911).
+    """
+    compiled = {
+        (one.name, key): one.executable
+        for key, each in tries.items()
+        for one in each
+        if one.executable is not None and one.engine in engines
+    }
+    default_of = {one.name: one.engine.default for each in tries.values() for one in each}
+    base = engines[0].default
+    names = sorted(dict.fromkeys(name for name, _ in compiled), key=lambda name: name != base)
+    packed = []
+    for name in names:
+        # Where a candidate did not compile, a default fills the gap, unmeasured.
+        filled = {
+            key: next(
+                compiled[one, key]
+                for one in (name, default_of[name], base)
+                if (one, key) in compiled
+            )
+            for key in tries
+        }
+        target = msgspec.structs.replace(_target(engines, filled), name=name)
+        packed.append(assemble(target, filled).parts)
+    provisional = pack_provisional(packed, folder)
+    job = tuning_messages.Job(
+        bundle=str(provisional.bundle),
+        policy=str(provisional.policy),
+        targets=tuple(names),
+        executables=tuple(compiled),
+        engines=tuple(_names(engine, tries) for engine in engines) if len(engines) > 1 else (),
+    )
+    outcome = tuning_process.run(job, folder, worker_environment.clean({}), processes, step)
+    answer = outcome.answer
+    if answer.unsuited:
+        raise CompileError(cannot_run(engines[0].way.target.name, answer.unsuited))
+    return _Findings(
+        answer,
+        {times.executable: times.rounds for times in answer.times},
+        {times.executable: times.finals or times.rounds for times in answer.times},
+        {
+            key: outcome.crashed
+            | {unfit.target: unfit.reason for unfit in answer.unfit if unfit.executable == key}
+            | {one.name: one.reason for one in each if one.reason}
+            for key, each in tries.items()
+        },
+    )
+
+
+def _unmeasured(
+    engines: Sequence[_Engine], tries: _Tries, found: _Findings
+) -> Iterator[tuple[str, str]]:
+    """Engines whose default was not measured for some executable, with the reason."""
+    for engine in engines:
+        for key in tries:
+            if engine.default not in found.rounds.get(key, {}):
+                reason = found.reasons[key].get(engine.default, "the first engine was not measured")
+                yield engine.name, f"{key.label}: {reason}"
+                break
+
+
+def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
+    """An engine's candidates in the order of preference, its default first."""
+    return tuple(dict.fromkeys(o.name for e in tries.values() for o in e if o.engine is engine))
+
+
+def _picked(
+    engine: _Engine, tries: _Tries, found: _Findings
+) -> Iterator[tuple[ExecutableKey, _Try]]:
+    """The best candidate of an engine for each executable."""
+    names = _names(engine, tries)
+    for key, each in tries.items():
+        choice = best_of(names, found.rounds.get(key, {}))
+        yield key, next(one for one in each if one.name == choice)
+
+
+def _fastest(
+    engines: Sequence[_Engine], tries: _Tries, found: _Findings
+) -> dict[ExecutableKey, _Try]:
+    """For each executable the engine that calls it fastest, each by its best candidate; the first
+    one, unless another saves the margin.
+    """
+    best: dict[ExecutableKey, _Try] = {}
+    picked = [dict(_picked(engine, tries, found)) for engine in engines]
+    for key in tries:
+        rounds, first = found.finals.get(key, {}), picked[0][key]
+        own = {each[key].name: each[key] for each in picked if each[key].name in rounds}
+        choice = first.name
+        if choice in own:
+            choice = choose(summarize({n: rounds[n] for n in own}, choice), choice)
+        best[key] = own.get(choice, first)
+    return best
+
+
+def _rounds(
+    picked: Mapping[str, Mapping[ExecutableKey, _Try]],
+    found: _Findings,
+    assemble: Assemble,
+    folder: Path,
+    processes: Processes,
+) -> tuple[dict[str, EngineRounds], dict[str, str]]:
+    """What the best executables of each engine take together; and why some could not start."""
+    with temporary_folder(folder, "starts-", "") as own:
+        bundles = {}
+        for name, each in picked.items():
+            (own / name).mkdir()
+            made = {key: one.executable for key, one in each.items() if one.executable}
+            target = _target([one.engine for one in each.values()], made)
+            bundles[name] = pack_provisional([assemble(target, made).parts], own / name)
+        starts, failed = startup_measurement.measure(
+            bundles, own, worker_environment.clean({}), processes
+        )
+    return {
+        name: EngineRounds(
+            latency=together([found.finals[key][one.name] for key, one in each.items()]),
+            start=[seconds * 1e3 for seconds, _ in starts[name]],
+            memory=[float(peak) for _, peak in starts[name]],
+        )
+        for name, each in picked.items()
+        if name in starts
+    }, failed
+
+
+def _explained(
+    key: ExecutableKey,
+    taken: _Try,
+    tries: Sequence[_Try],
+    found: _Findings,
+    profile: CapturedProfile,
+    weights: WeightFiles,
+) -> Executable:
+    """What was taken for an executable, with the evidence."""
+    answer, rounds = found.answer, found.rounds.get(key, {})
+    measured = summarize(rounds, tries[0].name) if tries[0].name in rounds else {}
+    assert taken.executable is not None, "only what was compiled is measured"
+    return replace(
+        taken.executable,
+        tuned=Tuned(
+            choice=taken.name,
+            options=dict(sorted(taken.candidate.options.items())),
+            captured=weights.arguments(profile) if taken.candidate.captures else (),
+            candidates=tuple(evidence([t.name for t in tries], measured, found.reasons[key])),
+            rounds=min((len(times) for times in rounds.values()), default=0),
+            margin=repr(MARGIN),
+            processor=answer.processor,
+            threads=answer.threads,
+            jaxlib=answer.jaxlib,
+        ),
+    )

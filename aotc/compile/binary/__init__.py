@@ -1,0 +1,1 @@
+"""Read ELF objects and protobuf messages."""

@@ -1,0 +1,84 @@
+"""Findings that all backends share, for jobs that do not compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points, version
+
+from aotc.base.errors import quoted, refusal
+from aotc.base.stages import CompileJob
+from aotc.compile.compiler_protocol import GROUP
+from aotc.compile.xla.xla_custom_calls import is_callback
+from aotc_runtime.base.errors import AotcError
+
+LINES_SHOWN = 12
+"""How many of the last lines that the compiler printed are shown: an assertion and its stack take
+about ten.
+"""
+
+
+def place_of(job: CompileJob) -> str:
+    """Where in a build a job stands, for a finding about it."""
+    return f"{job.label} for {job.target.name}"
+
+
+def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> AotcError:
+    """AOTC-E901. words: the compiler's.  said: the lines it printed."""
+    return refusal("AOTC-E901", place_of(job), quoted(words, list(said)[-LINES_SHOWN:]))
+
+
+def refused_calls(
+    job: CompileJob,
+    refused: Sequence[str],
+    served: str,
+    instead: str = "express the operation in plain jax",
+) -> AotcError:
+    """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve.  instead:
+    what to do about them, unless they are callbacks.
+    """
+    found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
+    return refusal(
+        "AOTC-E904",
+        place_of(job),
+        ", ".join(found),
+        expected=f"only custom calls that the runtime can serve: {served}",
+        hint="remove the callback from the function" if any(map(is_callback, refused)) else instead,
+    )
+
+
+def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
+    """AOTC-E906. known: what of jaxlib this aotc knows."""
+    return refusal(
+        "AOTC-E906",
+        place_of(job),
+        f"{found} (jaxlib {version('jaxlib')})",
+        expected=f"jaxlib's interfaces and {known} as in 0.11.2 to 0.12.0",
+    )
+
+
+def no_backend(platform: str, hint: str) -> AotcError:
+    """AOTC-E909. platform: that nothing compiles for here."""
+    found = sorted({point.name for point in entry_points(group=GROUP)})
+    return refusal(
+        "AOTC-E909",
+        f"platform {platform}",
+        "none installed for this platform",
+        expected="a backend for one of: " + ", ".join(found),
+        hint=hint,
+    )
+
+
+def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:
+    """What an option says, which is one of these words, or "" where nobody states it.
+
+    Raises CompileError (AOTC-E908) for another one.
+    """
+    if stated in ("", *words):
+        return stated
+    raise refusal(
+        "AOTC-E908",
+        place_of(job),
+        f"{option} = {stated}"[:200],
+        expected=f"{option} = {' or '.join(words)}",
+        hint="correct the option of the target, or leave it out",
+    )

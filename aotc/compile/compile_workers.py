@@ -1,0 +1,120 @@
+"""Runs compile workers, for any backend: one process for each executable, and how it can fail."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from aotc.base.child_processes import Processes, describe_status
+from aotc.base.errors import quoted, refusal
+from aotc.base.stages import CompileJob, Executable
+from aotc.base.temporary_files import temporary_folder
+from aotc.base.workers import worker_parent
+from aotc.base.workers.forked_workers import Zygotes
+from aotc.compile import pass_log
+from aotc.compile.compile_refusals import LINES_SHOWN, place_of
+from aotc.compile.worker_results import Result
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import Cost, Memory
+
+SECONDS_MAX = 1800.0
+"""A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
+
+
+class CompileWorkers:
+    """The workers of one backend.
+
+    worker: its command, or the zygotes that fork it.  seconds_max: how long it may take for one
+    executable.
+    """
+
+    def __init__(self, worker: Sequence[str] | Zygotes, seconds_max: float) -> None:
+        self._worker = worker
+        self._seconds_max = seconds_max
+        self._processes = Processes()
+
+    def compile(
+        self, job: CompileJob, request: Struct, environment: Callable[[Path], Mapping[str, str]]
+    ) -> tuple[Result, list[str]]:
+        """Run a worker in a folder of its own; its answer, and the lines it printed.
+
+        request: the worker's job.  environment: its variables, given that folder.
+
+        Raises CompileError: AOTC-E902 it crashed, E903 it took too long; OSError if it had no room.
+        """
+        said: list[str] = []
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
+            try:
+                result = worker_parent.run(
+                    self._worker,
+                    request,
+                    Result,
+                    within=folder,
+                    working=folder,
+                    environment=environment(folder),
+                    processes=self._processes,
+                    seconds=self._seconds_max,
+                    on_said=lambda text: said.extend(text.splitlines()),
+                )
+            except worker_parent.CrashedError as crash:
+                if crash.late:
+                    expected = f"an executable within {self._seconds_max:g} s"
+                    raise refusal("AOTC-E903", place_of(job), "none", expected=expected) from crash
+                last = pass_log.split(said)[1][-LINES_SHOWN:]
+                found = quoted(describe_status(crash.status), last)
+                if hint := crash.starved():
+                    raise refusal("AOTC-E902", place_of(job), found, hint=hint) from crash
+                raise refusal("AOTC-E902", place_of(job), found) from crash
+        return result, said
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._processes.stop()
+
+
+def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:
+    """What another compiler than XLA made for a processor; its steps are those of the evidence."""
+    places = result.evidence.placement if result.evidence is not None else ()
+    return Executable(
+        serialized=result.serialized,
+        digest=sha256(result.serialized),
+        isa=job.target.features,
+        tuning=job.target.tuning,
+        custom_call_targets=(),
+        memory=memory_of(result.memory, len(result.serialized)),
+        cost=cost_of(result.cost),
+        thunks={kind: count for place in places for kind, count in place.steps.items()},
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(diagnostics),
+        evidence=result.evidence,
+    )
+
+
+def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
+    """XLA's memory analysis as bundles record it. analysis: bytes by purpose."""
+    return Memory(
+        argument_bytes=analysis["argument"],
+        output_bytes=analysis["output"],
+        temp_bytes=analysis["temp"],
+        alias_bytes=analysis["alias"],
+        code_bytes=code_bytes,
+    )
+
+
+def cost_of(analysis: Mapping[str, Any]) -> Cost:
+    """XLA's cost analysis as bundles record it. XLA says -1 for what it cannot count; here
+    it is 0.
+    """
+
+    def count(key: str) -> int:
+        return max(0, int(analysis.get(key, 0)))
+
+    return Cost(
+        flops=count("flops"),
+        transcendentals=count("transcendentals"),
+        bytes_accessed=count("bytes accessed"),
+    )

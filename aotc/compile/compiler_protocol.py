@@ -1,0 +1,150 @@
+"""What a kind of targets brings (entry-point group `aotc.engines`, by platform).
+
+A kind reads its part of target files, says what a host must offer, and has a compiler, its
+`Backend`. The platform also says which engine of the runtime runs the executables
+(`aotc_runtime.schema.bundle_manifest`). docs/targets.md shows a whole kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Protocol
+
+from msgspec import UNSET, UnsetType
+
+from aotc.base.stages import CompileJob, Executable
+from aotc.compile.target_model import TRIPLES, TargetModel
+from aotc.config.manifest_problem import shorten
+from aotc.config.toml_document import Document
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target, TargetDevice
+
+GROUP = "aotc.engines"
+"""The group of entry points."""
+
+
+class Backend(Protocol):
+    """Compiles modules for targets of one platform. Called from several threads at once."""
+
+    @property
+    def platform(self) -> str:
+        """The platform of the targets it compiles for, e.g. "cpu"."""
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of everything that decides on the bytes of an executable.
+
+        Raises CompileError (AOTC-E907) if something is missing.
+        """
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile one module for one target. The same job must give the same bytes.
+
+        Raises CompileError.
+        """
+
+    def stop(self) -> None:
+        """Stop what is being compiled. Called from another thread; running and later calls of
+        `compile` raise `aotc.base.child_processes.StoppedError`.
+        """
+
+
+class TargetKind[Model: TargetModel](ABC):
+    """The targets of one platform.
+
+    model: of their files, whose `platform` says which platform it is.  lowered_for: the platform
+    for which jax lowers programs, whose modules the backend takes.  checked: how far programs were
+    taken on such targets, in words (`aotc targets list`).
+    """
+
+    model: type[Model]
+    lowered_for: ClassVar[str] = "cpu"
+    checked: ClassVar[str] = "not checked"
+
+    @abstractmethod
+    def target(self, model: Model) -> Target:
+        """The schema value of a target file."""
+
+    @abstractmethod
+    def keys(self, target: Target) -> Mapping[str, object]:
+        """The keys of a target file for such machines beside those of `TargetModel`: texts,
+        numbers, lists of texts, and tables of texts.
+        """
+
+    @abstractmethod
+    def backend(self) -> Backend:
+        """The compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
+
+    def check(self, document: Document, model: Model) -> Iterator[Finding]:
+        """What is wrong with a target file beyond its keys and their types (AOTC-E812)."""
+        if model.triple not in TRIPLES:
+            yield unknown_name(document, ("triple",), "one of", ", ".join(TRIPLES), model.triple)
+
+    def requirements(
+        self, target: Target, built_with: BuiltWith, memory_bytes: int
+    ) -> DeviceRequirements | UnsetType:
+        """What the host's devices must be. memory_bytes: on each of them. Needed of every kind but
+        that of processors, which `Requirements` describe.
+        """
+        return UNSET
+
+    def fixed_devices(self, target: Target) -> str:
+        """What fixes the number of devices, so that a build manifest cannot state another, such as
+        "v5e:2x4"; "" for a target with as many as it is given.
+        """
+        return ""
+
+    def self_contained(self, target: Target) -> Target:
+        """The target with what it refers to by name written out. Raises CompileError."""
+        return target
+
+    def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
+        """Sentences on what else to know about a target with this jaxlib."""
+        return ()
+
+
+def unknown_name(document: Document, path: KeyPath, what: str, known: str, found: str) -> Finding:
+    """AOTC-E812. what: is expected, of those that are known."""
+    expected = f"{what}: {known}"
+    return document.finding(
+        "AOTC-E812", path, expected=expected, found=shorten(found), hint="correct the name"
+    )
+
+
+def device_target(model: TargetModel, device: TargetDevice | UnsetType = UNSET) -> Target:
+    """A target beside processors. device: an accelerator that bundle manifests can describe."""
+    return Target(
+        name=model.name,
+        platform=model.platform,
+        triple=model.triple,
+        cpu="",
+        features=(),
+        tuning=(),
+        threads=1,
+        options=dict(sorted(model.options.items())),
+        device=device,
+        devices=model.devices,
+    )
+
+
+def plugin_requirements(
+    kinds: tuple[str, ...],
+    plugin: str,
+    built_with: BuiltWith,
+    memory_bytes: int,
+    compute_capability: str | None = None,
+    driver: str | None = None,
+) -> DeviceRequirements:
+    """Devices of these kinds, served by exactly the version of a distribution that took part in
+    compiling. memory_bytes: on each device.
+    """
+    version = built_with.tools.get(plugin)
+    return DeviceRequirements(
+        kinds=kinds,
+        memory_bytes=memory_bytes,
+        plugin=plugin,
+        accepts_plugin=(version,) if version else (),
+        compute_capability=compute_capability,
+        driver=driver,
+    )

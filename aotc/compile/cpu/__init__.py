@@ -1,0 +1,1 @@
+"""Processors as a kind of targets; `aotc.compile.xla` compiles for them."""

@@ -1,0 +1,129 @@
+"""Target files for processors: what all of them have in common, and those that XLA compiles for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from msgspec.structs import replace
+from pydantic import Field
+
+from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, unknown_name
+from aotc.compile.cpu import arm_processors, cpu_isa
+from aotc.compile.target_model import TRIPLES, TargetModel, Words
+from aotc.config.field_types import Size
+from aotc.config.toml_document import Document
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import Target
+from aotc_runtime.system import processor_check
+
+
+class ProcessorModel(TargetModel):
+    """A processor, whatever compiles for it."""
+
+    triple: str
+    cpu: str
+    features: Annotated[Words, Field(min_length=1)]
+    tuning: Words = Field(default_factory=list)
+    threads: Annotated[Size, Field(le=4096)]
+
+
+class CpuModel(ProcessorModel):
+    """A processor that XLA compiles for."""
+
+    platform: Literal["cpu"]
+
+
+class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
+    """Processors, by their features, whatever compiles for them."""
+
+    platform: ClassVar[str]
+    triples: ClassVar[tuple[str, ...]] = TRIPLES
+
+    def target(self, model: Model) -> Target:
+        """The schema value of a target file."""
+        return replace(
+            device_target(model),
+            cpu=model.cpu,
+            features=tuple(sorted(set(model.features))),
+            tuning=tuple(sorted(set(model.tuning))),
+            threads=model.threads,
+        )
+
+    def keys(self, target: Target) -> Mapping[str, object]:
+        """The keys of a target file for such processors: their features without those that no code
+        is made of, which other machines of the kind may lack.
+        """
+        return {
+            "cpu": target.cpu,
+            "features": [each for each in target.features if each not in cpu_isa.UNUSED],
+            "tuning": list(target.tuning),
+            "threads": target.threads,
+        }
+
+    def check(self, document: Document, model: Model) -> Iterator[Finding]:
+        """Names that LLVM does not know."""
+        if model.triple not in self.triples:
+            known = ", ".join(self.triples)
+            yield unknown_name(document, ("triple",), "one of", known, model.triple)
+        is_arm = model.triple in self.triples and arm_processors.is_triple(model.triple)
+        cpus, features = (
+            (arm_processors.CPUS, arm_processors.FEATURES)
+            if is_arm
+            else (cpu_isa.CPUS, cpu_isa.FEATURES)
+        )
+        if model.cpu not in cpus:
+            known = ", ".join(cpus)
+            yield unknown_name(document, ("cpu",), "a processor LLVM knows", known, model.cpu)
+        for index, feature in enumerate(model.features):
+            if feature not in features:
+                known, path = ", ".join(sorted(features)), ("features", index)
+                what = "an LLVM feature without sign"
+                yield unknown_name(document, path, what, known, feature)
+        for index, attribute in enumerate(model.tuning):
+            if not cpu_isa.is_tuning(attribute):
+                what, path = "a tuning attribute", ("tuning", index)
+                yield unknown_name(document, path, what, "prefer-no-gather…", attribute)
+
+    def for_processor(self, target: Target) -> Target:
+        """A processor that another engine's file describes, as a target of this kind: without the
+        features that no code is made of, since the system does not list all that XLA finds in a
+        host. Raises ValueError, which says why this kind's compiler has no code for it.
+        """
+        if target.triple not in self.triples:
+            raise ValueError(f"it compiles for {', '.join(self.triples)}")
+        used = tuple(each for each in target.features if each not in cpu_isa.UNUSED)
+        return replace(target, platform=self.platform, features=used)
+
+
+class CpuKind(ProcessorKind[CpuModel]):
+    """Processors that XLA compiles for."""
+
+    model = CpuModel
+    platform = "cpu"
+    checked = "run"
+
+    def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
+        """A sentence for each CPU feature set that this jaxlib needs beyond what the target
+        promises.
+        """
+        floor = processor_check.floor(jaxlib)
+        missing = sorted(floor - set(target.features))
+        if not missing:
+            return ()
+        return (
+            f"jaxlib {jaxlib} itself needs {', '.join(missing)}: no processor without runs the "
+            "bundle",
+            *(
+                f"built with jaxlib {version} it needs only "
+                f"{', '.join(sorted(lower - set(target.features)))} beside the target's features"
+                for version, lower in processor_check.FLOORS.items()
+                if lower < floor
+            ),
+        )
+
+    def backend(self) -> Backend:
+        """XLA:CPU of the installed jaxlib."""
+        from aotc.compile.xla.xla_compiler import XlaBackend
+
+        return XlaBackend()

@@ -1,0 +1,1 @@
+"""Read and print MLIR modules, without jax."""

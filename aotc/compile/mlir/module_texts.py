@@ -1,0 +1,84 @@
+"""Modules as text, converted in a process of their own: the bytes may be unsigned, and the C++ code
+that reads them may crash on malformed ones.
+
+`python -m aotc.compile.mlir.module_texts` is that process. Nothing is compiled or loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import quoted, refusal
+from aotc.base.workers import worker_environment, worker_parent
+from aotc.base.workers.worker_child import Progress, answer
+
+SECONDS_MAX = 600.0
+"""A module of a gigabyte is read in less."""
+
+LINES_SHOWN = 8
+
+
+class Form(StrEnum):
+    """What is to be read: a StableHLO portable artifact, or a serialized HloModuleProto."""
+
+    STABLEHLO = "stablehlo"
+    HLO = "hlo"
+
+
+def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
+    """Each module as text; constants of more than a few numbers are left out.
+
+    Raises UsageError (AOTC-E057) for bytes that this jaxlib cannot read.
+    """
+    if not modules:
+        return []
+    try:
+        return worker_parent.run(
+            worker_parent.module("aotc.compile.mlir.module_texts"),
+            modules,
+            list[str],
+            within=Path(tempfile.gettempdir()),
+            environment=worker_environment.bare(),
+            processes=Processes(),
+            seconds=SECONDS_MAX,
+        )
+    except worker_parent.CrashedError as crash:
+        found = crash.found(LINES_SHOWN)
+        if crash.late:
+            found = quoted("exit status 1", [f"not done after {SECONDS_MAX:g} s"])
+        raise refusal(
+            "AOTC-E057",
+            where,
+            found,
+            expected=f"a {crash.doing or modules[0][0]} module that this jaxlib reads",
+            hint="use the jaxlib that the bundle was built with; if that does not help, the bundle "
+            "is not as `aotc build` made it",
+        ) from crash
+
+
+def _read(modules: list[tuple[Form, bytes]], progress: Progress) -> list[str]:
+    """Each module as text; ends the process for one that jaxlib refuses."""
+    from aotc.compile.xla import jaxlib_private
+
+    readers = {
+        Form.STABLEHLO: jaxlib_private.artifact_text,
+        Form.HLO: jaxlib_private.hlo_module_text,
+    }
+    made: list[str] = []
+    for form, data in modules:
+        progress.started(form)
+        try:
+            text = readers[form](data)
+        except (jaxlib_private.XlaError, jaxlib_private.MlirError, ValueError) as error:
+            sys.exit(str(error))
+        made.append(text.encode("utf-8", "replace").decode())
+    return made
+
+
+if __name__ == "__main__":
+    answer(list[tuple[Form, bytes]], _read)

@@ -1,0 +1,175 @@
+"""Target files: the machine to compile for, never the host's by accident.
+
+A target is looked up by name in a `targets` folder beside the manifest or above it, then among the
+built-in ones; or given as a path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+from pydantic import BaseModel, ConfigDict, create_model
+
+from aotc.base.errors import BuildManifestError, raise_if, refusal
+from aotc.compile.compiler_registry import kind_of, platforms
+from aotc.compile.cpu.cpu_kind import CpuModel
+from aotc.compile.target_model import TargetModel
+from aotc.config import toml_document as toml
+from aotc.config.manifest_problem import spell
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import closest
+from aotc_runtime.schema.bundle_manifest import Target
+
+NATIVE = "native"
+SCHEMA = 1
+
+
+def builtin_folder() -> Path:
+    """Where the targets that come with aotc lie: in the package, or at the top of a checkout."""
+    packaged = Path(__file__).resolve().parents[1] / "targets"
+    return packaged if packaged.is_dir() else packaged.parents[1] / "targets"
+
+
+def search_folders(manifest_folder: Path) -> list[Path]:
+    """Folders in which a target name is looked up, first match wins."""
+    folders = [manifest_folder / "targets", manifest_folder.parent / "targets", builtin_folder()]
+    return [f for i, f in enumerate(folders) if f.is_dir() and f not in folders[:i]]
+
+
+def target_files(manifest_folder: Path) -> list[Path]:
+    """Every file that can be named, in search order, sorted within a folder; its name as a target
+    is `stem`, whatever the file calls it.
+    """
+    found: dict[str, Path] = {}
+    for folder in search_folders(manifest_folder):
+        for path in sorted(folder.glob("*.toml")):
+            # A pipe of that name would be waited for without end.
+            if path.is_file():
+                found.setdefault(path.stem, path)
+    return list(found.values())
+
+
+def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[Finding]]:
+    """Every target that can be named, by its file; and what is wrong with the other files, of which
+    none keeps the rest from being used.
+    """
+    models: dict[Path, TargetModel] = {}
+    findings: list[Finding] = []
+    for path in target_files(manifest_folder):
+        try:
+            models[path] = _read(path)
+        except BuildManifestError as error:
+            findings += error.findings
+    return models, findings
+
+
+def known_targets(manifest_folder: Path) -> list[Target]:
+    """Every target that can be named, under the name by which it can."""
+    models, _ = list_targets(manifest_folder)
+    return [replace(target_of(model), name=path.stem) for path, model in models.items()]
+
+
+def find_target(name: str, manifest_folder: Path, where: str) -> Path:
+    """The file of a target. Raises BuildManifestError (AOTC-E811)."""
+    close: str | None = None
+    why = "not there"
+    if name.endswith(".toml") or "/" in name:
+        path = manifest_folder / name
+        if path.is_file():
+            return path
+        if path.exists():
+            why = "no file"
+        choices = f"the path of a target file, relative to {manifest_folder}"
+    else:
+        for folder in search_folders(manifest_folder):
+            if (folder / f"{name}.toml").is_file():
+                return folder / f"{name}.toml"
+        known = sorted(path.stem for path in target_files(manifest_folder))
+        close = closest(name, [NATIVE, *known])
+        choices = f"{NATIVE}, or one of: {', '.join(known)}"
+    raise refusal(
+        "AOTC-E811",
+        where,
+        f"{spell(name)}, which is {why}",
+        expected=choices,
+        hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
+    )
+
+
+def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Target:
+    """The target of this name or path.
+
+    Raises BuildManifestError: AOTC-E811 no such target, E812 unknown processor, triple, feature or
+    tuning attribute, and those of `read_build_manifest` for the file itself.
+    """
+    return target_of(_read(find_target(name, manifest_folder, where)))
+
+
+def target_of(model: TargetModel) -> Target:
+    """The schema value of a target file."""
+    return kind_of(model.platform).target(model)
+
+
+def file_text(target: Target, name: str) -> str:
+    """A target file of this name for machines like a described one."""
+    keys: dict[str, object] = {
+        "schema": 1,
+        "name": name,
+        "platform": target.platform,
+        "triple": target.triple,
+        **kind_of(target.platform).keys(target),
+    }
+    tables = {key: value for key, value in keys.items() if isinstance(value, dict)}
+    texts = {key: value for key, value in keys.items() if isinstance(value, str) and "\n" in value}
+    plain = {key: value for key, value in keys.items() if key not in tables | texts and value != ""}
+    if target.devices > 1:
+        plain["devices"] = target.devices
+    return "".join(
+        [
+            *(f"{key} = {json.dumps(value)}\n" for key, value in plain.items()),
+            *(f'{key} = """\n{_lines(value)}"""\n' for key, value in texts.items()),
+            *(line for key, table in tables.items() for line in _table(key, table)),
+            *_table("options", target.options),
+        ]
+    )
+
+
+def _lines(text: str) -> str:
+    """The inside of a TOML text of several lines. JSON's escapes are TOML's."""
+    return json.dumps(text).replace("\\n", "\n").strip('"')
+
+
+def _table(name: str, items: Mapping[str, str]) -> list[str]:
+    if not items:
+        return []
+    rows = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in items.items()]
+    return [f"\n[{name}]\n", *rows]
+
+
+def _read(path: Path) -> TargetModel:
+    document = toml.read(path, "target file")
+    toml.require_schema(document, SCHEMA)
+    model = _parse(document)
+    raise_if(kind_of(model.platform).check(document, model))
+    return model
+
+
+def _parse(document: toml.Document) -> TargetModel:
+    platform = document.data.get("platform")
+    if platform is None:
+        return toml.parse(document, CpuModel)
+    if not isinstance(platform, str) or platform not in platforms():
+        toml.parse(document, _any_platform())
+    model: type[TargetModel] = kind_of(str(platform)).model
+    return toml.parse(document, model)
+
+
+def _any_platform() -> type[BaseModel]:
+    """A file whose `platform` says nothing that decides how to read it: one of these is missed."""
+    fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
+    config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    return create_model("AnyPlatform", __config__=config, **fields)

@@ -1,0 +1,66 @@
+"""What a compile worker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import wraps
+
+from msgspec import Struct
+
+from aotc.base.evidence import ExecutableEvidence
+
+
+class Problem(StrEnum):
+    """Why nothing was compiled: what the program, the target or the installed jaxlib lacks."""
+
+    NONE = ""
+    PROGRAM = "program"
+    TARGET = "target"
+    JAXLIB = "jaxlib"
+
+
+class Result(Struct, frozen=True, forbid_unknown_fields=True):
+    """An executable and what a worker found out about it; or a problem, in the compiler's words.
+
+    called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
+    purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
+    were split for this host's CPUs instead of the target's threads.  operations: of the StableHLO
+    module, by name.  debug_options: how many of XLA's differ from their defaults.  evidence: made
+    by the worker where the parent cannot read it from the executable.
+    """
+
+    serialized: bytes = b""
+    problem: Problem = Problem.NONE
+    words: str = ""
+    called: tuple[str, ...] = ()
+    compile_seconds: float = 0.0
+    hlo_text: str = ""
+    memory: dict[str, int] = {}
+    cost: dict[str, float] = {}
+    randomized: bool = False
+    own_threads: bool = False
+    operations: dict[str, int] = {}
+    debug_options: int = 0
+    evidence: ExecutableEvidence | None = None
+
+
+class ProblemError(Exception):
+    """In the worker: nothing can be compiled. words, called: as in `Result`."""
+
+    def __init__(self, problem: Problem, words: str, called: tuple[str, ...] = ()) -> None:
+        super().__init__(words)
+        self.result = Result(problem=problem, words=words, called=called)
+
+
+def problem_as_result[**P](compile_job: Callable[P, Result]) -> Callable[P, Result]:
+    """Decorates a function that raises ProblemError, to return the problem as a result instead."""
+
+    @wraps(compile_job)
+    def answered(*args: P.args, **kwargs: P.kwargs) -> Result:
+        try:
+            return compile_job(*args, **kwargs)
+        except ProblemError as error:
+            return error.result
+
+    return answered

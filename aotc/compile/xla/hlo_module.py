@@ -1,0 +1,72 @@
+"""The optimized HLO module that an executable carries, read from its protobuf without jaxlib.
+
+Field numbers are those of openxla/xla xla/service/hlo.proto, which do not change: HloModuleProto
+{computations = 3}, HloComputationProto {instructions = 2}, HloInstructionProto {name = 1, opcode =
+2, fusion_kind = 11, custom_call_target = 28, backend_config = 43}.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotc.base.evidence import Optimized
+from aotc.compile.binary import protobuf
+from aotc.compile.binary.protobuf import Field
+
+_COMPUTATIONS = 3
+_INSTRUCTIONS = 2
+_NAME, _OPCODE, _FUSION_KIND, _CUSTOM_CALL_TARGET, _BACKEND_CONFIG = 1, 2, 11, 28, 43
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction. fusion_kind, custom_call_target, backend_config: empty where it has none."""
+
+    name: str
+    opcode: str
+    fusion_kind: str
+    custom_call_target: str
+    backend_config: bytes
+
+
+def instructions(module: bytes) -> Iterator[Instruction]:
+    """Every instruction of a serialized HloModuleProto, in all computations.
+
+    Raises ValueError for bytes that are none.
+    """
+    for computation in _nested(protobuf.parse(module), _COMPUTATIONS):
+        for fields in _nested(computation, _INSTRUCTIONS):
+            values = {f.number: f.value for f in fields if isinstance(f.value, bytes)}
+            yield Instruction(
+                name=_text(values, _NAME),
+                opcode=_text(values, _OPCODE),
+                fusion_kind=_text(values, _FUSION_KIND),
+                custom_call_target=_text(values, _CUSTOM_CALL_TARGET),
+                backend_config=values.get(_BACKEND_CONFIG, b""),
+            )
+
+
+def optimized(module: bytes) -> Optimized:
+    """What is in a module, counted. Raises ValueError."""
+    found = tuple(instructions(module))
+    return Optimized(
+        instructions=_counted(i.opcode for i in found),
+        fusions=_counted(i.fusion_kind for i in found if i.opcode == "fusion"),
+        custom_calls=_counted(i.custom_call_target for i in found if i.opcode == "custom-call"),
+    )
+
+
+def _nested(fields: list[Field], number: int) -> Iterator[list[Field]]:
+    for field in fields:
+        if field.number == number and isinstance(field.value, bytes):
+            yield protobuf.parse(field.value)
+
+
+def _text(values: dict[int, bytes], number: int) -> str:
+    return values.get(number, b"").decode(errors="replace")
+
+
+def _counted(words: Iterator[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))

@@ -1,0 +1,240 @@
+"""Every private jaxlib name of the compiler side, with the versions seen: 0.11.2, 0.12.0, 0.12.0.1.
+
+Imports jaxlib alone, never jax: the compile worker starts in a fifth of a second. Beside `NAMES`
+below: `jaxlib.lapack.registrations`, and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's
+own targets do without. Those of MLIR's dialects are in `aotc.compile.mlir.mlir_context`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from io import BytesIO
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read by jaxlib when it is loaded
+
+import jaxlib.version
+import numpy as np
+from jaxlib import _hlo, lapack, xla_client
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import builtin  # noqa: F401 - else imported with the first module
+
+from aotc.compile.mlir import mlir_context
+from aotc.compile.xla import cpu_topology
+
+_ELEMENTS_SHOWN = 16
+"""Numbers of a constant that a module's text shows."""
+
+NO_PROFILE = -1
+"""jax's `_NO_PROFILE_DONT_RETRIEVE`: profile_version that never asks for an AutoFDO profile."""
+
+_STRUCTURE = ("builtin.module", "func.call", "func.func", "func.return", "stablehlo.return")
+"""Operations that are structure, not work."""
+
+NAMES = (
+    "CompileOptions",
+    "CompileOptions.SerializeAsString",
+    "DeviceList",
+    "XlaRuntimeError",
+    "_version",
+    "_xla.CompiledMemoryStats.alias_size_in_bytes",
+    "_xla.CompiledMemoryStats.argument_size_in_bytes",
+    "_xla.CompiledMemoryStats.output_size_in_bytes",
+    "_xla.CompiledMemoryStats.temp_size_in_bytes",
+    "_xla.DeviceAssignment.create",
+    "_xla.DeviceTopology._make_compile_only_devices",
+    "_xla.DeviceTopology.deserialize",
+    "_xla.DeviceTopology.serialize",
+    "_xla.Executable.get_compiled_memory_stats",
+    "_xla.Executable.hlo_modules",
+    "_xla.Executable.serialize",
+    "_xla.get_topology_for_devices",
+    "_xla.hlo_module_cost_analysis",
+    "_xla.ifrt_version_number",
+    "make_cpu_client",
+    "register_custom_call_target",
+)
+"""What is used of `jaxlib.xla_client`, beside the methods of a client."""
+
+XlaError = xla_client.XlaRuntimeError
+"""What XLA raises for a program that it cannot compile."""
+
+MlirError = ir.MLIRError
+"""What MLIR raises for a module that it cannot verify."""
+
+
+def missing(names: Iterable[str] = NAMES) -> list[str]:
+    """The names that the installed jaxlib lacks."""
+
+    def absent(name: str) -> bool:
+        try:
+            reduce(getattr, name.split("."), xla_client)
+        except AttributeError:
+            return True
+        return False
+
+    return [name for name in names if absent(name)]
+
+
+def versions() -> dict[str, str | int]:
+    """Identity of the installed jaxlib: version, commit, XLA and IFRT interface versions."""
+    return {
+        "jaxlib": str(jaxlib.version.__version__),
+        "commit": str(jaxlib.version._git_hash or ""),
+        "xla": int(xla_client._version),
+        "ifrt": int(xla_client._xla.ifrt_version_number),
+        "stablehlo": mlir_context.stablehlo_version(),
+    }
+
+
+def cpu_client(devices: int = 1) -> Any:
+    """A CPU client with this many devices, which gives the host's topology and the cost model."""
+    return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
+
+
+def host_topology(client: Any) -> bytes:
+    """The serialized topology of this host: triple, processor and features in XLA's spelling."""
+    return bytes(xla_client._xla.get_topology_for_devices(client.devices()).serialize())
+
+
+def artifact_text(artifact: bytes) -> str:
+    """A portable artifact as MLIR text, without constants of many numbers.
+
+    Raises ValueError or MlirError.
+    """
+    module = mlir_context.read_artifact(artifact)
+    return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
+
+
+def hlo_module_text(proto: bytes) -> str:
+    """A serialized HloModuleProto as text. Raises XlaError or ValueError."""
+    return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
+
+
+PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy\..*")
+"""Custom calls that tell the partitioner how to split a program; it removes all of them."""
+
+
+def custom_call_targets(module: Any) -> list[str]:
+    """The targets of the custom calls in an MLIR module, sorted, without those of PARTITIONING."""
+    found: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.custom_call":
+            name = str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+            if not PARTITIONING.fullmatch(name):
+                found.add(name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return sorted(found)
+
+
+def operations(module: Any) -> dict[str, int]:
+    """How often each operation occurs in an MLIR module, by name; a loop's body counts once."""
+    found: Counter[str] = Counter()
+
+    def visit(operation: Any) -> Any:
+        found[str(operation.name)] += 1
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return {name: found[name] for name in sorted(found) if name not in _STRUCTURE}
+
+
+def default_options() -> bytes:
+    """A CompileOptionsProto with what this jaxlib's XLA does by default."""
+    return bytes(xla_client.CompileOptions().SerializeAsString())
+
+
+def register_lapack() -> None:
+    """Let XLA compile calls into LAPACK.
+
+    To execute them, jaxlib would also have to look up scipy's functions, which takes 0.1 s.
+    """
+    for name, function, api_version in lapack.registrations()["cpu"]:
+        xla_client.register_custom_call_target(name, function, "cpu", api_version=api_version)
+
+
+def compile_module(
+    module: Any,
+    machine: cpu_topology.Machine,
+    client: Any,
+    options: Mapping[str, str],
+    assignment: Sequence[int],
+) -> Any:
+    """Compile an MLIR module for a machine with the client's devices; an unloaded `Executable`.
+
+    assignment: the device of each partition. Raises XlaError.
+    """
+    edited = cpu_topology.with_machine(host_topology(client), machine)
+    description = xla_client._xla.DeviceTopology.deserialize(edited)
+    devices = description._make_compile_only_devices()
+    count = len(assignment)
+    compile_options = xla_client.CompileOptions()
+    compile_options.num_replicas = 1
+    compile_options.num_partitions = count
+    if count > 1:
+        partitioned(compile_options, assignment)
+    compile_options.profile_version = NO_PROFILE
+    compile_options.env_option_overrides = sorted(options.items())
+    with module.context:
+        return devices[0].client.compile(
+            module,
+            executable_devices=xla_client.DeviceList(tuple(devices[:count])),
+            compile_options=compile_options,
+        )
+
+
+def partitioned(options: Any, assignment: Sequence[int]) -> None:
+    """Set the options for a module over several devices. assignment: the device of each
+    partition.
+    """
+    count = len(assignment)
+    build = options.executable_build_options
+    build.num_replicas, build.num_partitions = 1, count
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    options.device_assignment = xla_client._xla.DeviceAssignment.create(
+        np.array(assignment, np.int32).reshape(1, count)
+    )
+
+
+def memory(executable: Any) -> dict[str, int]:
+    """XLA's memory analysis of an unloaded executable, bytes by purpose."""
+    stats = executable.get_compiled_memory_stats()
+    return {
+        purpose: int(getattr(stats, f"{purpose}_size_in_bytes"))
+        for purpose in ("argument", "output", "temp", "alias")
+    }
+
+
+def hlo_text(executable: Any) -> str:
+    """The optimized HLO of an unloaded executable."""
+    return str(executable.hlo_modules()[0].to_string())
+
+
+def hlo_proto(executable: Any) -> bytes:
+    """The optimized HLO of an unloaded executable, an HloModuleProto."""
+    return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
+
+
+def cost(client: Any, executable: Any) -> dict[str, float]:
+    """XLA's cost analysis of an unloaded executable."""
+    module = executable.hlo_modules()[0]
+    return dict(xla_client._xla.hlo_module_cost_analysis(client, module))
+
+
+def module_cost(client: Any, module: Any) -> dict[str, float]:
+    """XLA's cost analysis of an MLIR module as it was written, before any pass. Raises XlaError."""
+    with module.context:
+        written = BytesIO()
+        module.operation.write_bytecode(written)
+    computation = xla_client._xla.mlir.mlir_module_to_xla_computation(
+        written.getvalue(), use_tuple_args=False, return_tuple=False
+    )
+    return dict(xla_client._xla.hlo_module_cost_analysis(client, computation.as_hlo_module()))

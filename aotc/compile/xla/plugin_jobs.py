@@ -1,0 +1,104 @@
+"""What the backends of accelerators share: from a worker's answer to an executable or a refusal."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotc.base.errors import quoted, refusal
+from aotc.base.stages import CompileJob, Executable
+from aotc.compile.compile_refusals import (
+    LINES_SHOWN,
+    place_of,
+    refused_calls,
+    refused_program,
+    unknown_jaxlib,
+)
+from aotc.compile.compile_workers import cost_of, memory_of
+from aotc.compile.worker_results import Problem, Result
+from aotc.compile.xla.xla_custom_calls import targets
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.bundle_manifest import Compilation
+
+_ENTRY = re.compile(r"^ENTRY .*\n((?:.*\n)*?)\}", re.MULTILINE)
+_STEP = re.compile(r" = .*? ([a-z][a-z0-9-]*)\(")
+_NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What differs between platforms.
+
+    is_allowed: whether the runtime can serve a custom call.  served: those it can, in words.
+    correct: the hint for a target that the plugin does not understand.
+    """
+
+    is_allowed: Callable[[str], bool]
+    served: str
+    correct: str
+
+
+def executable(
+    job: CompileJob,
+    result: Result,
+    said: list[str],
+    platform: Platform,
+    compilation: Compilation,
+) -> Executable:
+    """The executable that was made. said: what the worker printed.
+
+    Raises CompileError: AOTC-E901 the compiler refused, E904 a
+    custom call the runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does
+    not know.
+    """
+    if result.problem:
+        raise _problem(job, result, said, platform)
+    called = targets(result.hlo_text)
+    if refused := [name for name in called if not platform.is_allowed(name)]:
+        raise refused_calls(job, refused, platform.served)
+    return Executable(
+        serialized=result.serialized,
+        digest=sha256(result.serialized),
+        isa=(),
+        tuning=(),
+        custom_call_targets=called,
+        memory=memory_of(result.memory, result.memory.get("code", len(result.serialized))),
+        cost=cost_of(result.cost),
+        thunks=steps(result.hlo_text),
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(said),
+        compilation=compilation,
+        evidence=result.evidence,
+    )
+
+
+def steps(hlo_text: str) -> dict[str, int]:
+    """Instructions of the entry computation by kind, but for those that do nothing at run time.
+    A fusion is one generated kernel.
+    """
+    entry = _ENTRY.search(hlo_text)
+    kinds = Counter(
+        "kernel" if kind == "fusion" else kind
+        for kind in (_STEP.findall(entry[1]) if entry else ())
+        if kind not in _NO_STEPS
+    )
+    return dict(sorted(kinds.items()))
+
+
+def _problem(job: CompileJob, result: Result, said: list[str], platform: Platform) -> AotcError:
+    if result.problem is Problem.JAXLIB:
+        return unknown_jaxlib(job, "descriptions of devices", result.words)
+    if result.problem is Problem.TARGET:
+        return refusal(
+            "AOTC-E908",
+            place_of(job),
+            quoted(result.words, said[-LINES_SHOWN:]),
+            expected="a description of devices that the plugin understands",
+            hint=platform.correct,
+        )
+    if refused := [name for name in result.called if not platform.is_allowed(name)]:
+        return refused_calls(job, refused, platform.served)
+    return refused_program(job, result.words, said)

@@ -1,0 +1,188 @@
+"""The XLA backend: modules to canonical executables, each in a child process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from aotc.base.errors import refusal
+from aotc.base.evidence import CompilerRecord, Pipeline
+from aotc.base.stages import CompileJob, Executable
+from aotc.base.workers import worker_environment
+from aotc.base.workers.forked_workers import kept
+from aotc.compile import pass_log
+from aotc.compile.compile_refusals import place_of, refused_calls, refused_program, unknown_jaxlib
+from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
+from aotc.compile.cpu import cpu_isa
+from aotc.compile.worker_results import Problem, Result
+from aotc.compile.xla import cpu_evidence, xla_custom_calls, xla_objects
+from aotc.compile.xla.xla_job import Job
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.schema.bundle_manifest import BuiltWith
+
+SHARDY_NOTICE = "HloShardingV3"
+"""Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
+
+WORKER = "aotc.compile.xla.xla_worker"
+
+
+class XlaBackend:
+    """XLA:CPU of the installed jaxlib.
+
+    worker: a command that compiles, in place of processes that are forked.  seconds_max: how long
+    it may take for one executable.
+    """
+
+    platform = "cpu"
+
+    def __init__(
+        self, worker: Sequence[str] | None = None, seconds_max: float = SECONDS_MAX
+    ) -> None:
+        self._workers = CompileWorkers(worker or kept(WORKER), seconds_max)
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of aotc, jax, jaxlib and XLA."""
+        return built_with({})
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it
+        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 the code
+        is not for the target, E906 this jaxlib's executables have an unknown layout.
+        """
+        threads = str(job.target.threads)
+        variables = worker_environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)
+        result, said = self._workers.compile(job, request_of(job), lambda folder: variables)
+        pipelines, said = pass_log.split(said)
+        if result.problem:
+            raise _problem(job, result, said)
+        return _executable(job, result, said, pipelines)
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._workers.stop()
+
+
+def request_of(job: CompileJob) -> Job:
+    """What a worker is asked for."""
+    target = job.target
+    return Job(
+        artifact=job.module.artifact,
+        triple=target.triple,
+        cpu=target.cpu,
+        features=target.features,
+        tuning=target.tuning,
+        options={**target.options, **job.options},
+        threads=target.threads,
+        devices=(0,) if job.mesh is None else job.mesh.devices,
+        constants=_npz(job.constants) if job.constants else b"",
+    )
+
+
+def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:
+    """The arrays as a .npz file, by their indexes."""
+    file = BytesIO()
+    np.savez(file, **{str(index): array for index, array in arrays.items()})  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def built_with(tools: Mapping[str, str]) -> BuiltWith:
+    """The installed toolchain. tools: versions of what else takes part, by distribution."""
+    from aotc.compile.xla import jaxlib_private
+
+    known = jaxlib_private.versions()
+    return BuiltWith(
+        aotc=version("aotc"),
+        jax=version("jax"),
+        jaxlib=str(known["jaxlib"]),
+        jaxlib_commit=str(known["commit"]),
+        xla=int(known["xla"]),
+        ifrt=int(known["ifrt"]),
+        stablehlo=str(known["stablehlo"]),
+        tools=dict(sorted(tools.items())),
+    )
+
+
+def _executable(
+    job: CompileJob,
+    result: Result,
+    said: list[str],
+    pipelines: tuple[Pipeline, ...],
+) -> Executable:
+    targets = xla_custom_calls.targets(result.hlo_text)
+    if refused := [name for name in targets if not xla_custom_calls.is_allowed(name)]:
+        raise refused_calls(job, refused, xla_custom_calls.SERVED)
+    try:
+        serialized = xla_objects.canonical(result.serialized)
+        inside = xla_objects.contents(serialized)
+        compilation = CompilerRecord(
+            options=dict(sorted({**job.target.options, **job.options}.items())),
+            debug_options=result.debug_options,
+            pipelines=pipelines,
+        )
+        evidence = cpu_evidence.examine(inside, result.operations, compilation)
+    except xla_objects.UnknownLayoutError as error:
+        raise unknown_jaxlib(job, "executables", str(error)) from error
+    required, tuning = cpu_isa.split(inside.features)
+    surplus = sorted(set(required) - set(job.target.features))
+    if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
+        found = f"code for {inside.cpu} ({inside.triple})"
+        raise _unfollowed(job, found + "".join(f", with {name}" for name in surplus))
+    diagnostics = [line for line in said if SHARDY_NOTICE not in line]
+    if result.randomized:
+        diagnostics.append(
+            "address space randomization could not be turned off here: "
+            "rebuilding may give other bytes"
+        )
+    if result.own_threads:
+        diagnostics.append(
+            f"loops are cut for this host's processors, not for the target's "
+            f"{job.target.threads} threads: another host may give other bytes"
+        )
+    return Executable(
+        serialized=serialized,
+        digest=sha256(serialized),
+        isa=required,
+        tuning=tuning,
+        custom_call_targets=targets,
+        memory=memory_of(result.memory, sum(map(len, inside.objects))),
+        cost=cost_of(result.cost),
+        thunks=inside.thunks,
+        captured=tuple(sorted(job.constants)),
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(diagnostics),
+        evidence=evidence,
+    )
+
+
+def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
+    """The error for what the worker could not do."""
+    if result.problem is Problem.JAXLIB:
+        return unknown_jaxlib(job, "executables", result.words)
+    if result.problem is Problem.TARGET:
+        return _unfollowed(job, f"{result.words} in jaxlib {version('jaxlib')}")
+    # XLA names a target that nobody registered in its message; of a callback, which jaxlib has
+    # registered, it only says that an attribute is missing.
+    refused = [
+        name
+        for name in result.called
+        if not xla_custom_calls.is_allowed(name)
+        and (name in result.words or xla_custom_calls.is_callback(name))
+    ]
+    if refused:
+        return refused_calls(job, refused, xla_custom_calls.SERVED)
+    return refused_program(job, result.words, said)
+
+
+def _unfollowed(job: CompileJob, found: str) -> AotcError:
+    return refusal(
+        "AOTC-E905",
+        place_of(job),
+        found,
+        expected=f"code for {job.target.cpu} ({job.target.triple}) with the target's features and "
+        "no others",
+    )

@@ -1,0 +1,228 @@
+"""What is inside a serialized XLA:CPU executable, and the canonical order of its parts.
+
+Layout (jaxlib 0.11.2 to 0.12.0.1): a length-delimited IFRT header, then a message {1: compilation
+result, 2: compile options}. The compilation result holds, among others, the thunk sequence, the
+kernels' symbols, their object files (ELF), and the target machine. Field numbers differ between
+jaxlib versions, so fields are recognized by their contents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from aotc.compile.binary import protobuf
+from aotc.compile.binary.protobuf import BYTES, VARINT, Field
+from aotc.compile.xla.executable_records import messages
+
+_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
+_WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
+
+
+_THUNK_DEPTH_MAX = 200
+"""A loop within a loop is some four levels deeper; each is taken apart once for every level."""
+
+
+class UnknownLayoutError(ValueError):
+    """The bytes are not laid out as in any jaxlib this was seen with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The readable parts of an executable.
+
+    objects: ELF files of the generated kernels.  thunks: steps by kind, each counted once however
+    often a loop repeats it.  features: the target machine's, with "+" or "-".
+    """
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    objects: tuple[bytes, ...]
+    thunks: dict[str, int]
+    module: bytes
+    assignment: bytes
+
+
+def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
+    """Header, outer fields, fields of the compilation result, and its index in the outer ones."""
+    try:
+        length, start = protobuf.read_varint(serialized, 0)
+        outer = protobuf.parse(serialized[start + length :])
+    except ValueError as error:
+        raise UnknownLayoutError(f"no header and message: {error}") from error
+    for index, field in enumerate(outer):
+        inner = protobuf.message(field)
+        if inner and any(_target_machine(candidate) for candidate in inner):
+            return serialized[: start + length], outer, inner, index
+    raise UnknownLayoutError("no compilation result with a target machine")
+
+
+def _target_machine(field: Field) -> tuple[bytes, bytes, bytes] | None:
+    inner = protobuf.message(field)
+    if inner is None or [f.number for f in inner] not in ([1, 2, 3], [1, 2]):
+        return None
+    values = [f.value for f in inner if isinstance(f.value, bytes)]
+    if len(values) != len(inner) or not _TRIPLE.match(values[0]):
+        return None
+    return values[0], values[1], values[2] if len(values) == 3 else b""
+
+
+def _object_file(field: Field) -> bytes | None:
+    for part in protobuf.message(field) or ():
+        if isinstance(part.value, bytes) and part.value.startswith(b"\x7fELF"):
+            return part.value
+    return None
+
+
+def _is_symbol(field: Field) -> bool:
+    inner = protobuf.message(field)
+    return inner is not None and [(f.number, f.wire) for f in inner] == [(1, VARINT), (2, BYTES)]
+
+
+def _thunk_kind(field: Field) -> str | None:
+    """The kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
+    inner = protobuf.message(field)
+    if not inner or [(f.number, f.wire) for f in inner[:2]] != [(1, BYTES), (2, BYTES)]:
+        return None
+    kind, info = inner[0].value, protobuf.message(inner[1])
+    if not info or [(f.number, f.wire) for f in info[:2]] != [(1, BYTES), (2, BYTES)]:
+        return None
+    return kind.decode() if isinstance(kind, bytes) and _WORD.match(kind) else None
+
+
+def _is_thunk_sequence(field: Field) -> bool:
+    # Beside the steps, programs over several devices list what their collectives share.
+    steps = [step for step in protobuf.message(field) or () if step.number == 1]
+    return bool(steps) and all(map(_thunk_kind, steps))
+
+
+def _count_thunks(field: Field, counts: Counter[str], depth: int = 0) -> None:
+    """Count a thunk sequence and those nested in it: bodies of loops, branches of conditionals.
+
+    Raises UnknownLayoutError.
+    """
+    if depth > _THUNK_DEPTH_MAX:
+        raise UnknownLayoutError(f"messages nested more than {_THUNK_DEPTH_MAX} deep")
+    for inner in protobuf.message(field) or ():
+        if kind := _thunk_kind(inner):
+            counts[kind] += 1
+        _count_thunks(inner, counts, depth + 1)
+
+
+def _module(field: Field) -> bytes | None:
+    """An HloModuleProto in a message with its configuration: {1: module, 2: configuration}."""
+    inner = protobuf.message(field)
+    if not inner or [(f.number, f.wire) for f in inner] != [(1, BYTES), (2, BYTES)]:
+        return None
+    # {1: name, 2: name of the entry computation, 3: computation, …}
+    named = protobuf.message(inner[0])
+    shown = [f.number for f in named[:3]] if named else []
+    return inner[0].value if shown == [1, 2, 3] and isinstance(inner[0].value, bytes) else None
+
+
+def _assignment(field: Field) -> bytes | None:
+    """A BufferAssignmentProto: logical buffers as 1, then allocations as 3, and statistics."""
+    inner = protobuf.message(field)
+    if not inner or isinstance(field.value, int):
+        return None
+    numbers = [f.number for f in inner]
+    is_one = (
+        numbers == sorted(numbers) and numbers[0] == 1 and 3 in numbers and _all_messages(inner)
+    )
+    return field.value if is_one else None
+
+
+def _all_messages(fields: list[Field]) -> bool:
+    return all(protobuf.message(field) is not None for field in fields)
+
+
+def contents(serialized: bytes) -> Contents:
+    """Take an executable apart. Raises UnknownLayoutError."""
+    _, _, result, _ = _split(serialized)
+    module = next((found for field in result if (found := _module(field))), None)
+    assignment = next((found for field in result if (found := _assignment(field))), None)
+    if module is None or assignment is None:
+        raise UnknownLayoutError("no optimized module with its buffer assignment")
+    machine = next(machine for field in result if (machine := _target_machine(field)))
+    thunks: Counter[str] = Counter()
+    for field in filter(_is_thunk_sequence, result):
+        _count_thunks(field, thunks)
+    try:
+        triple, cpu, features = (part.decode() for part in machine)
+    except UnicodeDecodeError as error:
+        raise UnknownLayoutError(f"a target machine that is no text: {error}") from error
+    return Contents(
+        triple=triple,
+        cpu=cpu,
+        features=tuple(features.split(",")) if features else (),
+        objects=tuple(elf for field in result if (elf := _object_file(field))),
+        thunks=dict(sorted(thunks.items())),
+        module=module,
+        assignment=assignment,
+    )
+
+
+_DEPTH_MAX = 4
+"""How many messages around a module are looked into; its place differs between backends."""
+
+
+def optimized_module(serialized: bytes) -> bytes | None:
+    """The optimized HLO in an executable of whatever backend, an HloModuleProto, if it is there.
+
+    Raises UsageError as `records.messages`.
+    """
+    try:
+        level = [field for data in messages(serialized) for field in _fields(data)]
+    except ValueError:
+        return None
+    for _ in range(_DEPTH_MAX):
+        for field in level:
+            if found := _module(field):
+                return found
+        level = [inner for field in level for inner in protobuf.message(field) or ()]
+    return None
+
+
+def assignment_of_module(message: bytes) -> bytes | None:
+    """The BufferAssignmentProto in a message that holds an optimized module as well."""
+    fields = _fields(message)
+    if not any(map(_module, fields)):
+        return None
+    return next((found for field in fields if (found := _assignment(field))), None)
+
+
+def _fields(data: bytes) -> list[Field]:
+    try:
+        return protobuf.parse(data)
+    except ValueError:
+        return []
+
+
+def compile_options(serialized: bytes) -> bytes:
+    """The CompileOptionsProto that an executable was made with. Raises UnknownLayoutError."""
+    _, outer, _, index = _split(serialized)
+    for field in outer[index + 1 :]:
+        if isinstance(field.value, bytes):
+            return field.value
+    raise UnknownLayoutError("no compile options")
+
+
+def canonical(serialized: bytes) -> bytes:
+    """A serialized executable with its object files and symbols in sorted order.
+
+    XLA generates kernels in parallel and lists them as they finish. Loading does not depend on the
+    order. Raises UnknownLayoutError.
+    """
+    header, outer, result, index = _split(serialized)
+    for recognize in (lambda field: _object_file(field) is not None, _is_symbol):
+        slots = [position for position, field in enumerate(result) if recognize(field)]
+        numbers = {result[position].number for position in slots}
+        if len(numbers) > 1:
+            raise UnknownLayoutError(f"the same kind of part in fields {sorted(numbers)}")
+        ordered = sorted((result[p] for p in slots), key=lambda f: protobuf.serialize([f]))
+        for position, field in zip(slots, ordered, strict=True):
+            result[position] = field
+    outer[index] = Field(outer[index].number, BYTES, protobuf.serialize(result))
+    return header + protobuf.serialize(outer)

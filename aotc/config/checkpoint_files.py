@@ -1,0 +1,89 @@
+"""Which files a folder of sharded safetensors has: `model.safetensors.index.json` tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from msgspec import Struct
+
+from aotc.config.manifest_specs import SourceFile
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.base.limits import TENSOR_HEADER_BYTES_MAX
+from aotc_runtime.system.bundle_files import read_file
+
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+ORBAX = "_METADATA"
+"""The file of an Orbax checkpoint that says which arrays there are."""
+
+ENDING = ".safetensors.index.json"
+
+
+class Index(Struct, frozen=True):
+    """Tensor name to the file beside the index that holds it."""
+
+    weight_map: dict[str, str]
+    metadata: dict[str, Any] = {}
+
+
+def beside(source: SourceFile, name: str) -> SourceFile:
+    """A file in the folder of another."""
+    return SourceFile(str(PurePath(source.text).parent / name), source.path.parent / name)
+
+
+def main_file(source: SourceFile) -> SourceFile:
+    """What a manifest names: a file, or that of a folder which says what else is in it."""
+    if not source.path.is_dir():
+        return source
+    for name in (INDEX, SINGLE, ORBAX):
+        inside = SourceFile(str(PurePath(source.text) / name), source.path / name)
+        if inside.path.exists():
+            return inside
+    return source
+
+
+def is_index(file: SourceFile) -> bool:
+    """Whether it lists the tensors of other files."""
+    return file.path.name.endswith(ENDING)
+
+
+def is_orbax(file: SourceFile) -> bool:
+    """Whether it tells of an Orbax checkpoint, whose files lie in its folder and below."""
+    return file.path.name == ORBAX
+
+
+def files_below(main: SourceFile) -> Iterator[SourceFile]:
+    """Every file in the folder of another and below it, sorted."""
+    folder = main.path.parent
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() or path.is_symlink():
+            name = path.relative_to(folder)
+            yield SourceFile(str(PurePath(main.text).parent / name), path)
+
+
+def read_index(file: SourceFile) -> Index:
+    """What an index says. Raises OSError, BundleFormatError (AOTC-E106, E111)."""
+    data = read_file(file.path, TENSOR_HEADER_BYTES_MAX)
+    return decode_foreign(data, Index, where=file.path.name, marks=len(data))
+
+
+def is_file_name(text: str) -> bool:
+    """Whether it names a file in the folder of the index, and nothing elsewhere."""
+    return PurePath(text).name == text and "\0" not in text
+
+
+def files_of(source: SourceFile) -> Iterator[SourceFile]:
+    """Every file that is read of what a manifest names, as far as its index can be read."""
+    main = main_file(source)
+    if is_orbax(main):
+        yield from files_below(main)
+        return
+    yield main
+    if is_index(main):
+        try:
+            names = sorted({*read_index(main).weight_map.values()})
+        except (OSError, BundleFormatError):
+            return
+        yield from (beside(main, name) for name in names if is_file_name(name))

@@ -1,0 +1,187 @@
+"""Dimensions: which sizes are accepted, and which of them are compiled for.
+
+    profiles = [1, 8, 64]
+    profiles = "powers_of_two"
+    profiles = { multiples_of = 128 }
+
+Generated profiles always hold the largest accepted size, so that every other one can be padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, TypeAdapter
+
+from aotc.config.field_types import Arrayed, Size, accepting, at_least_one, refusal
+from aotc.config.manifest_problem import Problem, Refused, duplicates, spell
+from aotc.config.toml_validation import Section
+from aotc_runtime.base.suggestions import closest
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import Dimension
+
+POWERS_OF_TWO = "powers_of_two"
+MULTIPLES_OF = "multiples_of"
+
+PROFILES_MAX = 1024
+"""Executables of one entry point and target; a generated list beyond that was a mistake."""
+
+_EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}'
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplesOf(Section):
+    """Every multiple of a number."""
+
+    multiples_of: Annotated[Size, Field(description=f"write {{ {MULTIPLES_OF} = 128 }}")]
+
+
+type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
+"""The value of `profiles`: the sizes in the order of the file, or how they are found."""
+
+_LISTED = TypeAdapter[tuple[int, ...]](
+    Annotated[
+        tuple[Size, ...],
+        Arrayed,
+        at_least_one("at least one size", "name the sizes to compile for"),
+    ],
+    config=Section.__pydantic_config__,
+)
+_MULTIPLES = TypeAdapter(MultiplesOf)
+
+
+def _rule(raw: object) -> Rule:
+    match raw:
+        case list():
+            return _LISTED.validate_python(raw)
+        case dict():
+            return _MULTIPLES.validate_python(raw)
+        case "powers_of_two":
+            return "powers_of_two"
+    rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
+    close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
+    meant = rules[close == MULTIPLES_OF]
+    hint = f"did you mean {meant}?" if close else "name the sizes to compile for, in brackets"
+    raise refusal(_EXPECTED, hint)
+
+
+SizesRule = Annotated[Rule, PlainValidator(_rule)]
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSpec(Section):
+    """`[dimensions.NAME]`: a named size.
+
+    range: the smallest and the largest accepted size; only multiples of multiple_of.  rule: sizes
+    compiled for; None where every entry point lists profiles of its own.
+    """
+
+    range: Annotated[
+        tuple[Size, ...],
+        Arrayed,
+        accepting(lambda v: len(v) == 2, "[smallest, largest]", "give both ends"),
+        Field(examples=["range = [1, 64]"]),
+    ]
+    rule: Annotated[SizesRule | None, Field(alias="profiles")] = None
+    multiple_of: Size = 1
+
+    @property
+    def accepted(self) -> Dimension:
+        """The sizes that calls may have."""
+        smallest, largest = self.range
+        return Dimension(minimum=smallest, maximum=largest, multiple_of=self.multiple_of)
+
+    @property
+    def profiles(self) -> tuple[int, ...]:
+        """The sizes compiled for, sorted."""
+        return () if self.rule is None else sizes_of(self.rule, self.accepted)
+
+
+def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
+    """The sizes that a value of `profiles` without problems means, sorted."""
+    if isinstance(rule, tuple):
+        return tuple(sorted(rule))
+    return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
+
+
+def accepted_by(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Dimension | None:
+    """What a dimension accepts; None if that cannot be told, or is nothing."""
+    if refused.within(*path, "range") or refused.within(*path, "multiple_of"):
+        return None
+    return None if dimension.accepted.is_empty else dimension.accepted
+
+
+def check_range(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Iterator[Problem]:
+    """Ends the right way round, with an accepted size between them."""
+    if refused.within(*path, "range"):
+        return
+    low, high = dimension.range
+    if low > high:
+        found = f"[{spell(low)}, {spell(high)}]"
+        path = (*path, "range")
+        yield Problem("AOTC-E805", path, "[smallest, largest]", found, "swap the two")
+    elif dimension.accepted.is_empty:
+        yield Problem(
+            code="AOTC-E805",
+            path=(*path, "multiple_of"),
+            expected=f"a number with a multiple within range = [{low}, {high}]",
+            found=spell(dimension.multiple_of),
+            hint="widen the range, or choose a smaller number",
+        )
+
+
+def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
+    """What is wrong with a value of `profiles`. accepted: None if that cannot be told."""
+    if isinstance(rule, tuple):
+        yield from duplicates(path, rule)
+        for index, size in enumerate(rule):
+            yield from check_size(size, (*path, index), accepted, "remove the profile")
+    elif accepted is not None:
+        path = (*path, MULTIPLES_OF) if isinstance(rule, MultiplesOf) else path
+        if isinstance(rule, MultiplesOf) and rule.multiples_of % accepted.multiple_of:
+            expected = f"a multiple of multiple_of = {accepted.multiple_of}"
+            found = spell(rule.multiples_of)
+            yield Problem("AOTC-E805", path, expected, found, "no call may have other sizes")
+        else:
+            yield from _check_count(rule, path, accepted)
+
+
+def check_size(
+    size: int, path: KeyPath, accepted: Dimension | None, otherwise: str
+) -> Iterator[Problem]:
+    """What is wrong with one size. otherwise: what to do but change what is accepted."""
+    if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
+        expected = f"a size within range = [{accepted.minimum}, {accepted.maximum}]"
+        hint = f"widen the range, or {otherwise}"
+        yield Problem("AOTC-E805", path, expected, spell(size), hint)
+    elif accepted is not None and size not in accepted:
+        expected = f"a multiple of multiple_of = {accepted.multiple_of}"
+        yield Problem("AOTC-E805", path, expected, spell(size), f"round it, or {otherwise}")
+
+
+def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
+    for number, _ in enumerate(_generated(rule, accepted)):
+        if number >= PROFILES_MAX:
+            yield Problem(
+                code="AOTC-E805",
+                path=path,
+                expected=f"at most {PROFILES_MAX} profiles",
+                found=f"more, within range = [{accepted.minimum}, {accepted.maximum}]",
+                hint="narrow the range, or take larger steps",
+            )
+            return
+
+
+def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
+    """Sizes by a rule, in order and one at a time: there may be far too many."""
+    if isinstance(rule, MultiplesOf):
+        step = rule.multiples_of
+        yield from range(-(-accepted.minimum // step) * step, accepted.maximum + 1, step)
+        return
+    size = accepted.multiple_of
+    while size <= accepted.maximum:
+        if size in accepted:
+            yield size
+        size *= 2

@@ -1,0 +1,194 @@
+"""The types of single fields in the files people write.
+
+Each validator refuses with `refusal`: the phrase that completes "expected" and what to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import keyword
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, get_args
+
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from aotc.config.manifest_problem import Problem
+from aotc_runtime.schema import bundle_manifest
+from aotc_runtime.schema.pytrees import INTEGER_MAX
+
+REFUSED = "aotc"
+"""The pydantic error type of `refusal`."""
+
+_NAME = re.compile(get_args(bundle_manifest.Name)[1].pattern)
+_NUMBER = "(?:0|[1-9][0-9]{0,8})"
+_VERSION = re.compile(
+    rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:[-.]?[A-Za-z][A-Za-z0-9.-]{{0,63}})?\Z"
+)
+
+
+def refusal(
+    expected: str, hint: str, *, found: str = "", code: str = "AOTC-E805", meant: str = ""
+) -> PydanticCustomError:
+    """What a validator raises. found: the value itself if empty.  meant: a key beside this one
+    that it was probably written for.
+    """
+    context = {"expected": expected, "hint": hint, "found": found, "code": code, "meant": meant}
+    return PydanticCustomError(REFUSED, "{expected}", context)
+
+
+def refused(problems: Iterable[Problem]) -> ValidationError:
+    """What a validator raises that found several problems, at paths below its value."""
+    return ValidationError.from_exception_data(
+        REFUSED,
+        [
+            InitErrorDetails(
+                type=refusal(
+                    p.expected,
+                    p.hint,
+                    found=p.found,
+                    code=p.code,
+                    meant=str(p.names[-1]) if p.names else "",
+                ),
+                loc=p.path,
+                input=None,
+            )
+            for p in problems
+        ],
+    )
+
+
+def accepting[T](
+    accepts: Callable[[T], bool], expected: str, hint: str = "correct the value"
+) -> AfterValidator:
+    """A validator that takes the values a predicate holds for."""
+
+    def check(value: T) -> T:
+        if not accepts(value):
+            raise refusal(expected, hint)
+        return value
+
+    return AfterValidator(check)
+
+
+def is_identifier(text: str) -> bool:
+    """An ASCII Python identifier, no keyword, at most as long as a name: it becomes a JSON key."""
+    return bool(_NAME.match(text)) and text.isidentifier() and not keyword.iskeyword(text)
+
+
+def is_function_reference(text: str) -> bool:
+    """ "package.module:function", attributes of attributes included."""
+    module, _, attribute = text.partition(":")
+    steps = [*module.split("."), *attribute.split(".")]
+    return all(s.isidentifier() and not keyword.iskeyword(s) for s in steps)
+
+
+def is_version(text: str) -> bool:
+    """Three numbers and perhaps a suffix, which the runtime can order."""
+    return bool(_VERSION.match(text))
+
+
+_BYTES = re.compile(r"\A([1-9][0-9]{0,17}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
+_UNITS = {"B": 1} | {
+    f"{letter}{suffix}": base ** (power + 1)
+    for suffix, base, letters in (("B", 1000, "kMGT"), ("iB", 1024, "KMGT"))
+    for power, letter in enumerate(letters)
+}
+
+
+def bytes_of(value: object) -> int | None:
+    """A number of bytes as an integer or as a text such as "2 GiB"; None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 1 <= value <= INTEGER_MAX else None
+    found = _BYTES.match(value) if isinstance(value, str) else None
+    amount = int(found[1]) * _UNITS[found[2]] if found else 0
+    return amount if 1 <= amount <= INTEGER_MAX else None
+
+
+type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]
+"""What TOML writes without a date or a time."""
+
+
+def is_plain(value: object) -> bool:
+    """Whether a TOML value is made of strings, numbers and booleans: no date, no time."""
+    match value:
+        case dict():
+            return all(is_plain(item) for item in value.values())
+        case list():
+            return all(is_plain(item) for item in value)
+        case _:
+            return not isinstance(value, datetime.date | datetime.time)
+
+
+def _plain(value: Plain) -> Plain:
+    if not is_plain(value):
+        raise refusal(PLAIN_EXPECTED, "write a date as a string")
+    return value
+
+
+def _bytes(value: object) -> int:
+    if (amount := bytes_of(value)) is None:
+        expected = 'a number of bytes, or a text such as "2 GiB"'
+        raise refusal(expected, "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB")
+    return amount
+
+
+def _number(value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise refusal("a finite number", "write a number without quotes")
+    return value
+
+
+NAME_EXPECTED = (
+    "a name of ASCII letters, digits, '.', '_' and '-' that starts with a letter, a digit or '_', "
+    "at most 128 characters"
+)
+IDENTIFIER_EXPECTED = "an ASCII Python identifier that is no keyword, at most 128 characters"
+REFERENCE_EXPECTED = 'a function as "package.module:function"'
+PLAIN_EXPECTED = "strings, numbers, booleans, arrays and tables"
+SIZE_EXPECTED = "an integer of at least 1"
+
+Name = Annotated[
+    str, accepting(lambda v: bool(_NAME.match(v)), NAME_EXPECTED, "choose another name")
+]
+Identifier = Annotated[str, accepting(is_identifier, IDENTIFIER_EXPECTED, "choose another name")]
+FunctionReference = Annotated[
+    str,
+    accepting(is_function_reference, REFERENCE_EXPECTED, "put one colon before the function"),
+]
+Version = Annotated[
+    str,
+    accepting(
+        is_version,
+        'three numbers and perhaps a suffix: "1.0.0", "1.2.0-rc1"',
+        "write all three numbers, without leading zeros",
+    ),
+]
+FileText = Annotated[str, accepting(lambda v: bool(v), "the path of a file", "name the file")]
+Size = Annotated[int, accepting(lambda v: v >= 1, SIZE_EXPECTED, "sizes start at 1")]
+Error = Annotated[
+    float,
+    accepting(
+        lambda v: v >= 0 and math.isfinite(v), "a finite number of at least 0", "0 means exact"
+    ),
+]
+Number = Annotated[int | float, PlainValidator(_number)]
+Bytes = Annotated[int, PlainValidator(_bytes)]
+PlainValue = Annotated[Plain, PlainValidator(_plain)]
+Arrayed = Field(strict=False)
+"""TOML's arrays become tuples."""
+
+
+def by_name[V](values: Mapping[str, V]) -> Mapping[str, V]:
+    """A table whose order means nothing."""
+    return dict(sorted(values.items()))
+
+
+ByName = AfterValidator(by_name)
+
+
+def at_least_one(expected: str, hint: str) -> AfterValidator:
+    """A validator of arrays and tables that hold something."""
+    return accepting(lambda values: bool(values), expected, hint)

@@ -1,0 +1,283 @@
+"""The inputs of an entry point: trees of arrays, as a manifest writes them.
+
+    { shape = ["batch", 64], dtype = "float32" }                    an array
+    { shape = ["batch"], dtype = "key<fry>" }                       random keys with a type
+    { like = "train.model:initial_state", arguments = { … } }       whatever the function returns
+    any other table                                                 a dict of inputs
+    an array                                                        a list of inputs
+
+A leaf's path is the parameter and the steps below it, joined by "/".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field, PlainValidator, TypeAdapter, ValidationInfo
+
+from aotc.config.field_types import (
+    IDENTIFIER_EXPECTED,
+    REFERENCE_EXPECTED,
+    Plain,
+    PlainValue,
+    accepting,
+    is_function_reference,
+    is_identifier,
+    refusal,
+)
+from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
+from aotc.config.toml_validation import DEFERRED, Section
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
+
+WIDE_DTYPES = frozenset({DType.INT64, DType.UINT64, DType.FLOAT64, DType.COMPLEX128})
+"""What jax narrows to 32 bits unless it is told not to."""
+
+KEY_DTYPES = {impl.dtype_name: impl for impl in KeyImpl}
+"""Implementations of typed random keys by the names of their dtypes."""
+
+_ARRAY_EXAMPLE = '{ shape = ["batch", 64], dtype = "float32" }'
+_ARRAY_HINT = f"an array input is {_ARRAY_EXAMPLE}"
+
+
+def _axis(raw: object) -> int | str:
+    if isinstance(raw, str) or (type(raw) is int and raw >= 0):
+        return raw
+    expected = "an integer of at least 0, or the name of a dimension"
+    raise refusal(expected, "write the size of the axis")
+
+
+_AXES = TypeAdapter(tuple[Annotated[int | str, PlainValidator(_axis)], ...], config=DEFERRED)
+
+
+def _shape(raw: object) -> tuple[int | str, ...]:
+    if not isinstance(raw, list):
+        expected = "an array of sizes and dimension names; [] for a scalar"
+        raise refusal(expected, 'write shape = ["batch", 64]')
+    return _AXES.validate_python(raw)
+
+
+def _dtype(raw: object) -> DType | KeyImpl:
+    if isinstance(raw, str) and raw in KEY_DTYPES:
+        return KEY_DTYPES[raw]
+    if isinstance(raw, str) and raw in {known.value for known in DType}:
+        return DType(raw)
+    is_key = isinstance(raw, str) and raw.startswith("key")
+    expected = f"one of {', '.join([*(() if is_key else DType), *KEY_DTYPES])}"
+    raise refusal(expected, "write the dtype's name as jax does")
+
+
+@dataclass(frozen=True, slots=True)
+class InputLeaf(Section):
+    """An array. shape: sizes, or names of dimensions; () for a scalar.
+
+    stated: its dtype, for random keys with a type their implementation; the shape counts keys, not
+    their words. None where the manifest leaves it to the model file that the entry point names.
+    """
+
+    shape: Annotated[
+        tuple[int | str, ...],
+        PlainValidator(_shape),
+        Field(description=_ARRAY_HINT, examples=["shape = []"]),
+    ]
+    stated: Annotated[DType | KeyImpl | None, PlainValidator(_dtype), Field(alias="dtype")] = None
+
+    @property
+    def dtype(self) -> DType | KeyImpl:
+        """The dtype, once it is known: from the manifest, or from the model file."""
+        assert self.stated is not None, "the capture has asked the model file"
+        return self.stated
+
+
+_Argument = Annotated[
+    str, accepting(is_identifier, IDENTIFIER_EXPECTED, "give the function's keyword arguments")
+]
+_ARGUMENTS = TypeAdapter(dict[_Argument, PlainValue], config=DEFERRED)
+
+
+def _arguments(raw: object) -> Mapping[str, Plain]:
+    if not isinstance(raw, dict):
+        expected = 'a table such as { batch = "batch", length = 128 }'
+        raise refusal(expected, "give the function's keyword arguments")
+    return _ARGUMENTS.validate_python(raw)
+
+
+def _like(raw: object) -> str:
+    if not isinstance(raw, str) or not is_function_reference(raw):
+        raise refusal(REFERENCE_EXPECTED, "name the function that returns such a structure")
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class InputLike(Section):
+    """A structure that a function tells: `function(**arguments)` returns a pytree of arrays.
+
+    arguments: a string names a dimension, whose size is passed; anything else is passed as it is.
+    """
+
+    function: Annotated[str, PlainValidator(_like), Field(alias="like")]
+    arguments: Annotated[Mapping[str, Plain], PlainValidator(_arguments)] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputDict:
+    """A dict node."""
+
+    items: Mapping[str, InputTree]
+
+
+@dataclass(frozen=True, slots=True)
+class InputList:
+    """A list node."""
+
+    items: tuple[InputTree, ...]
+
+
+type InputTree = InputLeaf | InputLike | InputDict | InputList
+
+
+def _tree(raw: object, info: ValidationInfo) -> InputTree:
+    match raw:
+        case list():
+            return InputList(_TREES.validate_python(raw, context=info.context))
+        case dict() if "like" in raw:
+            return _LIKE.validate_python(raw, context=info.context)
+        case dict() if _is_leaf(raw):
+            return _LEAF.validate_python(raw, context=info.context)
+        case dict():
+            return InputDict(_ITEMS.validate_python(raw, context=info.context))
+    expected = f"{_ARRAY_EXAMPLE}, or a table or an array of such"
+    raise refusal(expected, "give the input's shape and dtype")
+
+
+def _input(raw: object, info: ValidationInfo) -> InputTree:
+    tree = _tree(raw, info)
+    if next(leaf_paths(tree, ""), None) is None:
+        hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
+        raise refusal("at least one array", hint, found=spell(raw))
+    return tree
+
+
+def is_step(key: str) -> bool:
+    """Whether a key can be a step of a leaf's path."""
+    return bool(key) and key.isascii() and key.isprintable() and "/" not in key
+
+
+_Step = Annotated[
+    str,
+    accepting(
+        is_step,
+        "a key of printable ASCII characters without '/'",
+        "leaf paths join the keys with '/'; choose another key",
+    ),
+]
+_Tree = Annotated[InputTree, PlainValidator(_tree)]
+_TREES = TypeAdapter(tuple[_Tree, ...], config=DEFERRED)
+_ITEMS = TypeAdapter(dict[_Step, _Tree], config=DEFERRED)
+_LIKE, _LEAF = TypeAdapter(InputLike), TypeAdapter(InputLeaf)
+
+Input = Annotated[InputTree, PlainValidator(_input)]
+"""The input of one parameter."""
+
+
+def check_input(
+    tree: InputTree,
+    path: KeyPath,
+    dimensions: Collection[str] | None,
+    *,
+    enable_x64: bool | None,
+    of_file: bool,
+) -> Iterator[Problem]:
+    """Dimensions that are declared, and dtypes that are stated and that jax does not narrow.
+
+    dimensions, enable_x64: None if they cannot be told.  of_file: whether a model file tells what
+    the input is like.
+    """
+    check = partial(check_input, dimensions=dimensions, enable_x64=enable_x64, of_file=of_file)
+    match tree:
+        case InputDict(items=items):
+            for key, child in items.items():
+                yield from check(child, (*path, key))
+        case InputList(items=children):
+            for index, child in enumerate(children):
+                yield from check(child, (*path, index))
+        case InputLike(arguments=arguments):
+            for key, value in arguments.items():
+                if isinstance(value, str):
+                    yield from _undeclared((*path, "arguments", key), value, dimensions)
+        case InputLeaf(shape=shape, stated=dtype):
+            for index, axis in enumerate(shape):
+                if isinstance(axis, str):
+                    yield from _undeclared((*path, "shape", index), axis, dimensions)
+            if dtype is None and not of_file:
+                yield Problem(
+                    code="AOTC-E804",
+                    path=(*path, "dtype"),
+                    expected="the key dtype",
+                    found="no such key",
+                    hint=_ARRAY_HINT,
+                )
+            if dtype in WIDE_DTYPES and enable_x64 is False:
+                allowed = [known for known in DType if known not in WIDE_DTYPES]
+                yield Problem(
+                    code="AOTC-E805",
+                    path=(*path, "dtype"),
+                    expected=f"one of {', '.join(allowed)}, while enable_x64 is false",
+                    found=show(dtype.value),
+                    hint="add enable_x64 = true at the top of the file, or use a narrower dtype",
+                )
+
+
+def _undeclared(path: KeyPath, name: str, dimensions: Collection[str] | None) -> Iterator[Problem]:
+    if dimensions is not None and name not in dimensions:
+        hint = f"declare [dimensions.{name}]"
+        if not is_identifier(name):
+            hint = "use a size or the name of a dimension; expressions are not possible here"
+        yield unknown_reference(path, "dimension", name, dimensions, hint)
+
+
+def dimensions_of(tree: InputTree) -> set[str]:
+    """The names of the dimensions an input's shapes depend on."""
+    match tree:
+        case InputLeaf(shape=shape):
+            return {axis for axis in shape if isinstance(axis, str)}
+        case InputLike(arguments=arguments):
+            return {value for value in arguments.values() if isinstance(value, str)}
+        case InputDict(items=items):
+            return {name for child in items.values() for name in dimensions_of(child)}
+        case InputList(items=children):
+            return {name for child in children for name in dimensions_of(child)}
+
+
+def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | InputLike]]:
+    """The leaves of an input with their paths, in the order in which jax flattens it.
+
+    path: of the input itself, its parameter.  A `like` counts as one leaf, whatever is below it.
+    """
+    match tree:
+        case InputDict(items=items):
+            for key in sorted(items):
+                yield from leaf_paths(items[key], f"{path}/{key}")
+        case InputList(items=children):
+            for index, child in enumerate(children):
+                yield from leaf_paths(child, f"{path}/{index}")
+        case _:
+            yield path, tree
+
+
+def _is_leaf(raw: Mapping[str, object]) -> bool:
+    """Whether a table is an array input, or was meant to be one: it has one of the two keys and
+    nothing that could be an input of its own.
+    """
+    if raw.keys() == {"shape", "dtype"}:
+        return True
+    return not raw.keys().isdisjoint({"shape", "dtype"}) and not any(
+        isinstance(value, dict)
+        or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
+        for value in raw.values()
+    )

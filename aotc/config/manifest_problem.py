@@ -1,0 +1,151 @@
+"""A problem in a file that people write, before its line is looked up."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aotc_runtime.base.suggestions import closest, with_article
+from aotc_runtime.formats.toml_source import KeyPath
+
+SHOWN_CHARACTERS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A finding at a key path. names: a missing key that the hint names already, so that its
+    absence is no second problem.
+    """
+
+    code: str
+    path: KeyPath
+    expected: str
+    found: str
+    hint: str
+    names: KeyPath | None = None
+
+
+class Refused:
+    """Where a file could not be read as what it should be: checks of what was read keep to the
+    rest. problems: those that reading found.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        self._at = {problem.path for problem in self.problems}
+        self._below: dict[KeyPath, dict[str | int, None]] = {}
+        for path in self._at:
+            for depth, step in enumerate(path):
+                self._below.setdefault(path[:depth], {})[step] = None
+
+    def at(self, *path: str | int) -> bool:
+        """Whether the value itself was refused, or is missing."""
+        return path in self._at
+
+    def within(self, *path: str | int) -> bool:
+        """Whether the value or anything below it was."""
+        return path in self._at or path in self._below
+
+    def declared(self, known: Collection[str], *path: str | int) -> Collection[str] | None:
+        """The names in a table, those of values that were refused included; None if that is no
+        table. known: those that were read.
+        """
+        below = map(str, self._below.get(path, ()))
+        return None if self.at(*path) else dict.fromkeys([*known, *below])
+
+
+def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
+    """AOTC-E803: the last step of the path is a key that its table does not have."""
+    close = closest(str(path[-1]), known)
+    return Problem(
+        code="AOTC-E803",
+        path=path,
+        expected=f"one of {', '.join(known)}" if known else "no keys",
+        found=f"the unknown key {path[-1]}",
+        hint=f"did you mean {close}?" if close else "remove it, or correct its name",
+        names=(*path[:-1], close) if close else None,
+    )
+
+
+def unknown_reference(
+    path: KeyPath, kind: str, name: str, known: Collection[str], hint: str
+) -> Problem:
+    """AOTC-E806: a name that nothing has. hint: what to do when no known name comes close."""
+    close = closest(name, known)
+    a_kind = with_article(kind)
+    return Problem(
+        code="AOTC-E806",
+        path=path,
+        expected=f"the name of {a_kind}: {', '.join(sorted(known))}" if known else a_kind,
+        found=show(name) + ("" if known else f", and there is no {kind}"),
+        hint=f"did you mean {close}?" if close else hint,
+    )
+
+
+def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
+    """AOTC-E807: for each value of an array that stands in it before."""
+    seen: list[tuple[type, object]] = []
+    for index, value in enumerate(values):
+        if (type(value), value) in seen:
+            yield Problem(
+                code="AOTC-E807",
+                path=(*path, index),
+                expected="each value once",
+                found=f"{spell(value)} a second time",
+                hint="remove one of the two",
+            )
+        seen.append((type(value), value))
+
+
+def show(value: object) -> str:
+    """A value for people: as TOML writes it, shortened, with its TOML type."""
+    return f"{spell(value)} ({_kind(value)})"
+
+
+def spell(value: object) -> str:
+    """A value as TOML writes it, shortened."""
+    return shorten(_spell(value))
+
+
+def shorten(text: str) -> str:
+    """Text that fits into a message."""
+    if len(text) <= SHOWN_CHARACTERS_MAX:
+        return text
+    return text[: SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def _spell(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            items = ", ".join(f"{key} = {_spell(item)}" for key, item in value.items())
+            return f"{{ {items} }}" if items else "{}"
+        case list() | tuple():
+            return f"[{', '.join(_spell(item) for item in value)}]"
+        case _:
+            return str(value)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "float"
+        case dict():
+            return "table"
+        case list():
+            return "array"
+        case datetime.date() | datetime.time():
+            return "date or time"
+        case _:
+            return type(value).__name__

@@ -1,0 +1,529 @@
+"""What a build manifest asks for: each section's keys with their types and defaults, as frozen
+values that `aotc.config.build_manifest` reads.
+
+`aotc.config.manifest_relations` checks what needs more than one section to judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationInfo,
+)
+
+from aotc.config.dimension_specs import DimensionSpec, Rule, SizesRule
+from aotc.config.field_types import (
+    Arrayed,
+    ByName,
+    Bytes,
+    Error,
+    FileText,
+    FunctionReference,
+    Identifier,
+    Name,
+    Number,
+    PlainValue,
+    Size,
+    Version,
+    accepting,
+    at_least_one,
+    refusal,
+    refused,
+)
+from aotc.config.gate_limits import Gates
+from aotc.config.input_specs import Input, dimensions_of
+from aotc.config.manifest_problem import Problem, duplicates
+from aotc.config.profile_grid import Sizes, grid, normalized
+from aotc.config.routing_policies import PolicyValue
+from aotc.config.sharding_specs import Shardings
+from aotc.config.toml_validation import Reading, Section
+from aotc_runtime.formats import toml_source
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy, Sharding
+from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
+from aotc_runtime.schema.size_expressions import parse_relation
+
+RESERVED_WEIGHTS = "closure"
+"""The weights set that a build makes of the arrays which functions close over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that the manifest names.
+
+    text: as written.  path: where it is, absolute; it never enters a bundle.
+    """
+
+    text: str
+    path: Path
+
+
+_FILE_TEXT = TypeAdapter[str](FileText)
+
+
+def _file(raw: object, info: ValidationInfo) -> SourceFile:
+    text = _FILE_TEXT.validate_python(raw, strict=True)
+    assert isinstance(info.context, Reading), "who reads a manifest says where it is"
+    # Not resolved: whoever records what was read shall hear of the link, not of its target.
+    return SourceFile(text, info.context.root / text)
+
+
+File = Annotated[SourceFile, PlainValidator(_file)]
+
+
+def _sources(raw: object, info: ValidationInfo) -> dict[str, SourceFile]:
+    if not isinstance(raw, dict):
+        return {"": _file(raw, info)}
+    if not raw or not all(raw):
+        hint = 'write source = { encoder = "encoder.safetensors", decoder = "decoder" }'
+        raise refusal("a file, a folder, or a table of prefixes to these", hint)
+    return {prefix: _file(value, info) for prefix, value in raw.items()}
+
+
+Sources = Annotated[Mapping[str, SourceFile], PlainValidator(_sources)]
+
+
+def _renames(raw: object) -> dict[str, str]:
+    hint = r"write rename = { '^model\.' = '', '\.' = '/' }"
+    if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
+        raise refusal("a table of regular expressions to replacements", hint)
+    for pattern, replacement in raw.items():
+        try:
+            re.compile(f"{pattern}|").sub(replacement, "")
+        except (re.error, IndexError) as error:
+            expected = "a regular expression of Python, and a replacement for what it matches"
+            raise refusal(
+                expected, hint, found=f"{pattern!r} to {replacement!r}: {error}"
+            ) from None
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsSpec(Section):
+    """`[weights.NAME]`: where bound parameters come from, a source or an init function or both.
+
+    source: safetensors with the values: what the names of their tensors get in front, to a file or
+    a folder; one without a prefix alone.  init: a function whose result gives the structure, and
+    the values where there is no source.  rename: regular expression to replacement, in order.
+    dtype: that floating-point tensors are cast to.  shardings: by pattern of tensor names.
+    """
+
+    source: Sources | None = None
+    init: FunctionReference | None = None
+    rename: Annotated[Mapping[str, str], PlainValidator(_renames)] = field(default_factory=dict)
+    dtype: Literal["bfloat16", "float16", "float32", "float64"] | None = None
+    shardings: Shardings = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """A weights set comes from somewhere."""
+        if not {"source", "init"} & {*keys}:
+            yield Problem(
+                code="AOTC-E804",
+                path=(),
+                expected="source (a safetensors file), init (a function), or both",
+                found="neither",
+                hint='add source = "params.safetensors", or init = "package.module:function"',
+            )
+        for key in sorted({"rename", "dtype"} & {*keys} if "source" not in keys else ()):
+            yield Problem(
+                code="AOTC-E804",
+                path=(key,),
+                expected=f"{key} beside a source, whose tensors it is about",
+                found="no source",
+                hint="let the init function return them so",
+            )
+
+
+WeightsName = Annotated[
+    Name,
+    accepting(
+        lambda v: v != RESERVED_WEIGHTS,
+        f"a name other than {RESERVED_WEIGHTS}",
+        "the build keeps arrays under it that functions close over; choose another name",
+    ),
+]
+"""The name of a weights set."""
+
+Profiles = Annotated[
+    tuple[Mapping[Identifier, Size], ...],
+    Arrayed,
+    at_least_one("at least one profile", "name the sizes to compile for"),
+]
+"""An entry point's own list of profiles: each a size for every dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToleranceSpec(Section):
+    """|actual - expected| <= atol + rtol * |expected|."""
+
+    rtol: Error = 1e-5
+    atol: Error = 1e-6
+
+
+_NUMBERS = TypeAdapter[tuple[float, ...]](
+    Annotated[
+        tuple[Number, ...],
+        accepting(lambda v: len(v) == 2, "[lowest, highest]", "give both ends"),
+    ]
+)
+
+
+def _ends(raw: object) -> tuple[float, float]:
+    lowest, highest = _NUMBERS.validate_python(raw)
+    return lowest, highest
+
+
+@dataclass(frozen=True, slots=True)
+class FixtureSpec(Section):
+    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with, recorded
+    ones (file) or random ones (seed).
+
+    results: what the function gives for the recorded inputs, by whoever could run it; None if plain
+    JAX runs it here.  expected: what the framework that a model comes from gives for them.  ranges:
+    path of an array to the inclusive [low, high] that its numbers keep to, in trials and where they
+    are drawn; integers for an array of integers.
+    """
+
+    file: File | None = None
+    results: File | None = None
+    expected: File | None = None
+    seed: Annotated[
+        int, accepting(lambda v: v >= 0, "an integer of at least 0", "choose another")
+    ] = 0
+    ranges: Annotated[
+        Mapping[str, Annotated[tuple[float, float], PlainValidator(_ends)]], ByName
+    ] = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """Inputs are recorded or random, not both; results are of recorded inputs."""
+        if {"file", "seed"} <= {*keys}:
+            yield Problem(
+                code="AOTC-E807",
+                path=("seed",),
+                expected="either file or seed",
+                found="seed beside file",
+                hint="remove one of the two",
+            )
+        for key in ("results", "expected"):
+            if key in keys and "file" not in keys:
+                yield Problem(
+                    code="AOTC-E804",
+                    path=(key,),
+                    expected="the recorded inputs that these are the results of",
+                    found=f"{key} without file",
+                    hint='add file = "inputs.npz"',
+                )
+        if {"results", "expected"} <= {*keys}:
+            yield Problem(
+                code="AOTC-E807",
+                path=("expected",),
+                expected="a reference that plain JAX computes here, to compare with",
+                found="expected beside results",
+                hint="remove one of the two",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingsSpec(Section):
+    """`[entry_points.NAME.shardings]`, by leaf path: see `aotc.config.sharding_specs`."""
+
+    inputs: Shardings = field(default_factory=dict)
+    outputs: Shardings = field(default_factory=dict)
+
+
+def _distinct(raw: object) -> object:
+    if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
+        raise refused(problems)
+    return raw
+
+
+def _relation(text: str) -> str:
+    try:
+        parse_relation(normalized(text))
+    except ValueError:
+        expected = 'two sizes over dimensions and <=, >= or ==: "batch*seq <= 16384"'
+        raise refusal(expected, "sizes are made of dimensions, whole numbers, +, - and *") from None
+    return normalized(text)
+
+
+_FILE_KEYS = ("signature", "weights")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPointSpec(Section):
+    """`[entry_points.NAME]`: what to compile: a pure function, whose parameters are each in one of
+    bind, inputs and static, or a model in a file.
+
+    function: "" if there is a file.  source: the model file.  signature: which of its functions.
+    weights: the set that its weights are in, by default one with the entry point's name.  bind:
+    parameter to weights set.  inputs: see `aotc.config.input_specs`.  static: parameter to the
+    value it is fixed to.  donate: inputs whose buffers a call may reuse.  profiles: in place of the
+    grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
+    and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
+    executables are held to.  expected_tolerance: what the reference is held to, against what the
+    framework gave that a model comes from.  numerics: "finite" if neither arguments nor results
+    are ever NaN or infinite.  shardings: by pattern of leaf paths.
+    """
+
+    function: FunctionReference = ""
+    source: File | None = None
+    signature: Annotated[str, accepting(bool, "a name", "leave the key out")] | None = None
+    weights: WeightsName | None = None
+    bind: Mapping[Identifier, str] = field(default_factory=dict)
+    inputs: Mapping[Identifier, Input] = field(default_factory=dict)
+    static: Mapping[Identifier, PlainValue] = field(default_factory=dict)
+    donate: Annotated[tuple[str, ...], Arrayed] = ()
+    profiles: Profiles = ()
+    relations: Annotated[
+        tuple[Annotated[str, AfterValidator(_relation)], ...], Arrayed, BeforeValidator(_distinct)
+    ] = ()
+    policies: Annotated[Mapping[Identifier, PolicyValue], ByName, Field(alias="out_of_profile")] = (
+        field(default_factory=dict)
+    )
+    shardings: ShardingsSpec = ShardingsSpec()
+    tolerance: ToleranceSpec = ToleranceSpec()
+    expected_tolerance: ToleranceSpec = ToleranceSpec(rtol=1e-4, atol=1e-5)
+    numerics: Literal["ieee", "finite"] = "ieee"
+    fixtures: FixtureSpec = FixtureSpec()
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """A function or a file, and no keys of the other."""
+        if not {"function", "source"} & {*keys}:
+            yield Problem(
+                code="AOTC-E804",
+                path=("function",),
+                expected="the key function, or source for a model file",
+                found="no such key",
+                hint='add it, for example function = "digits.model:predict"',
+            )
+        beside = "source" if "source" in keys else "function"
+        others = ("function", "static") if "source" in keys else _FILE_KEYS
+        for key in others:
+            if key in keys:
+                yield Problem(
+                    code="AOTC-E807",
+                    path=(key,),
+                    expected="the keys of a function, or those of a model file",
+                    found=f"{key} beside {beside}",
+                    hint="remove one of the two",
+                )
+
+    @property
+    def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
+        """Policies by dimension, not proven yet; `fail` for a dimension that is not listed."""
+        return {name: policy for name, policy in self.policies.items() if policy is not None}
+
+    @property
+    def rtol(self) -> float:
+        """The relative tolerance."""
+        return self.tolerance.rtol
+
+    @property
+    def atol(self) -> float:
+        """The absolute tolerance."""
+        return self.tolerance.atol
+
+    @property
+    def input_shardings(self) -> Mapping[str, Sharding]:
+        """Shardings of inputs by pattern of their paths."""
+        return self.shardings.inputs
+
+    @property
+    def output_shardings(self) -> Mapping[str, Sharding]:
+        """Shardings of results by pattern of their paths."""
+        return self.shardings.outputs
+
+
+Engines = Annotated[
+    tuple[Name, ...],
+    Arrayed,
+    BeforeValidator(_distinct),
+    at_least_one("at least one engine", 'name them in order: engines = ["iree", "xla"]'),
+]
+"""Engines by name, in the order in which they are asked to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDimension(Section):
+    """`[target.NAME.dimensions.NAME]`."""
+
+    profiles: SizesRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEntryPoint(Section):
+    """`[target.NAME.entry_points.NAME]`."""
+
+    profiles: Profiles = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides(Section):
+    """`[target.NAME]`: what a manifest says of one target alone.
+
+    devices: how many the target has, instead of what its file says.  engines: that compile for it,
+    instead of the manifest's.  memory_limit: bytes that the
+    weights and a call of any profile may take together; None for no limit.  of_dimensions,
+    of_entry_points: profiles in place of those for all targets.
+    """
+
+    devices: Annotated[Size, Field(le=DEVICES_MAX)] | None = None
+    engines: Engines = ()
+    memory_limit: Bytes | None = None
+    of_dimensions: Annotated[Mapping[str, TargetDimension], ByName, Field(alias="dimensions")] = (
+        field(default_factory=dict)
+    )
+    of_entry_points: Annotated[
+        Mapping[str, TargetEntryPoint], ByName, Field(alias="entry_points")
+    ] = field(default_factory=dict)
+
+    @property
+    def dimensions(self) -> Mapping[str, Rule]:
+        """The sizes to compile for, by dimension that has others for this target."""
+        changed = self.of_dimensions.items()
+        return {name: own.profiles for name, own in changed if own.profiles is not None}
+
+    @property
+    def entry_points(self) -> Mapping[str, tuple[Mapping[str, int], ...]]:
+        """The profiles, by entry point that has others for this target."""
+        changed = self.of_entry_points.items()
+        return {name: own.profiles for name, own in changed if own.profiles}
+
+
+@dataclass(frozen=True, slots=True)
+class Tune(Section):
+    """`[tune]`: how `aotc build --tune` chooses among the engines of a target.
+
+    objective: what the chosen one is best in: calls, the start of a process, or its memory; None if
+    the manifest does not say.  mixed: whether each executable has the engine that calls it fastest,
+    instead of one for the whole target.
+    """
+
+    objective: Literal["latency", "start", "memory"] | None = None
+    mixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestKeys(Section):
+    """What a build manifest says, every key of it.
+
+    targets: as written.  engines: that compile, in order; () for that of each target's file.
+    mesh: size by axis, in their order; empty for programs on one device.
+    overrides: by target, as written.  gates: what the build may come to.  tune: of `--tune`.
+    """
+
+    schema: Annotated[
+        int,
+        accepting(lambda v: v == 1, "1", "write schema = 1"),
+        Field(examples=["schema = 1"]),
+    ]
+    name: Annotated[Name, Field(examples=['name = "digits"'])]
+    version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
+    targets: Annotated[
+        tuple[FileText, ...],
+        Arrayed,
+        at_least_one("at least one target", "`aotc targets list` shows them"),
+        Field(examples=['targets = ["cpu-x86-64-v3"]']),
+    ]
+    engines: Engines = ()
+    enable_x64: bool = False
+    weights: Annotated[
+        Mapping[WeightsName, WeightsSpec],
+        ByName,
+    ] = field(default_factory=dict)
+    dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
+    mesh: Annotated[
+        Mapping[Identifier, Size],
+        accepting(
+            lambda v: prod(v.values()) <= DEVICES_MAX,
+            f"axes that make at most {DEVICES_MAX} devices",
+            "the sizes of the axes are multiplied",
+        ),
+    ] = field(default_factory=dict)
+    overrides: Annotated[Mapping[str, Overrides], ByName, Field(alias="target")] = field(
+        default_factory=dict
+    )
+    gates: Gates = field(default_factory=Gates)
+    tune: Tune = field(default_factory=Tune)
+    entry_points: Annotated[
+        Mapping[Identifier, EntryPointSpec],
+        ByName,
+        at_least_one("at least one entry point", "add [entry_points.predict]"),
+        Field(examples=["[entry_points.predict]"]),
+    ] = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildManifest(ManifestKeys):
+    """What a person asked for.
+
+    path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
+    text: the file's bytes.  lines: by key path.
+    """
+
+    path: Path
+    root: Path
+    text: bytes
+    lines: Mapping[KeyPath, int]
+
+    def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
+        """The profiles that an entry point is compiled for, sorted; a single empty one if it uses
+        no dimensions. target: as the manifest writes it.
+        """
+        spec, dimensions = self.entry_points[entry_point], self.dimensions
+        if changed := self.overrides.get(target):
+            dimensions = {
+                name: replace(known, rule=changed.dimensions.get(name, known.rule))
+                for name, known in dimensions.items()
+            }
+            spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
+        return profiles_of(spec, dimensions)
+
+    def executables(self, target: str) -> tuple[ExecutableKey, ...]:
+        """What all entry points are compiled for, in their order. target: as the manifest writes
+        it.
+        """
+        return tuple(
+            executable_key(name, sizes)
+            for name in self.entry_points
+            for sizes in self.profiles(name, target)
+        )
+
+    def files(self) -> Iterator[SourceFile]:
+        """The files of weights, models and fixtures; one that is named twice comes twice."""
+        for weights in self.weights.values():
+            yield from (weights.source or {}).values()
+        for entry_point in self.entry_points.values():
+            recorded = entry_point.fixtures
+            named = (entry_point.source, recorded.file, recorded.results, recorded.expected)
+            yield from (file for file in named if file is not None)
+
+    def where(self, *keys: str | int) -> str:
+        """A place for findings, as "manifests/digits.toml:12 entry_points.predict.function"."""
+        return toml_source.place(self.path, self.lines, keys)
+
+
+def profiles_of(
+    entry_point: EntryPointSpec, dimensions: Mapping[str, DimensionSpec]
+) -> tuple[Sizes, ...]:
+    """The profiles of an entry point for targets without overrides, as `BuildManifest.profiles`."""
+    if entry_point.profiles:
+        points = [dict(sorted(sizes.items())) for sizes in entry_point.profiles]
+        return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))
+    used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
+    sizes = {name: dimensions[name].profiles for name in used}
+    return grid(used, sizes, map(parse_relation, entry_point.relations))

@@ -1,0 +1,303 @@
+"""What a call does whose size in a dimension matches no profile, as a manifest writes it.
+
+[entry_points.predict.out_of_profile]
+batch = "split"
+seq = { policy = "pad", fill = { tokens = 0 }, mask = "mask", length = "length" }
+width = { policy = "compile", meanwhile = "pad", most = 8, seconds = 60 }
+
+A table stands for `meanwhile` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import ml_dtypes
+import numpy as np
+from msgspec import UNSET
+from pydantic import PlainValidator, TypeAdapter
+
+from aotc.config.field_types import (
+    IDENTIFIER_EXPECTED,
+    ByName,
+    Size,
+    accepting,
+    is_identifier,
+    refusal,
+    refused,
+)
+from aotc.config.input_specs import InputLeaf, InputLike, InputTree, leaf_paths
+from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
+from aotc.config.toml_validation import Section
+from aotc_runtime.base.suggestions import closest
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import (
+    CompileHere,
+    DimensionPolicy,
+    DType,
+    KeyImpl,
+    Pad,
+    Split,
+)
+
+type Fill = bool | int | float
+
+
+def _fill(raw: object) -> Fill:
+    if not isinstance(raw, bool | int | float):
+        raise refusal("a number, true or false", "correct the number")
+    return raw
+
+
+_Parameter = Annotated[
+    str,
+    accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _FailTable(Section):
+    policy: Literal["fail"]
+
+    def asked(self) -> None:
+        """Bundles say nothing of it: such a call is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PadTable(Section):
+    """fill: numbers as TOML has them, 0 for the inputs that are not named.  mask, length:
+    parameters that the loader passes; empty for none.
+    """
+
+    policy: Literal["pad"]
+    fill: Annotated[Mapping[str, Annotated[Fill, PlainValidator(_fill)]], ByName] = field(
+        default_factory=dict
+    )
+    mask: _Parameter = ""
+    length: _Parameter = ""
+
+    def asked(self) -> Pad:
+        fill = {path: repr(value) for path, value in self.fill.items()}
+        return Pad(fill=fill, mask=self.mask, length=self.length, proof=())
+
+
+@dataclass(frozen=True, slots=True)
+class _SplitTable(Section):
+    policy: Literal["split"]
+
+    def asked(self) -> Split:
+        return Split(proof=())
+
+
+def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None:
+    """The policy as bundles have it, not proven yet; None for `fail`."""
+    written = raw if isinstance(raw, dict) else {"policy": raw}
+    if "policy" not in written:
+        hint = 'write { policy = "pad", … }'
+        raise refused([Problem("AOTC-E804", ("policy",), "the key policy", "no such key", hint)])
+    policy = written["policy"]
+    if isinstance(policy, str) and policy in tables:
+        return tables[policy].validate_python(written).asked()
+    close = closest(policy, tables)
+    problem = Problem(
+        code="AOTC-E805",
+        path=("policy",) if isinstance(raw, dict) else (),
+        expected="one of "
+        + ", ".join(f'"{name}"' for name in tables)
+        + ("" if isinstance(raw, dict) else ", or a table with one"),
+        found=show(policy),
+        hint=f"did you mean {close}?" if close else "write the policy's name in quotes",
+    )
+    raise refused([problem])
+
+
+_AT_ONCE: Mapping[str, _Table] = {
+    "fail": TypeAdapter(_FailTable),
+    "pad": TypeAdapter(_PadTable),
+    "split": TypeAdapter(_SplitTable),
+}
+
+
+def _meanwhile(raw: object) -> Pad | Split | None:
+    return at_once(_policy(raw, _AT_ONCE))
+
+
+@dataclass(frozen=True, slots=True)
+class _CompileTable(Section):
+    """meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds:
+    for one compilation.
+    """
+
+    policy: Literal["compile"]
+    meanwhile: Annotated[Pad | Split | None, PlainValidator(_meanwhile)] = None
+    most: Size = 8
+    seconds: Size = 60
+
+    def asked(self) -> CompileHere:
+        until = UNSET if self.meanwhile is None else self.meanwhile
+        return CompileHere(most=self.most, seconds=self.seconds, meanwhile=until)
+
+
+type _Table = (
+    TypeAdapter[_FailTable]
+    | TypeAdapter[_PadTable]
+    | TypeAdapter[_SplitTable]
+    | TypeAdapter[_CompileTable]
+)
+
+_TABLES: Mapping[str, _Table] = {**_AT_ONCE, "compile": TypeAdapter(_CompileTable)}
+
+PolicyValue = Annotated[DimensionPolicy | None, PlainValidator(lambda raw: _policy(raw, _TABLES))]
+"""A policy's name, or a table with one; as bundles have it, not proven yet, None for `fail`."""
+
+
+def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
+    """What a call can do without a compilation."""
+    if isinstance(policy, CompileHere):
+        return None if policy.meanwhile is UNSET else policy.meanwhile
+    return policy
+
+
+def check_policies(
+    policies: Mapping[str, DimensionPolicy | None],
+    path: KeyPath,
+    inputs: Mapping[str, InputTree],
+    donated: Collection[str],
+) -> Iterator[Problem]:
+    """The inputs are what the policies need."""
+    leaves = {
+        at: leaf for parameter, tree in inputs.items() for at, leaf in leaf_paths(tree, parameter)
+    }
+    lengths: dict[str, str] = {}
+    for dimension, policy in policies.items():
+        at: KeyPath = (*path, dimension)
+        if isinstance(policy, CompileHere):
+            at = (*at, "meanwhile")
+        plan = at_once(policy)
+        if isinstance(plan, Pad):
+            yield from _check_pad(plan, at, dimension, inputs, leaves, donated)
+            if plan.length in lengths:
+                expected = "a parameter for each dimension's length"
+                found = f"{plan.length} is the length of {lengths[plan.length]}"
+                hint = "add another parameter to the function"
+                yield Problem("AOTC-E807", (*at, "length"), expected, found, hint)
+            elif plan.length:
+                lengths[plan.length] = dimension
+        elif isinstance(plan, Split):
+            yield from _check_split(at, dimension, leaves)
+
+
+def _check_pad(
+    pad: Pad,
+    path: KeyPath,
+    dimension: str,
+    inputs: Mapping[str, InputTree],
+    leaves: Mapping[str, InputLeaf | InputLike],
+    donated: Collection[str],
+) -> Iterator[Problem]:
+    for leaf, text in pad.fill.items():
+        yield from _check_fill((*path, "fill", leaf), leaf, _number(text), dimension, leaves)
+    for key, parameter in (("mask", pad.mask), ("length", pad.length)):
+        if parameter:
+            yield from _check_mask_or_length(
+                (*path, key), key, parameter, dimension, inputs, donated
+            )
+
+
+def _check_split(
+    path: KeyPath, dimension: str, leaves: Mapping[str, InputLeaf | InputLike]
+) -> Iterator[Problem]:
+    for at, leaf in leaves.items():
+        if isinstance(leaf, InputLeaf) and leaf.shape.count(dimension) > 1:
+            expected = f"inputs that carry {dimension} on at most one axis, to split them there"
+            found = f"{at} with shape {spell(leaf.shape)}"
+            yield Problem("AOTC-E807", path, expected, found, "choose another policy")
+
+
+def _check_fill(
+    path: KeyPath,
+    leaf: str,
+    value: Fill,
+    dimension: str,
+    leaves: Mapping[str, InputLeaf | InputLike],
+) -> Iterator[Problem]:
+    below = [at for at, spec in leaves.items() if isinstance(spec, InputLike)]
+    if any(leaf == at or leaf.startswith(at + "/") for at in below):
+        # What a `like` holds is known once its function has been called.
+        spec = None
+    else:
+        spec = leaves.get(leaf)
+        carrying = [
+            at for at, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape
+        ]
+        if leaf not in carrying:
+            hint = "only arrays with the dimension in their shape are padded"
+            yield unknown_reference(
+                path, f"input with {dimension} in its shape", leaf, carrying, hint
+            )
+            return
+    dtype = spec.stated if isinstance(spec, InputLeaf) else None
+    if why := _misfit(value, dtype):
+        yield Problem("AOTC-E805", path, why, show(value), "correct the number")
+
+
+def _number(text: str) -> Fill:
+    """The number that a fill's text was made of."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:
+    """What a fill should be, if it is not: a value that the dtype holds. None: not known yet."""
+    if isinstance(dtype, KeyImpl):
+        return "an array of numbers: keys are padded with keys whose data is 0"
+    if dtype is None:
+        return None
+    is_number = not isinstance(value, bool)
+    if dtype is DType.BOOL:
+        return "true or false" if is_number else None
+    if not is_number or "int" not in dtype.value:
+        return None if is_number else "a number"
+    info = ml_dtypes.iinfo(np.dtype(getattr(ml_dtypes, dtype.value, dtype.value)))
+    fits = isinstance(value, int) and info.min <= value <= info.max
+    return None if fits else f"an integer from {info.min} to {info.max}"
+
+
+def _check_mask_or_length(
+    path: KeyPath,
+    key: str,
+    parameter: str,
+    dimension: str,
+    inputs: Mapping[str, InputTree],
+    donated: Collection[str],
+) -> Iterator[Problem]:
+    """A parameter that the loader passes: an input of its own, of the right dtype and shape."""
+    if parameter not in inputs:
+        example = f'["{dimension}"], dtype = "bool"' if key == "mask" else '[], dtype = "int32"'
+        hint = f"add inputs.{parameter} = {{ shape = {example} }}"
+        yield unknown_reference(path, "input", parameter, inputs, hint)
+        return
+    tree = inputs[parameter]
+    leaf = tree if isinstance(tree, InputLeaf) else InputLeaf((), DType.FLOAT32)
+    if key == "mask":
+        good = leaf.stated is DType.BOOL and dimension in leaf.shape
+        expected = f"a bool array with {dimension} in its shape"
+    else:
+        good = leaf.stated is DType.INT32 and not leaf.shape
+        expected = "an int32 scalar, shape = []"
+    if not good or not isinstance(tree, InputLeaf):
+        found = f"{parameter}, " + (
+            f"{leaf.stated.value if leaf.stated else 'of no stated dtype, '}{spell(leaf.shape)}"
+            if isinstance(tree, InputLeaf)
+            else "a tree of arrays"
+        )
+        yield Problem("AOTC-E805", path, expected, found, "correct the input, or name another")
+    elif parameter in donated:
+        expected, found = "an input that the loader makes for each call", f"{parameter} is donated"
+        yield Problem("AOTC-E807", path, expected, found, "remove it from `donate`")

@@ -1,0 +1,170 @@
+"""How arrays are cut over the mesh, as a manifest writes it.
+
+mesh = { data = 2, model = 4 }
+
+[weights.params.shardings]
+"layers/*/up" = [[], "model"]           # the second axis over model; every device has all rows
+
+[entry_points.predict.shardings]
+inputs = { image = ["data", []] }
+outputs = { result = [["data", "model"], []] }
+
+A key is a leaf's path, or a pattern of paths: `*` stands for any characters of one step, `**` for
+any number of steps. What no key matches is on every device as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Annotated
+
+from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
+
+from aotc.base.errors import finding
+from aotc.config.field_types import refusal
+from aotc.config.manifest_problem import Problem, spell, unknown_reference
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import closest
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import Sharding
+from aotc_runtime.schema.shard_layout import text, untiled
+
+RESULT = "result"
+"""Path of a result that is one array."""
+
+type Leaf = tuple[str, Sequence[int]]
+"""Path and shape."""
+
+
+_AXES = TypeAdapter(list[str | list[str]], config=ConfigDict(strict=True))
+
+
+def _sharding(raw: object) -> Sharding:
+    try:
+        axes = _AXES.validate_python(raw)
+    except ValidationError:
+        expected = (
+            "for each axis of the array the name of an axis of the mesh, an array of names, or []"
+        )
+        raise refusal(expected, 'write for example ["data", []]') from None
+    return tuple((axis,) if isinstance(axis, str) else tuple(axis) for axis in axes)
+
+
+Shardings = Mapping[str, Annotated[Sharding, PlainValidator(_sharding)]]
+"""Shardings by pattern of leaf paths."""
+
+
+def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -> Iterator[Problem]:
+    """A sharding is over axes of the mesh, each once."""
+    if not mesh:
+        yield Problem(
+            code="AOTC-E807",
+            path=path,
+            expected="shardings in a manifest with a mesh",
+            found="no mesh",
+            hint="add mesh = { data = 2 } at the top of the file, or remove the shardings",
+        )
+        return
+    seen: set[str] = set()
+    for index, names in enumerate(sharding):
+        for name in names:
+            if name not in mesh:
+                hint = "name an axis of `mesh`, or write [] for an axis that is not cut"
+                yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
+            elif name in seen:
+                yield Problem(
+                    code="AOTC-E807",
+                    path=(*path, index),
+                    expected="each axis of the mesh at most once",
+                    found=f"{spell(name)} a second time",
+                    hint="an array is cut only once by an axis of the mesh; write [] here",
+                )
+            seen.add(name)
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a leaf is meant."""
+    parts = re.split(r"(\*\*/|/\*\*|\*\*|\*)", pattern)
+    meanings = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
+    expression = "".join(meanings.get(part) or re.escape(part) for part in parts)
+    return re.fullmatch(expression, path) is not None
+
+
+def assign(
+    patterns: Mapping[str, Sharding],
+    sizes: Mapping[str, int],
+    calls: Mapping[str, Sequence[Leaf]],
+    where: Callable[[str], str],
+) -> tuple[dict[str, Sharding], list[Finding]]:
+    """The sharding of each leaf, () for those that no pattern matches; and what does not fit.
+
+    sizes: of the mesh.  calls: the leaves at each profile, by its label, or at "" if there are no
+    profiles.  where: of a pattern.  Findings: AOTC-E806 a pattern that matches nothing, E807 two
+    that match one leaf, E814 a sharding that does not tile the leaf.
+    """
+    paths = {path: None for leaves in calls.values() for path, _ in leaves}
+    found: dict[str, Sharding] = dict.fromkeys(paths, ())
+    owners: dict[str, str] = {}
+    findings: list[Finding] = []
+    for pattern, sharding in patterns.items():
+        own = [path for path in paths if matches(pattern, path or RESULT)]
+        if not own:
+            findings.append(_unmatched(where(pattern), pattern, [path or RESULT for path in paths]))
+        for path in own:
+            if path in owners:
+                findings.append(_twice(where(pattern), path or RESULT, owners[path]))
+            owners[path] = pattern
+            found[path] = sharding if any(sharding) else ()
+        misfit = next(_misfits(sharding, sizes, calls, own, where(pattern)), None)
+        if misfit is not None:
+            findings.append(misfit)
+    return found, findings
+
+
+def _misfits(
+    sharding: Sharding,
+    sizes: Mapping[str, int],
+    calls: Mapping[str, Sequence[Leaf]],
+    own: Sequence[str],
+    where: str,
+) -> Iterator[Finding]:
+    for label, leaves in calls.items():
+        for path, shape in leaves:
+            if path not in own:
+                continue
+            at = f"{path or RESULT} with shape {list(shape)}" + (f" at {label}" if label else "")
+            if len(shape) != len(sharding):
+                expected = f"a sharding for {len(shape)} axes"
+                hint = "write [] for each axis that is not cut"
+                yield finding(
+                    "AOTC-E814", where, f"[{text(sharding)}] for {at}", expected=expected, hint=hint
+                )
+            elif (axis := untiled(sizes, sharding, shape)) is not None:
+                into = prod(sizes[name] for name in sharding[axis])
+                expected = f"a size of axis {axis} that {'*'.join(sharding[axis])} = {into} divides"
+                hint = "change the size, cut another axis, or write [] for this one"
+                yield finding("AOTC-E814", where, at, expected=expected, hint=hint)
+
+
+def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
+    close = closest(pattern, paths)
+    shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
+    return finding(
+        "AOTC-E806",
+        where,
+        spell(pattern),
+        expected=f"the path of an array, or a pattern of some: {shown or 'there are none'}",
+        hint=f"did you mean {close}?" if close else "`*` stands for one step, `**` for several",
+    )
+
+
+def _twice(where: str, path: str, other: str) -> Finding:
+    return finding(
+        "AOTC-E807",
+        where,
+        f"{path}, which {spell(other)} matches as well",
+        expected="one sharding for each array",
+        hint="make one of the two patterns narrower",
+    )

@@ -1,0 +1,226 @@
+"""A TOML file with its lines, in which every problem is a Finding that says where it stands."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from aotc.base.errors import BuildManifestError, finding, raise_if, refusal
+from aotc.config.manifest_problem import Problem, shorten
+from aotc.config.toml_validation import validate
+from aotc_runtime.base.canonical_json import decode_toml
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.formats import toml_source
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.system.bundle_files import read_file
+
+SIZE_BYTES_MAX = 4 * 2**20
+"""A file people write by hand; the largest of our own has about 2 KB."""
+
+DEPTH_MAX = 100
+"""Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
+
+SUFFIX = ".toml"
+"""The suffix of files whose lines messages may show."""
+
+_POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
+_PATH = re.compile(r"\((?:'[^']*'(?:, ?)?)+\)")
+_REDEFINES = re.compile(r"overwrite|twice|[Dd]uplicate|immutable|redefine|already")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed TOML file. path: as the user typed it.  source: its bytes.  lines: by key path."""
+
+    path: Path
+    source: bytes
+    data: Mapping[str, object]
+    lines: dict[KeyPath, int]
+
+    def where(self, path: KeyPath) -> str:
+        """ "manifests/digits.toml:12 entry_points.predict.function"."""
+        return toml_source.place(self.path, self.lines, path)
+
+    def finding(self, code: str, path: KeyPath, *, expected: str, found: str, hint: str) -> Finding:
+        """A finding at a key path."""
+        return finding(code, self.where(path), found, expected=expected, hint=hint)
+
+    def findings(self, problems: Iterable[Problem]) -> list[Finding]:
+        """The problems in the order of the file, without those that another one explains."""
+        everything = list(problems)
+        explained = {problem.names for problem in everything}
+        left = [p for p in everything if p.code != "AOTC-E804" or p.path not in explained]
+        left.sort(key=lambda p: (toml_source.line_of(self.lines, p.path), self.where(p.path)))
+        return [
+            self.finding(p.code, p.path, expected=p.expected, found=p.found, hint=p.hint)
+            for p in left
+        ]
+
+
+def read(path: Path, kind: str) -> Document:
+    """Read a TOML file. kind: what it should be, for messages ("build manifest", "target file").
+
+    Raises BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or
+    a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
+    """
+    return parse_bytes(path, _bytes(path, kind), kind)
+
+
+def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
+    """Parse the bytes of a TOML file that was read already.
+
+    kind: what it should be, for messages. Raises BuildManifestError: AOTC-E802 not TOML, AOTC-E805
+    a number or a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
+    """
+    text = _text(path, source, kind)
+    try:
+        data = decode_toml(text)
+    except RecursionError as error:
+        raise _too_deep(path) from error
+    except ValueError as error:
+        # Besides TOMLDecodeError: Python refuses to read integers of more than 4300 digits.
+        raise BuildManifestError(_syntax(path, text, error)) from error
+    if any(len(keys) > DEPTH_MAX for keys, _ in _walk(data)):
+        raise _too_deep(path)
+    document = Document(path, source, data, toml_source.key_lines(text))
+    raise_if(document.findings(_wide_integers(data)))
+    return document
+
+
+def parse[M: BaseModel](document: Document, model: type[M]) -> M:
+    """Validate a document as a model. Raises BuildManifestError with a Finding for each problem:
+    AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
+    """
+    value, problems = validate(document.data, model)
+    raise_if(document.findings(problems))
+    assert value is not None, "without problems there is a value"
+    return value
+
+
+def require_schema(document: Document, version: int) -> None:
+    """Refuse a file of another schema before anything in it is judged by this one.
+
+    A missing or mistyped `schema` is left to the model. Raises BuildManifestError (AOTC-E810).
+    """
+    found = document.data.get("schema")
+    if type(found) is int and found != version:
+        raise BuildManifestError(
+            document.finding(
+                "AOTC-E810",
+                ("schema",),
+                expected=f"schema = {version}, which this aotc reads",
+                found=str(found),
+                hint="use the aotc that the file was written for, or rewrite the file",
+            )
+        )
+
+
+def _bytes(path: Path, kind: str) -> bytes:
+    try:
+        source = read_file(path, SIZE_BYTES_MAX)
+    except OSError as error:
+        found = error.strerror or str(error)
+        hint = f"check the path: it should lead to a {kind}"
+        raise refusal(
+            "AOTC-E801", str(path), found, expected=f"a readable {kind}", hint=hint
+        ) from error
+    if len(source) > SIZE_BYTES_MAX:
+        expected = f"a {kind} of at most {SIZE_BYTES_MAX} bytes"
+        hint = f"check the path: it should lead to a {kind}"
+        raise refusal("AOTC-E801", str(path), "a larger file", expected=expected, hint=hint)
+    return source
+
+
+def _text(path: Path, source: bytes, kind: str) -> str:
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = source[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before.rpartition(b"\n")[2].decode("utf-8")) + 1
+        raise refusal(
+            "AOTC-E802",
+            f"{path}:{line}:{column}",
+            f"the byte 0x{source[error.start]:02x}",
+            expected="UTF-8 text",
+            hint=f"save the file as UTF-8; if it is no text, pass the {kind}",
+        ) from error
+    if text.startswith("\ufeff"):
+        found, hint = "a byte order mark", "save the file as UTF-8 without a byte order mark"
+        raise refusal("AOTC-E802", f"{path}:1:1", found, expected="valid TOML", hint=hint)
+    return text
+
+
+def _syntax(path: Path, text: str, error: ValueError) -> Finding:
+    """`tomllib`'s refusal with the place; for a second definition, with the first one's line."""
+    message = _PATH.sub(lambda m: toml_source.render_path(ast.literal_eval(m[0])), str(error))
+    place = str(path)
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        message = "an integer of thousands of digits"
+    at = _POSITION.search(message)
+    if at:
+        message = message[: at.start()]
+        lines = text.split("\n")
+        number = int(at[1]) if at[1] else len(lines)
+        place += f":{number}:{at[2]}" if at[2] else f":{number}"
+        line = lines[number - 1].strip()
+        # Another file was named by mistake, or by somebody who may not read it: a secret, perhaps.
+        if line and path.suffix == SUFFIX:
+            message += f", in: {shorten(line)}"
+    if not _REDEFINES.search(message):
+        hint = "correct the syntax there; text values are written in quotes"
+        return finding("AOTC-E802", place, message, expected="valid TOML", hint=hint)
+    for again in toml_source.redefinitions(text):
+        place = f"{path}:{again.second} {toml_source.render_path(again.path)}"
+        message = f"it is defined on line {again.first} already"
+        break
+    return finding(
+        "AOTC-E807",
+        place,
+        message,
+        expected="each key and each table once",
+        hint="remove one of the two, or merge them",
+    )
+
+
+def _too_deep(path: Path) -> AotcError:
+    return refusal(
+        "AOTC-E805",
+        str(path),
+        "deeper nesting",
+        expected=f"tables and arrays nested at most {DEPTH_MAX} deep",
+        hint="take a nested input's structure from a function: { like = ... }",
+    )
+
+
+def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:
+    """Every value with its key path, down to one step deeper than is allowed."""
+    pending: list[tuple[KeyPath, object]] = [((), data)]
+    while pending:
+        path, value = pending.pop()
+        yield path, value
+        if len(path) > DEPTH_MAX:
+            continue
+        if isinstance(value, dict):
+            pending.extend(((*path, key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            pending.extend(((*path, index), item) for index, item in enumerate(value))
+
+
+def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
+    """TOML's integers have 64 bits; `tomllib` reads any."""
+    for path, value in _walk(data):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield Problem(
+                code="AOTC-E805",
+                path=path,
+                expected="an integer from -2^63 to 2^63 - 1, which is what TOML has",
+                found="a larger one" if value > 0 else "a smaller one",
+                hint="correct the number",
+            )

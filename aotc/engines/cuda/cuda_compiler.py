@@ -1,0 +1,136 @@
+"""The CUDA backend: modules to executables for described GPUs, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from msgspec.structs import replace
+
+from aotc.base.errors import raise_if, refusal
+from aotc.base.stages import CompileJob, Executable
+from aotc.base.workers import worker_environment, worker_parent
+from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers
+from aotc.compile.xla import plugin_jobs
+from aotc.compile.xla.xla_compiler import built_with
+from aotc.engines.cuda import cuda_custom_calls, cuda_wheels, gpu_descriptions
+from aotc.engines.cuda.cuda_wheels import Wheels
+from aotc.engines.cuda.cuda_worker import Job
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.suggestions import closest
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Compilation, CudaDevice, Target
+
+WORKER = worker_parent.module("aotc.engines.cuda.cuda_worker")
+
+LEFT_OUT = ("autotuning",)
+"""What a compiler with a device would do as well: XLA times kernels against each other on it."""
+
+PLATFORM = plugin_jobs.Platform(
+    is_allowed=cuda_custom_calls.is_allowed,
+    served=cuda_custom_calls.SERVED,
+    correct="correct `changes` or `text` in the target file",
+)
+
+
+class CudaBackend:
+    """XLA:GPU of the installed CUDA plugin.
+
+    worker: the command that compiles.  seconds_max: how long it
+    may take for one executable.
+    """
+
+    platform = "cuda"
+
+    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
+        self._workers = CompileWorkers(worker, seconds_max)
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
+
+        Raises CompileError (AOTC-E907) for wheels that are missing or do not fit.
+        """
+        return built_with(_wheels().versions)
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it crashed,
+        E903 it took too long, E904 a custom call the runtime cannot serve, E906 an unknown jaxlib,
+        E907 wheels that are missing, E908 a device that cannot be compiled for.
+        """
+        installed = _wheels()
+        text = _text(job, installed)
+        request = Job(
+            artifact=job.module.artifact,
+            plugin=str(installed.plugin),
+            text=text,
+            devices=job.target.devices,
+            triple=job.target.triple,
+            options={**job.target.options, **job.options},
+        )
+        result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
+        claims = gpu_descriptions.claims(text)
+        return plugin_jobs.executable(
+            job,
+            result,
+            said,
+            PLATFORM,
+            Compilation(without_device=True, left_out=LEFT_OUT, claims=claims),
+        )
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._workers.stop()
+
+
+def _wheels() -> Wheels:
+    found, findings = cuda_wheels.find(version("jaxlib"))
+    raise_if(findings)
+    assert found is not None, "without findings there are wheels"
+    return found
+
+
+def self_contained(target: Target) -> Target:
+    """The target with the installed plugin's description written out, which any plugin can use.
+
+    Raises CompileError (AOTC-E907, E908).
+    """
+    device = target.device
+    assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
+    text = device.text or gpu_descriptions.texts_once(_wheels().plugin).get(device.description)
+    if text is None:
+        raise _unknown(f"target {target.name}", target, _wheels())
+    return replace(target, device=replace(device, text=text))
+
+
+def description(device: CudaDevice, installed: Wheels) -> str | None:
+    """The description that a target is compiled for; None if the plugin has none of that name."""
+    text = device.text or gpu_descriptions.texts_once(installed.plugin).get(device.description)
+    return None if text is None else gpu_descriptions.complete(text, device)
+
+
+def _text(job: CompileJob, installed: Wheels) -> str:
+    device = job.target.device
+    assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
+    text = description(device, installed)
+    if text is not None:
+        return text
+    raise _unknown(f"{job.label} for {job.target.name}", job.target, installed)
+
+
+def _unknown(where: str, target: Target, installed: Wheels) -> AotcError:
+    assert isinstance(target.device, CudaDevice)
+    known = gpu_descriptions.texts_once(installed.plugin)
+    close = closest(target.device.description, known)
+    hint = f"did you mean {close}?" if close else "correct `device` in the target file"
+    if not known:
+        hint = (
+            "plugins have descriptions since 0.12.0: there, `aotc targets show "
+            f"{target.name} --toml` prints a target file that brings its own"
+        )
+    return refusal(
+        "AOTC-E908",
+        where,
+        target.device.description,
+        expected=f"a description in {cuda_wheels.PLUGIN} {installed.versions[cuda_wheels.PLUGIN]}: "
+        + (", ".join(known) or "it has none"),
+        hint=hint,
+    )

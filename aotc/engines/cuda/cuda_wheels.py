@@ -1,0 +1,92 @@
+"""What compiling for CUDA devices needs beside jaxlib: the extra `cuda13`, and where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from aotc.base.errors import finding
+from aotc_runtime.base.errors import Finding
+
+PLUGIN = "jax-cuda13-pjrt"
+KERNELS = "jax-cuda13-plugin"
+ASSEMBLER = "nvidia-cuda-nvcc"
+LIBRARY = "nvidia-nvvm"
+LINKER = "nvidia-nvjitlink"
+
+NEEDED = {
+    PLUGIN: ("xla_cuda_plugin.so", "XLA for CUDA devices"),
+    KERNELS: ("cuda_plugin_extension.so", "jax's own kernels, such as those of linear algebra"),
+    ASSEMBLER: ("ptxas", "the assembler"),
+    LIBRARY: ("libdevice.10.bc", "the library of mathematical functions"),
+}
+"""Distribution to the file in it that is used, and what that is."""
+
+UNPACKER = "cramjam"
+"""Not among the versions of a bundle: what it unpacks does not depend on its version."""
+
+HINT = "from a clone: `pip install ./runtime '.[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """plugin: path of its library.  versions: by distribution, of all that decides on the bytes."""
+
+    plugin: Path
+    versions: dict[str, str]
+
+
+def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
+    """The installed wheels, or why they cannot be used (AOTC-E907). jaxlib: the installed
+    version.
+    """
+    found = {name: _distribution(name) for name in NEEDED}
+    findings = [
+        _finding(name, f"{file}, {what}", "it is not installed", HINT)
+        for name, (file, what) in NEEDED.items()
+        if found[name] is None or _file(found[name], file) is None
+    ]
+    findings += [
+        _finding(name, f"version {jaxlib}, as jaxlib", installed.version, _pinned(jaxlib))
+        for name in (PLUGIN, KERNELS)
+        if (installed := found[name]) and installed.version != jaxlib
+    ]
+    if _distribution(UNPACKER) is None:
+        what = "what unpacks executables, for the evidence of what is in them"
+        findings.append(_finding(UNPACKER, what, "it is not installed", HINT))
+    plugin = _file(found[PLUGIN], NEEDED[PLUGIN][0])
+    if findings or plugin is None:
+        return None, findings
+    # XLA links with nvJitLink instead of ptxas where it finds it, which gives other bytes.
+    every = {**found, LINKER: _distribution(LINKER)}
+    versions = {name: each.version for name, each in sorted(every.items()) if each}
+    return Wheels(plugin, versions), []
+
+
+def _pinned(jaxlib: str) -> str:
+    return f"`pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`"
+
+
+def file_of(distribution_name: str, name: str) -> Path | None:
+    """A file of a distribution, if both are there."""
+    return _file(_distribution(distribution_name), name)
+
+
+def _distribution(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _file(installed: Distribution | None, name: str) -> Path | None:
+    """A file of a distribution, wherever in it, if it is really there."""
+    for file in (installed.files or ()) if installed else ():
+        if file.name == name and (path := Path(str(file.locate()))).is_file():
+            return path
+    return None
+
+
+def _finding(name: str, expected: str, found: str, hint: str) -> Finding:
+    return finding("AOTC-E907", name, found, expected=expected, hint=hint)

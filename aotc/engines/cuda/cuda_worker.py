@@ -1,0 +1,75 @@
+"""`python -m aotc.engines.cuda.cuda_worker`: compile a module for the GPUs that its job describes.
+Uses jaxlib, the plugin, and cramjam.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from aotc.base.workers.worker_child import answer
+from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
+
+NEUTRAL_CPU = "x86-64"
+"""The host processor that every executable states, whichever compiled it."""
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to compile, and for what.
+
+    artifact: the module.  plugin: path of the library.  text: the device's description.
+    devices: how many there are.  triple: of their host.
+    """
+
+    artifact: bytes
+    plugin: str
+    text: str
+    devices: int
+    triple: str
+    options: dict[str, str]
+
+
+@problem_as_result
+def compile_job(job: Job) -> Result:
+    """Compile for the described GPUs."""
+    from aotc.compile.xla import cpu_topology, jaxlib_private, pjrt_plugins
+    from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
+    from aotc.compile.xla.cpu_evidence import examine_module
+    from aotc.engines.cuda.cuda_evidence import with_code
+    from aotc_runtime.schema.served_kernels import cuda_module
+
+    require_names((*jaxlib_private.NAMES, *pjrt_plugins.NAMES))
+    try:
+        plugin = pjrt_plugins.load("cuda", job.plugin)
+        described = pjrt_plugins.describe(
+            plugin, {"target_config": job.text, "topology": f"1x1x{job.devices}"}
+        )
+    except jaxlib_private.XlaError as error:
+        raise ProblemError(Problem.TARGET, str(error)) from error
+    try:
+        hosted = cpu_topology.with_host(described, job.triple, NEUTRAL_CPU)
+    except cpu_topology.UnknownTopologyError as error:
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
+
+    def register(module: Any, called: tuple[str, ...]) -> None:
+        kernels = {name for target in called if (name := cuda_module(target))}
+        pjrt_plugins.register_cuda_kernels(plugin, kernels)
+
+    made = compile_artifact(
+        job.artifact, register, lambda module: pjrt_plugins.compile_for(hosted, module, job.options)
+    )
+    hlo_proto, serialized = jaxlib_private.hlo_proto(made.executable), made.executable.serialize()
+    return Result(
+        serialized=serialized,
+        called=made.called,
+        compile_seconds=made.seconds,
+        hlo_text=jaxlib_private.hlo_text(made.executable),
+        memory=jaxlib_private.memory(made.executable),
+        cost=jaxlib_private.cost(jaxlib_private.cpu_client(), made.executable),
+        evidence=with_code(examine_module(hlo_proto, made.operations, job.options), serialized),
+    )
+
+
+if __name__ == "__main__":
+    answer(Job, lambda job, progress: compile_job(job))

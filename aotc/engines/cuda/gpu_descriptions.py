@@ -1,0 +1,138 @@
+"""Descriptions of GPUs: protobuf texts that the CUDA plugin carries, and what is changed in them.
+
+To compile for a device that is not there, XLA needs its `stream_executor.GpuTargetConfigProto`.
+The plugin of jaxlib 0.12 has such a text for each of some twenty products in its data (0.11.2 has
+none), each ending with a zero byte.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from aotc_runtime.schema.bundle_manifest import CudaDevice
+
+_START = re.compile(rb"gpu_device_info \{\n")
+_NAME = re.compile(r'^device_description_str: "([^"]*)"', re.MULTILINE)
+_CUDA = re.compile(r'^platform_name: "CUDA"', re.MULTILINE)
+_NUMBER = re.compile(r"\A(-?\d+(\.\d+)?|true|false)\Z")
+_FIELD = re.compile(r"^ *(\w+): (.*)$")
+_BLOCK = re.compile(r"^ *(\w+) \{$")
+
+ROOT = "gpu_device_info"
+
+ASSUMED: Mapping[str, str] = {
+    "driver_version": "13.0.0",
+    "runtime_version": "13.0.0",
+    "compile_time_toolkit_version": "13.0.0",
+    "dnn_version": "9.12.0",
+}
+"""Versions that every description gets: the least that the CUDA 13 plugins of jaxlib 0.11.2 to
+0.12.0.1 accept (the requirements of jax-cuda13-plugin). XLA writes them into executables and
+refuses to load those where older versions are installed. The descriptions themselves state what
+was installed where they were written.
+"""
+
+DROPPED = ("cub_version",)
+"""For a version of CUB that it has measurements for, XLA asks a device how to sort, and fails where
+there is none: "cudaErrorInvalidDevice". Without a version it sorts in its own, slower way."""
+
+
+def texts(library: Path) -> dict[str, str]:
+    """The descriptions of CUDA devices in a plugin's library, by name. Raises OSError."""
+    found: dict[str, str] = {}
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for match in _START.finditer(data):
+            end = data.find(b"\0", match.start())
+            text = data[match.start() : end].decode("utf-8", errors="replace").strip() + "\n"
+            name = _NAME.search(text)
+            if name and _CUDA.search(text):
+                found[name[1]] = text
+    return dict(sorted(found.items()))
+
+
+@cache
+def texts_once(library: Path) -> Mapping[str, str]:
+    """The descriptions of CUDA devices in a library that does not change, by name; read once, which
+    takes half a second. Raises OSError.
+    """
+    return texts(library)
+
+
+def complete(text: str, device: CudaDevice) -> str:
+    """A description with the assumed versions and the changes of a target."""
+    return changed(text, {**ASSUMED, **device.changes}, DROPPED)
+
+
+def changed(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()) -> str:
+    """A text with fields set to other values, or added at the end of their block.
+
+    changes: value by the field's path below `gpu_device_info`, such as "core_count" or
+    "cuda_compute_capability.minor", or the name of a field beside it.  dropped: fields to leave out
+    unless they are set.
+    """
+    added = {key: value for key, value in changes.items() if key not in set(_fields(text))}
+    lines: list[str] = []
+    blocks: list[str] = []
+    for line in text.splitlines():
+        if block := _BLOCK.match(line):
+            blocks.append(block[1])
+        elif line.strip() == "}":
+            if blocks[:1] == [ROOT]:
+                lines += _additions(added, blocks)
+            blocks.pop()
+        elif field := _FIELD.match(line):
+            key = _path(blocks, field[1])
+            if key in changes:
+                line = line[: field.start(2)] + _value(changes[key])
+            elif key in dropped:
+                continue
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _fields(text: str) -> Iterator[str]:
+    """The paths of a text's fields."""
+    blocks: list[str] = []
+    for line in text.splitlines():
+        if block := _BLOCK.match(line):
+            blocks.append(block[1])
+        elif line.strip() == "}":
+            blocks.pop()
+        elif field := _FIELD.match(line):
+            yield _path(blocks, field[1])
+
+
+def _additions(added: Mapping[str, str], blocks: list[str]) -> Iterator[str]:
+    """Lines for the end of a block."""
+    for key, value in added.items():
+        parent, _, name = key.rpartition(".")
+        if parent == ".".join(blocks[1:]):
+            yield f"{'  ' * len(blocks)}{name}: {_value(value)}"
+
+
+def claims(text: str) -> dict[str, str]:
+    """The versions of libraries that a description states, by library."""
+    stated = {
+        "CUDA driver": "driver_version",
+        "CUDA runtime": "runtime_version",
+        "cuDNN": "dnn_version",
+        "CUB": "cub_version",
+    }
+    found = {
+        what: re.search(rf'^  {field}: "([^"]*)"', text, re.MULTILINE)
+        for what, field in stated.items()
+    }
+    return {what: match[1] for what, match in sorted(found.items()) if match}
+
+
+def _path(blocks: list[str], name: str) -> str:
+    """The dotted path of a field, without the `gpu_device_info` that blocks may begin with."""
+    return ".".join([*(blocks[1:] if blocks[:1] == [ROOT] else blocks), name])
+
+
+def _value(value: str) -> str:
+    return value if _NUMBER.match(value) else f'"{value}"'

@@ -1,0 +1,147 @@
+"""The IREE backend: modules to modules of IREE's virtual machine, each in a child process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from aotc.base.errors import CompileError, refusal
+from aotc.base.stages import CompileJob, Executable
+from aotc.base.workers import worker_environment, worker_parent
+from aotc.compile.compile_refusals import place_of, refused_calls, require_word
+from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
+from aotc.compile.worker_results import Problem, Result
+from aotc.compile.xla.xla_compiler import built_with
+from aotc.engines.iree.iree_job import DRIVER, LEVEL, LEVELS, Job
+from aotc.engines.iree.iree_packages import COMPILER, compiler_version
+from aotc.engines.iree.iree_processors import llvm_features
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.iree.iree_names import DRIVERS
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
+
+WORKER = worker_parent.module("aotc.engines.iree.iree_worker")
+
+OPTION = "iree-"
+"""Options of targets that are for this compiler; others are XLA's."""
+
+FLAGS = (
+    "--iree-input-type=stablehlo",
+    # By default float64 becomes float32.
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    # An ELF that IREE's own loader reads, the same for every system and C library.
+    "--iree-llvmcpu-link-embedded=true",
+    "--iree-llvmcpu-debug-symbols=false",
+    "--iree-vm-bytecode-module-strip-source-map=true",
+)
+
+CRASHED, SLOW = "AOTC-E902", "AOTC-E903"
+
+_ERROR = re.compile(r"error: (.*)")
+_OPERATION = re.compile(r"'([a-z_]+\.[A-Za-z_.0-9]+)'|= \"?([a-z_]+\.[A-Za-z_.0-9]+)\"?[ (]")
+_WORDS_MAX = 300
+"""IREE repeats whole functions in its messages."""
+
+
+class IreeBackend:
+    """The installed compiler of IREE.
+
+    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
+    may take for one executable at one level.
+    """
+
+    platform = "iree"
+
+    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
+        self._workers = CompileWorkers(worker, seconds_max)
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of aotc, jax, jaxlib and IREE's compiler. Raises CompileError (AOTC-E907)."""
+        return built_with({COMPILER: compiler_version()})
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile one module at the highest level at which it compiles.
+
+        Raises CompileError: AOTC-E902 the compiler crashed at every level, E903 it took too long,
+        E904 a custom call, E907 it is missing, E916 it refused the program at every level.
+        """
+        if job.mesh is not None:
+            found = f"a program over {len(job.mesh.devices)} devices"
+            raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
+        options = _options(job)
+        stated = options.pop(LEVEL, None)
+        driver = require_word(job, DRIVER, options.pop(DRIVER, ""), DRIVERS)
+        above: list[str] = []
+        failed: AotcError | None = None
+        for level in LEVELS if stated is None else (stated,):
+            flags = (*FLAGS, *_target_flags(job.target), *_flags({**options, LEVEL: level}))
+            request = Job(
+                artifact=job.module.artifact,
+                flags=flags,
+                weights=job.weights,
+                threads=job.target.threads,
+                driver=driver,
+            )
+            try:
+                result, said = self._workers.compile(
+                    job, request, lambda folder: worker_environment.bare()
+                )
+            except CompileError as error:
+                if error.findings[0].code != CRASHED:
+                    raise
+                failed = error
+                above.append(f"{level}: the compiler crashed")
+                continue
+            if not result.problem:
+                diagnostics = [f"not compiled at {each}" for each in above]
+                return executable_of(job, result, diagnostics)
+            failed = _problem(job, result, said)
+            above.append(f"{level}: {complaint(said) or result.words}")
+        assert failed is not None, "there is a level"
+        raise failed
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._workers.stop()
+
+
+def _options(job: CompileJob) -> dict[str, str]:
+    every = {**job.target.options, **job.options}
+    return {name: value for name, value in every.items() if name.startswith(OPTION)}
+
+
+def _flags(options: dict[str, str]) -> Iterator[str]:
+    for name, value in sorted(options.items()):
+        yield f"--{name}={value}"
+
+
+def _target_flags(target: Target) -> tuple[str, ...]:
+    return (
+        f"--iree-llvmcpu-target-triple={target.triple}",
+        f"--iree-llvmcpu-target-cpu={target.cpu}",
+        f"--iree-llvmcpu-target-cpu-features={llvm_features(target)}",
+    )
+
+
+def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
+    """Why the last level made nothing."""
+    assert result.problem is Problem.PROGRAM
+    if result.called:
+        instead = 'list another engine behind it: engines = ["iree", "xla"]'
+        return refused_calls(job, result.called, "of IREE none", instead)
+    words = result.words or complaint(said) or "no executable"
+    return refusal("AOTC-E916", place_of(job), words)
+
+
+def complaint(said: Sequence[str]) -> str:
+    """What IREE wrote of a module that it did not compile, in a line that names the operation."""
+    for index, line in enumerate(said):
+        if error := _ERROR.search(line):
+            words = error[1][:_WORDS_MAX]
+            if not _OPERATION.search(words):
+                named = (_OPERATION.search(below) for below in said[index + 1 : index + 4])
+                operation = next((found[1] or found[2] for found in named if found), "")
+                return f"{words} (at {operation})" if operation else words
+            return words
+    return ""

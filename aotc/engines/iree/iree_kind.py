@@ -1,0 +1,48 @@
+"""Target files for processors that IREE compiles for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from aotc.compile.compiler_protocol import Backend
+from aotc.compile.cpu import arm_processors
+from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
+from aotc.compile.target_model import TRIPLES
+from aotc.engines.iree.iree_packages import COMPILER
+from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
+from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
+
+
+class IreeModel(ProcessorModel):
+    """A processor that IREE compiles for."""
+
+    platform: Literal["iree"]
+
+
+class IreeKind(ProcessorKind[IreeModel]):
+    """Processors that IREE compiles for, on whatever host."""
+
+    model = IreeModel
+    platform = IREE
+    triples = (*TRIPLES, arm_processors.TRIPLE)
+    checked = "run; Arm in emulation"
+
+    def requirements(
+        self, target: Target, built_with: BuiltWith, memory_bytes: int
+    ) -> DeviceRequirements:
+        """The drivers that the executables may ask for, and the runtime of the compiler's release,
+        which reads no other's modules for sure. The processor's memory counts once, as the host's.
+        """
+        version = built_with.tools.get(COMPILER)
+        return DeviceRequirements(
+            kinds=DRIVERS,
+            memory_bytes=0,
+            plugin=RUNTIME,
+            accepts_plugin=(version,) if version else (),
+        )
+
+    def backend(self) -> Backend:
+        """The installed compiler of IREE."""
+        from aotc.engines.iree.iree_compiler import IreeBackend
+
+        return IreeBackend()

@@ -1,0 +1,140 @@
+"""`python -m aotc.engines.iree.iree_worker`: compile the module of a job. Uses jaxlib, which reads
+the module, and IREE's compiler.
+
+One attempt for each process: a level of optimization at which the compiler crashes ends nothing but
+the attempt. What IREE complains of goes to stderr, for the parent to read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from aotc.base.evidence import (
+    IREE,
+    Allocations,
+    CompilerRecord,
+    ExecutableEvidence,
+    MemoryPlan,
+    Optimized,
+    Place,
+)
+from aotc.base.workers.worker_child import answer
+from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
+from aotc.engines.iree.iree_job import Job
+from aotc_runtime.engines.iree.iree_names import LOCAL_SYNC, LOCAL_TASK
+
+STATISTICS = Path("statistics.json")
+
+POOLED_FLOPS = 30_000_000
+"""Operations of a call from which two threads are faster than one: the pool costs 12 us a call, and
+more where others use the processor. At 30 million (the language model's prefill of 16 tokens) it
+took 0.85 of the calling thread's time, at 75 million (a ResNet-20) 0.54; both on two cores.
+"""
+
+
+@problem_as_result
+def compile_job(job: Job) -> Result:
+    """Compile at the level that the flags ask for."""
+    from aotc.compile.mlir import mlir_context
+    from aotc.compile.xla import jaxlib_private
+    from aotc.engines.iree.iree_module_text import (
+        UnsupportedError,
+        require_supported,
+        signature_of,
+        text_of,
+    )
+    from aotc.engines.iree.repairs import UnrepairableError, repair
+
+    called: tuple[str, ...] = ()
+    try:
+        module = mlir_context.read_artifact(job.artifact)
+        called = tuple(jaxlib_private.custom_call_targets(module))
+        operations = jaxlib_private.operations(module)
+        cost = jaxlib_private.module_cost(jaxlib_private.cpu_client(), module)
+        require_supported(module)
+        repair(module, job.weights)
+    except (
+        jaxlib_private.XlaError,
+        jaxlib_private.MlirError,
+        ValueError,
+        UnsupportedError,
+        UnrepairableError,
+    ) as error:
+        raise ProblemError(Problem.PROGRAM, str(error), called) from error
+    signature = signature_of(module)
+    pooled = job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS
+    driver = job.driver or (LOCAL_TASK if pooled else LOCAL_SYNC)
+    text = text_of(module, job.weights, driver)
+    started = time.perf_counter()
+    serialized = _compiled(
+        text,
+        (
+            *job.flags,
+            f"--iree-scheduling-dump-statistics-file={STATISTICS}",
+            "--iree-scheduling-dump-statistics-format=json",
+        ),
+    )
+    if serialized is None:
+        raise ProblemError(Problem.PROGRAM, "", called)
+    seconds = time.perf_counter() - started
+    planned = json.loads(STATISTICS.read_bytes())["stream-aggregate"]["execution"]
+    memory = {
+        "argument": sum(each.size_bytes for each in signature.parameters),
+        "output": sum(each.size_bytes for each in signature.results),
+        "temp": int(planned["transient-memory-size"]),
+        "alias": 0,
+    }
+    return Result(
+        serialized=serialized,
+        called=called,
+        compile_seconds=seconds,
+        memory=memory,
+        cost=cost,
+        operations=operations,
+        evidence=_evidence(job, operations, int(planned["dispatch-count"]), memory["temp"]),
+    )
+
+
+def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
+    """The module's bytes; None if IREE has written why it has none."""
+    from iree.compiler import api
+
+    session = api.Session()
+    session.set_flags(*flags)
+    invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    source = api.Source.wrap_buffer(session, text.encode() + b"\0")
+    if not invocation.parse_source(source) or not invocation.execute():
+        return None
+    output = api.Output.open_membuffer()
+    try:
+        invocation.output_vm_bytecode(output)
+    except ValueError:
+        return None
+    return bytes(output.map_memory())
+
+
+def _evidence(
+    job: Job, operations: dict[str, int], dispatches: int, temporary: int
+) -> ExecutableEvidence:
+    options = dict(flag.removeprefix("--").split("=", 1) for flag in job.flags)
+    return ExecutableEvidence(
+        operations=operations,
+        compilation=CompilerRecord(
+            options=dict(sorted(options.items())), debug_options=None, pipelines=()
+        ),
+        optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
+        placement=(Place(name=IREE, steps={"kernel": dispatches}),),
+        plan=MemoryPlan(
+            allocations={"temporary": Allocations(count=1, size_bytes=temporary)},
+            values=0,
+            value_bytes=0,
+        ),
+        kernels={},
+    )
+
+
+if __name__ == "__main__":
+    answer(Job, lambda job, progress: compile_job(job))

@@ -1,0 +1,255 @@
+"""Floats: powers, roots, logarithms and conversions as XLA has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.engines.iree.repairs.repair_text import (
+    BITS,
+    FLOATS,
+    bools,
+    chosen,
+    constants,
+    is_negative,
+    kind_of,
+    like,
+    pair,
+    replace,
+)
+
+_INFINITY = {"f16": "0x7C00", "bf16": "0x7F80", "f32": "0x7F800000", "f64": "0x7FF0000000000000"}
+
+
+def power(operation: Any) -> None:
+    """By logarithms in float64, since IREE's float32 has 5 digits of large powers; then the cases
+    that C's `pow` has.
+    """
+    kind, element = kind_of(operation.results[0])
+    if element not in FLOATS:
+        return
+    # IREE makes no small float16 of a float64.
+    wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
+    replace(
+        operation,
+        constants(wide, zero="0.0", one="1.0", two="2.0", infinity=_INFINITY["f64"])
+        + f"""
+    %x = stablehlo.convert %a0 : ({kind}) -> {wide}
+    %y = stablehlo.convert %a1 : ({kind}) -> {wide}
+    %size = stablehlo.abs %x : {wide}
+    %log = stablehlo.log %size : {wide}
+    %exponent = stablehlo.multiply %log, %y : {wide}
+    %raw = stablehlo.exponential %exponent : {wide}
+    %is_same = stablehlo.compare EQ, %y, %one : {pair(wide)}
+    %exact = stablehlo.select %is_same, %size, %raw : {chosen(wide)}
+    %is_one = stablehlo.compare EQ, %size, %one : {pair(wide)}
+    %power = stablehlo.select %is_one, %one, %exact : {chosen(wide)}
+    %floor = stablehlo.floor %y : {wide}
+    %is_whole = stablehlo.compare EQ, %floor, %y : {pair(wide)}
+    %half = stablehlo.divide %y, %two : {wide}
+    %half_floor = stablehlo.floor %half : {wide}
+    %is_half = stablehlo.compare NE, %half_floor, %half : {pair(wide)}
+    %is_odd = stablehlo.and %is_half, %is_whole : {bools(wide)}
+    %opposite = stablehlo.negate %power : {wide}
+    %signed = stablehlo.select %is_odd, %opposite, %power : {chosen(wide)}
+    %is_zero = stablehlo.compare EQ, %size, %zero : {pair(wide)}
+    %is_infinite = stablehlo.compare EQ, %size, %infinity : {pair(wide)}
+    %is_end = stablehlo.or %is_zero, %is_infinite : {bools(wide)}
+    %none = stablehlo.divide %zero, %zero : {wide}
+    %odd_case = stablehlo.select %is_end, %power, %none : {chosen(wide)}
+    %below = stablehlo.select %is_whole, %signed, %odd_case : {chosen(wide)}
+{is_negative("%x", "%is_negative", wide, "f64")}
+    %all = stablehlo.select %is_negative, %below, %power : {chosen(wide)}
+    %is_no_number = stablehlo.compare NE, %x, %x : {pair(wide)}
+    %kept = stablehlo.select %is_no_number, %x, %all : {chosen(wide)}
+    %to_zero = stablehlo.compare EQ, %y, %zero : {pair(wide)}
+    %made = stablehlo.select %to_zero, %one, %kept : {chosen(wide)}
+    %single = stablehlo.convert %made : ({wide}) -> {single}
+    %r = stablehlo.convert %single : ({single}) -> {kind}
+""",
+    )
+
+
+def atan2(operation: Any) -> None:
+    """The angle without a sign, from ones for two infinities or zeros; then its sign."""
+    kind, element = kind_of(operation.results[0])
+    if element not in FLOATS:
+        return
+    known = "f64" if element == "f64" else "f32"
+    wide = like(kind, known)
+    replace(
+        operation,
+        constants(wide, zero="0.0", one="1.0", infinity=_INFINITY[known])
+        + f"""
+    %given_y = stablehlo.convert %a0 : ({kind}) -> {wide}
+    %given_x = stablehlo.convert %a1 : ({kind}) -> {wide}
+    %minus = stablehlo.negate %one : {wide}
+    %y_size = stablehlo.abs %given_y : {wide}
+    %x_size = stablehlo.abs %given_x : {wide}
+    %y_zero = stablehlo.compare EQ, %y_size, %zero : {pair(wide)}
+    %y_infinite = stablehlo.compare EQ, %y_size, %infinity : {pair(wide)}
+    %x_infinite = stablehlo.compare EQ, %x_size, %infinity : {pair(wide)}
+    %infinite = stablehlo.and %y_infinite, %x_infinite : {bools(wide)}
+    %x_number = stablehlo.compare EQ, %given_x, %given_x : {pair(wide)}
+    %on_axis = stablehlo.and %y_zero, %x_number : {bools(wide)}
+    %either = stablehlo.or %on_axis, %infinite : {bools(wide)}
+{is_negative("%given_y", "%y_negative", wide, known)}
+{is_negative("%given_x", "%x_negative", wide, known)}
+    %x_sign = stablehlo.select %x_negative, %minus, %one : {chosen(wide)}
+    %x = stablehlo.select %either, %x_sign, %given_x : {chosen(wide)}
+    %y = stablehlo.select %infinite, %one, %y_size : {chosen(wide)}
+    %angle = stablehlo.atan2 %y, %x : {wide}
+    %below = stablehlo.negate %angle : {wide}
+    %signed = stablehlo.select %y_negative, %below, %angle : {chosen(wide)}
+    %r = stablehlo.convert %signed : ({wide}) -> {kind}
+""",
+    )
+
+
+def cbrt(operation: Any) -> None:
+    """Infinity's is itself."""
+    kind, element = kind_of(operation.results[0])
+    replace(
+        operation,
+        constants(kind, infinity=_INFINITY[element])
+        + f"""
+    %size = stablehlo.abs %a0 : {kind}
+    %infinite = stablehlo.compare EQ, %size, %infinity : {pair(kind)}
+    %root = stablehlo.cbrt %a0 : {kind}
+    %r = stablehlo.select %infinite, %a0, %root : {chosen(kind)}
+""",
+    )
+
+
+def log_plus_one(operation: Any) -> None:
+    """Repair `log1p` of float64, where IREE takes the logarithm of the rounded sum."""
+    kind, element = kind_of(operation.results[0])
+    if element != "f64":
+        return
+    replace(
+        operation,
+        constants(kind, one="1.0", infinity=_INFINITY[element])
+        + f"""
+    %sum = stablehlo.add %a0, %one : {kind}
+    %log = stablehlo.log %sum : {kind}
+    %less = stablehlo.subtract %sum, %one : {kind}
+    %share = stablehlo.divide %a0, %less : {kind}
+    %better = stablehlo.multiply %log, %share : {kind}
+    %is_small = stablehlo.compare EQ, %sum, %one : {pair(kind)}
+    %is_large = stablehlo.compare EQ, %sum, %infinity : {pair(kind)}
+    %some = stablehlo.select %is_large, %log, %better : {chosen(kind)}
+    %r = stablehlo.select %is_small, %a0, %some : {chosen(kind)}
+""",
+    )
+
+
+def exponential_minus_one(operation: Any) -> None:
+    """Repair `expm1` of float64, where IREE subtracts one from the rounded power."""
+    kind, element = kind_of(operation.results[0])
+    if element != "f64":
+        return
+    replace(
+        operation,
+        constants(kind, one="1.0", half="0.5")
+        + f"""
+    %power = stablehlo.exponential %a0 : {kind}
+    %less = stablehlo.subtract %power, %one : {kind}
+    %log = stablehlo.log %power : {kind}
+    %share = stablehlo.divide %a0, %log : {kind}
+    %better = stablehlo.multiply %less, %share : {kind}
+    %size = stablehlo.abs %a0 : {kind}
+    %is_near = stablehlo.compare LT, %size, %half : {pair(kind)}
+    %some = stablehlo.select %is_near, %better, %less : {chosen(kind)}
+    %is_small = stablehlo.compare EQ, %power, %one : {pair(kind)}
+    %r = stablehlo.select %is_small, %a0, %some : {chosen(kind)}
+""",
+    )
+
+
+def convert(operation: Any) -> None:
+    """Floats that fit into no integer become the nearest one, and no number zero; integers become
+    bfloat16, and float64 becomes float16, by way of float32; unsigned integers are seen to be such.
+    """
+    (kind, element), (given, wanted) = kind_of(operation.operands[0]), kind_of(operation.results[0])
+    if element == wanted:
+        return
+    if element in BITS or element == "i1":
+        _from_integer(operation, kind, element, given, wanted)
+    elif (element, wanted) == ("f64", "f16"):
+        single = like(kind, "f32")
+        body = f"    %s = stablehlo.convert %a0 : ({kind}) -> {single}\n"
+        replace(operation, body + f"    %r = stablehlo.convert %s : ({single}) -> {given}\n")
+    elif element in FLOATS and wanted in BITS:
+        _to_integer(operation, kind, element, given, wanted)
+
+
+def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
+    """IREE makes a conversion a part of the product that uses it, and forgets there that it was
+    from an unsigned integer or a boolean: a mask that keeps every bit keeps the two apart.
+    """
+    bits = 1 if element == "i1" else BITS[element]
+    unsigned = element == "i1" or element.startswith("u")
+    is_masked = unsigned and bits < (BITS.get(wanted, 64))
+    if wanted not in (*BITS, *FLOATS) or not (is_masked or wanted == "bf16"):
+        return
+    body = f"    %m = stablehlo.convert %a0 : ({kind}) -> {kind}\n"
+    source = kind
+    if is_masked:
+        held = wanted if wanted in BITS else "i32" if bits < 32 else "i64"
+        source = like(kind, held)
+        body = (
+            constants(source, mask=str(2**bits - 1))
+            + f"    %i = stablehlo.convert %a0 : ({kind}) -> {source}\n"
+            + f"    %m = stablehlo.and %i, %mask : {source}\n"
+        )
+    if wanted == "bf16":
+        body += _BF16.format(
+            source=source,
+            given=given,
+            single=like(kind, "f32"),
+            bits=like(kind, "ui32"),
+            half=like(kind, "ui16"),
+            constants=constants(like(kind, "ui32"), most="32767", place="16", one="1"),
+        )
+    else:
+        body += f"    %r = stablehlo.convert %m : ({source}) -> {given}\n"
+    replace(operation, body)
+
+
+_BF16 = """{constants}
+    %s = stablehlo.convert %m : ({source}) -> {single}
+    %bits = stablehlo.bitcast_convert %s : ({single}) -> {bits}
+    %upper = stablehlo.shift_right_logical %bits, %place : {bits}
+    %odd = stablehlo.and %upper, %one : {bits}
+    %more = stablehlo.add %bits, %most : {bits}
+    %rounded = stablehlo.add %more, %odd : {bits}
+    %kept = stablehlo.shift_right_logical %rounded, %place : {bits}
+    %half = stablehlo.convert %kept : ({bits}) -> {half}
+    %r = stablehlo.bitcast_convert %half : ({half}) -> {given}
+"""
+"""To the nearest, of a float32 that is a number."""
+
+
+def _to_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
+    bits, unsigned = BITS[wanted], wanted.startswith("u")
+    lowest = 0 if unsigned else -(2 ** (bits - 1))
+    beyond = 2**bits if unsigned else 2 ** (bits - 1)
+    # float16 ends at 65504: to it, larger integers are infinite.
+    above = f"{beyond:.1f}" if element != "f16" or beyond < 2**16 else "0x7C00"
+    below = f"{lowest:.1f}" if element != "f16" or lowest > -(2**16) else "0xFC00"
+    replace(
+        operation,
+        constants(kind, zero="0.0", above=above, below=below)
+        + constants(given, least=str(lowest), most=str(beyond - 1), nothing="0")
+        + f"""
+    %is_above = stablehlo.compare GE, %a0, %above : {pair(kind)}
+    %is_below = stablehlo.compare LE, %a0, %below : {pair(kind)}
+    %is_none = stablehlo.compare NE, %a0, %a0 : {pair(kind)}
+    %out = stablehlo.or %is_above, %is_below : {bools(kind)}
+    %odd = stablehlo.or %out, %is_none : {bools(kind)}
+    %safe = stablehlo.select %odd, %zero, %a0 : {chosen(kind)}
+    %made = stablehlo.convert %safe : ({kind}) -> {given}
+    %high = stablehlo.select %is_above, %most, %made : {chosen(given)}
+    %low = stablehlo.select %is_below, %least, %high : {chosen(given)}
+    %r = stablehlo.select %is_none, %nothing, %low : {chosen(given)}
+""",
+    )

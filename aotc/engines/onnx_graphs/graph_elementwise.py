@@ -1,0 +1,528 @@
+"""Operations on each number: arithmetic, comparisons, conversions, and functions of one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
+from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+_HALVES = ("f16", "bf16")
+_BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def is_signed(element: str) -> bool:
+    """Whether it is a signed integer."""
+    return element in _BITS and not element.startswith("u")
+
+
+def computed(graph: Graph, tensor: Tensor) -> Tensor:
+    """A half as a float32: what XLA, too, computes with."""
+    return graph.cast(tensor, "f32") if tensor.element in _HALVES else tensor
+
+
+def arithmetic(operator: str) -> Callable[[Rule], list[Tensor]]:
+    """An operator of numbers of one type."""
+
+    def rule(rule: Rule) -> list[Tensor]:
+        graph, element = rule.graph, rule.operation.result.element
+        operands = [computed(graph, each) for each in rule.operands]
+        return [graph.cast(graph.each(operator, *operands), element)]
+
+    return rule
+
+
+def _of_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list[Tensor]]:
+    """A function of one float."""
+
+    def rule(rule: Rule) -> list[Tensor]:
+        graph, element = rule.graph, rule.operation.result.element
+        made = make(graph, computed(graph, rule.operands[0]))
+        return [graph.cast(made, element)]
+
+    return rule
+
+
+def _logical(of_booleans: str, of_numbers: str) -> Callable[[Rule], list[Tensor]]:
+    """An operator that is another one for booleans."""
+
+    def rule(rule: Rule) -> list[Tensor]:
+        if rule.operands[0].element != "i1":
+            return arithmetic(of_numbers)(rule)
+        return [rule.graph.each(of_booleans, *rule.operands)]
+
+    return rule
+
+
+def _extreme(operator: str, of_booleans: str) -> Callable[[Rule], list[Tensor]]:
+    def rule(rule: Rule) -> list[Tensor]:
+        return [extreme(rule.graph, operator, of_booleans, *rule.operands)]
+
+    return rule
+
+
+def extreme(graph: Graph, operator: str, of_booleans: str, one: Tensor, other: Tensor) -> Tensor:
+    """Max or Min of two tensors; no number if one is none."""
+    element = one.element
+    if element == "i1":
+        return graph.each(of_booleans, one, other)
+    wide = {"i16": "i32", "ui16": "i32", "f16": "f32", "bf16": "f32"}.get(element, element)
+    made = graph.each(operator, graph.cast(one, wide), graph.cast(other, wide))
+    return graph.cast(made, element)
+
+
+def _clamp(rule: Rule) -> list[Tensor]:
+    low, value, high = rule.operands
+    above = extreme(rule.graph, "Max", "Or", value, low)
+    return [extreme(rule.graph, "Min", "And", above, high)]
+
+
+def _negate(rule: Rule) -> list[Tensor]:
+    (value,) = rule.operands
+    if value.element.startswith("ui"):
+        return [rule.graph.each("Sub", rule.graph.like(0, value), value)]
+    return arithmetic("Neg")(rule)
+
+
+def _subtract(rule: Rule) -> list[Tensor]:
+    """The sum with the opposite is the same, and becomes part of a convolution."""
+    graph, (one, other) = rule.graph, rule.operands
+    if one.element in ("f32", "f64") and graph.is_folded(one, other):
+        return [graph.each("Add", one, graph.each("Neg", other))]
+    return arithmetic("Sub")(rule)
+
+
+def _divide(rule: Rule) -> list[Tensor]:
+    """Integers: -1 for a division by zero, the same for the lowest by -1; 1 for zero by itself."""
+    graph, (one, other) = rule.graph, rule.operands
+    dividend, divisor = rule.operation.operands
+    if dividend is divisor and one.element not in FLOATS:
+        return [graph.like(1, one)]
+    if one.element in ("f32", "f64") and graph.is_folded(one, other):
+        return [graph.each("Mul", one, graph.each("Reciprocal", other))]
+    if one.element in FLOATS or other.number not in (None, 0, -1):
+        return arithmetic("Div")(rule)
+    nothing = graph.each("Equal", other, graph.like(0, other), element="i1")
+    safe = graph.where(nothing, graph.like(1, other), other)
+    if is_signed(one.element):
+        minus = graph.each("Equal", other, graph.like(-1, other), element="i1")
+        safe = graph.where(minus, graph.like(1, other), safe)
+        opposite = graph.each("Sub", graph.like(0, one), one)
+        quotient = graph.where(minus, opposite, graph.each("Div", one, safe))
+        return [graph.where(nothing, graph.like(-1, one), quotient)]
+    most = graph.constant(np.iinfo(DTYPES[one.element]).max, one.element)
+    return [graph.where(nothing, most, graph.each("Div", one, safe))]
+
+
+def _remainder(rule: Rule) -> list[Tensor]:
+    """With the sign of the dividend; for integers the dividend itself if the divisor is zero."""
+    graph, (one, other) = rule.graph, rule.operands
+    if one.element in FLOATS:
+        rest = graph.each("Mod", computed(graph, one), computed(graph, other), fmod=1)
+        return [graph.cast(rest, one.element)]
+    if other.number not in (None, 0, -1):
+        return [graph.each("Mod", one, other, fmod=1)]
+    nothing = graph.each("Equal", other, graph.like(0, other), element="i1")
+    safe = graph.where(nothing, graph.like(1, other), other)
+    if is_signed(one.element):
+        minus = graph.each("Equal", other, graph.like(-1, other), element="i1")
+        safe = graph.where(minus, graph.like(1, other), safe)
+    return [graph.where(nothing, one, graph.each("Mod", one, safe, fmod=1))]
+
+
+def _power(rule: Rule) -> list[Tensor]:
+    if rule.operands[0].element not in FLOATS:
+        raise UnsupportedError("stablehlo.power of integers")
+    return arithmetic("Pow")(rule)
+
+
+def unsigned(graph: Graph, tensor: Tensor) -> Tensor:
+    """The bits of an integer, without a sign."""
+    return graph.cast(tensor, f"ui{_BITS[tensor.element]}")
+
+
+def _shift(direction: str) -> Callable[[Rule], list[Tensor]]:
+    """A shift of bits; by all of them or more it leaves none."""
+
+    def rule(rule: Rule) -> list[Tensor]:
+        graph, (value, count) = rule.graph, rule.operands
+        bits, by = unsigned(graph, value), unsigned(graph, count)
+        shifted = graph.each("BitShift", bits, by, direction=direction)
+        if by.number is None or by.number >= _BITS[value.element]:
+            some = graph.each("Less", by, graph.like(_BITS[value.element], by), element="i1")
+            shifted = graph.where(some, shifted, graph.like(0, bits))
+        return [graph.cast(shifted, value.element)]
+
+    return rule
+
+
+def _shift_arithmetic(rule: Rule) -> list[Tensor]:
+    graph, (value, count) = rule.graph, rule.operands
+    # Also of an unsigned integer the highest bit is what comes in.
+    element = value.element
+    value = graph.cast(value, element.removeprefix("u"))
+    by = unsigned(graph, count)
+    by = graph.each("Min", graph.cast(by, "ui64"), graph.constant(_BITS[value.element] - 1, "ui64"))
+    by = graph.cast(by, f"ui{_BITS[value.element]}")
+    below = graph.each("Less", value, graph.like(0, value), element="i1")
+    turned = graph.where(below, graph.each("BitwiseNot", value), value)
+    shifted = graph.each("BitShift", unsigned(graph, turned), by, direction="RIGHT")
+    shifted = graph.cast(shifted, value.element)
+    made = graph.where(below, graph.each("BitwiseNot", shifted), shifted)
+    return [graph.cast(made, element)]
+
+
+def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
+    """How many bits of an unsigned integer of 64 bits are set."""
+
+    def number(value: int) -> Tensor:
+        return graph.constant(np.uint64(value), "ui64")
+
+    def right(value: Tensor, by: int) -> Tensor:
+        return graph.each("BitShift", value, number(by), direction="RIGHT")
+
+    def masked(value: Tensor, mask: int) -> Tensor:
+        return graph.each("BitwiseAnd", value, number(mask))
+
+    pairs = graph.each("Sub", bits, masked(right(bits, 1), 0x5555555555555555))
+    quads = graph.each(
+        "Add", masked(pairs, 0x3333333333333333), masked(right(pairs, 2), 0x3333333333333333)
+    )
+    bytes_ = masked(graph.each("Add", quads, right(quads, 4)), 0x0F0F0F0F0F0F0F0F)
+    return right(graph.each("Mul", bytes_, number(0x0101010101010101)), 56)
+
+
+def _popcnt(rule: Rule) -> list[Tensor]:
+    graph, (value,) = rule.graph, rule.operands
+    count = _count_bits(graph, graph.cast(unsigned(graph, value), "ui64"))
+    return [graph.cast(count, value.element)]
+
+
+def _leading_zeros(rule: Rule) -> list[Tensor]:
+    graph, (value,) = rule.graph, rule.operands
+    bits = graph.cast(unsigned(graph, value), "ui64")
+    for by in (1, 2, 4, 8, 16, 32):
+        shifted = graph.each("BitShift", bits, graph.like(by, bits), direction="RIGHT")
+        bits = graph.each("BitwiseOr", bits, shifted)
+    count = graph.cast(_count_bits(graph, bits), "i64")
+    zeros = graph.each("Sub", graph.like(_BITS[value.element], count), count)
+    return [graph.cast(zeros, value.element)]
+
+
+_COMPARED = {
+    "EQ": "Equal",
+    "GE": "GreaterOrEqual",
+    "GT": "Greater",
+    "LE": "LessOrEqual",
+    "LT": "Less",
+}
+_OF_BOOLEANS = {"i1": "i32", "i8": "i32", "i16": "i32", "ui8": "i32", "ui16": "i32", "ui32": "i64"}
+
+
+def _compare(rule: Rule) -> list[Tensor]:
+    attributes = rule.operation.attributes
+    direction = attributes["comparison_direction"]
+    one, other = rule.operands
+    if attributes.get("compare_type") == "TOTALORDER":
+        one, other = (order_key(rule.graph, each) for each in (one, other))
+    return [compared(rule.graph, direction, one, other)]
+
+
+def compared(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor:
+    """Booleans that say how numbers compare, by StableHLO's word for it."""
+    if direction == "NE":
+        return graph.each("Not", compared(graph, "EQ", one, other))
+    if one.element == "ui64" and direction != "EQ":
+        lowest = graph.constant(np.uint64(2**63), "ui64")
+        one, other = (
+            graph.cast(graph.each("BitwiseXor", each, lowest), "i64") for each in (one, other)
+        )
+    wide = _OF_BOOLEANS.get(one.element, one.element)
+    if one.element == "i1" and direction == "EQ":
+        wide = "i1"
+    operands = [
+        graph.cast(
+            computed(graph, each),
+            wide
+            if each.element in _BITS or each.element == "i1"
+            else computed(graph, each).element,
+        )
+        for each in (one, other)
+    ]
+    return graph.each(_COMPARED[direction], *operands, element="i1")
+
+
+def order_key(graph: Graph, value: Tensor) -> Tensor:
+    """Integers in IEEE 754's total order of floats."""
+    value = computed(graph, value)
+    element = "i32" if value.element == "f32" else "i64"
+    bits = bit_cast(graph, value, element)
+    below = graph.each("Less", bits, graph.like(0, bits), element="i1")
+    most = graph.constant(np.iinfo(DTYPES[element]).max, element)
+    return graph.where(below, graph.each("BitwiseXor", bits, most), bits)
+
+
+def of_order_key(graph: Graph, key: Tensor) -> Tensor:
+    """Floats of 32 or 64 bits whose keys these are."""
+    below = graph.each("Less", key, graph.like(0, key), element="i1")
+    most = graph.constant(np.iinfo(DTYPES[key.element]).max, key.element)
+    bits = graph.where(below, graph.each("BitwiseXor", key, most), key)
+    return bit_cast(graph, bits, "f32" if key.element == "i32" else "f64")
+
+
+def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
+    """A tensor's bits, read as another type of the same size."""
+    if tensor.element == element:
+        return tensor
+    if tensor.constant is not None:
+        return graph.constant(tensor.constant.view(DTYPES[element]), element)
+    if element in _BITS and tensor.element in _BITS:
+        return graph.cast(tensor, element)
+    return graph.node("BitCast", [tensor], tensor.shape, element, to=element)
+
+
+def _bit_cast(rule: Rule) -> list[Tensor]:
+    element = rule.operation.result.element
+    (value,) = rule.operands
+    if DTYPES[element].itemsize != DTYPES[value.element].itemsize or "i1" in (
+        element,
+        value.element,
+    ):
+        raise UnsupportedError(f"stablehlo.bitcast_convert from {value.element} to {element}")
+    return [bit_cast(rule.graph, value, element)]
+
+
+def _select(rule: Rule) -> list[Tensor]:
+    return [rule.graph.where(*rule.operands)]
+
+
+def _convert(rule: Rule) -> list[Tensor]:
+    return [convert(rule.graph, rule.operands[0], rule.operation.result.element)]
+
+
+def convert(graph: Graph, value: Tensor, element: str) -> Tensor:
+    """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
+    if value.element == element:
+        return value
+    if element == "i1":
+        zero = graph.like(0, computed(graph, value))
+        return compared(graph, "NE", computed(graph, value), zero)
+    if value.element not in FLOATS or element in FLOATS:
+        return graph.cast(value, element)
+    wide = graph.cast(value, "f64")
+    limits = np.iinfo(DTYPES[element])
+    highest = np.nextafter(float(limits.max) + 1, 0) if _BITS[element] == 64 else float(limits.max)
+    fits = graph.each(
+        "Min",
+        graph.each("Max", wide, graph.like(float(limits.min), wide)),
+        graph.like(highest, wide),
+    )
+    fits = graph.where(graph.is_nan(wide), graph.like(0, wide), fits)
+    # A float64 goes by way of int64 where a direct cast would not keep the number.
+    made = graph.cast(fits, element if _BITS[element] == 64 else "i64")
+    made = graph.cast(made, element)
+    if _BITS[element] == 64:
+        above = graph.each("Greater", wide, graph.like(highest, wide), element="i1")
+        made = graph.where(above, graph.constant(limits.max, element), made)
+    return made
+
+
+def _reduce_precision(rule: Rule) -> list[Tensor]:
+    (value,), attributes = rule.operands, rule.operation.attributes
+    wanted = attributes["exponent_bits"], attributes["mantissa_bits"]
+    known = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+    if wanted == known.get(value.element):
+        return [value]
+    if wanted == known["bf16"] and value.element == "f32":
+        return [rule.graph.cast(rule.graph.cast(value, "bf16"), "f32")]
+    raise UnsupportedError(f"stablehlo.reduce_precision to {wanted} bits")
+
+
+def _one(operator: str) -> Callable[[Graph, Tensor], Tensor]:
+    return lambda graph, value: graph.each(operator, value)
+
+
+def _expm1(graph: Graph, value: Tensor) -> Tensor:
+    """Kahan's: what the exponential loses for small numbers, its logarithm loses as well."""
+    one = graph.like(1, value)
+    power = graph.each("Exp", value)
+    less = graph.each("Sub", power, one)
+    made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
+    small = compared(graph, "EQ", power, one)
+    edge = graph.each(
+        "Or", compared(graph, "EQ", less, graph.like(-1, value)), _is_infinite(graph, power)
+    )
+    return graph.where(small, value, graph.where(edge, less, made))
+
+
+def _log1p(graph: Graph, value: Tensor) -> Tensor:
+    one = graph.like(1, value)
+    more = graph.each("Add", value, one)
+    correction = graph.each("Div", value, graph.each("Sub", more, one))
+    made = graph.each("Mul", graph.each("Log", more), correction)
+    small = compared(graph, "EQ", more, one)
+    infinite = compared(graph, "EQ", more, graph.like(math.inf, value))
+    return graph.where(small, value, graph.where(infinite, more, made))
+
+
+def _is_infinite(graph: Graph, value: Tensor) -> Tensor:
+    return compared(graph, "EQ", graph.each("Abs", value), graph.like(math.inf, value))
+
+
+def _is_finite(rule: Rule) -> list[Tensor]:
+    graph = rule.graph
+    value = computed(graph, rule.operands[0])
+    return [compared(graph, "LT", graph.each("Abs", value), graph.like(math.inf, value))]
+
+
+def _rsqrt(graph: Graph, value: Tensor) -> Tensor:
+    return graph.each("Reciprocal", graph.each("Sqrt", value))
+
+
+def one_more_than_power(graph: Graph, value: Tensor) -> Tensor:
+    """Return 1 + exp(-x), by which a number is divided to multiply it by a sigmoid.
+
+    ONNX Runtime's Sigmoid is right within 1e-7, where results below are many times smaller: its
+    logarithm of -20 is -inf.
+    """
+    return graph.each("Add", graph.each("Exp", graph.each("Neg", value)), graph.like(1, value))
+
+
+def _logistic(graph: Graph, value: Tensor) -> Tensor:
+    return graph.each("Reciprocal", one_more_than_power(graph, value))
+
+
+def _cbrt(graph: Graph, value: Tensor) -> Tensor:
+    wide = graph.cast(value, "f64")
+    root = graph.each("Pow", graph.each("Abs", wide), graph.like(1 / 3, wide))
+    root = graph.cast(graph.each("Mul", root, graph.each("Sign", wide)), value.element)
+    return graph.where(compared(graph, "EQ", value, graph.like(0, value)), value, root)
+
+
+def _sign(graph: Graph, value: Tensor) -> Tensor:
+    odd = graph.each("Or", graph.is_nan(value), compared(graph, "EQ", value, graph.like(0, value)))
+    return graph.where(odd, value, graph.each("Sign", value))
+
+
+def _sign_rule(rule: Rule) -> list[Tensor]:
+    if rule.operands[0].element in FLOATS:
+        return _of_floats(_sign)(rule)
+    return arithmetic("Sign")(rule)
+
+
+def _is_negative(graph: Graph, value: Tensor) -> Tensor:
+    """Whether a float has a sign."""
+    bits = bit_cast(graph, value, "i32" if value.element == "f32" else "i64")
+    return compared(graph, "LT", bits, graph.like(0, bits))
+
+
+def _round_away(graph: Graph, value: Tensor) -> Tensor:
+    size = graph.each("Abs", value)
+    whole = graph.each("Floor", size)
+    half = graph.each("Sub", size, whole)
+    up = compared(graph, "GE", half, graph.like(0.5, value))
+    rounded = graph.where(up, graph.each("Add", whole, graph.like(1, value)), whole)
+    opposite = graph.each("Neg", rounded)
+    return graph.where(_is_negative(graph, value), opposite, rounded)
+
+
+def _atan2(rule: Rule) -> list[Tensor]:
+    graph, element = rule.graph, rule.operation.result.element
+    y, x = (computed(graph, each) for each in rule.operands)
+    up, right = graph.each("Abs", y), graph.each("Abs", x)
+    least, most = graph.each("Min", up, right), graph.each("Max", up, right)
+    zero, one = graph.like(0, x), graph.like(1, x)
+    ratio = graph.each("Div", least, most)
+    ratio = graph.where(compared(graph, "EQ", most, zero), zero, ratio)
+    ratio = graph.where(compared(graph, "EQ", least, graph.like(math.inf, x)), one, ratio)
+    angle = graph.each("Atan", ratio)
+    steep = graph.each("Sub", graph.like(math.pi / 2, x), angle)
+    angle = graph.where(compared(graph, "GT", up, right), steep, angle)
+    behind = graph.each("Sub", graph.like(math.pi, x), angle)
+    angle = graph.where(_is_negative(graph, x), behind, angle)
+    angle = graph.where(_is_negative(graph, y), graph.each("Neg", angle), angle)
+    neither = graph.each("Or", graph.is_nan(x), graph.is_nan(y))
+    return [graph.cast(graph.where(neither, graph.like(math.nan, x), angle), element)]
+
+
+def _error_function(rule: Rule) -> list[Tensor]:
+    if rule.operands[0].element == "f64":
+        return rule.evaluate(rule.graph, rule.operation.blocks[0], rule.operands)
+    return _of_floats(_one("Erf"))(rule)
+
+
+def _constant(rule: Rule) -> list[Tensor]:
+    result = rule.operation.result
+    return [rule.graph.constant(rule.operation.attributes["value"], result.element)]
+
+
+def _iota(rule: Rule) -> list[Tensor]:
+    result, axis = rule.operation.result, rule.operation.attributes["iota_dimension"]
+    numbers: Any = np.arange(result.shape[axis]).astype(DTYPES[result.element])
+    return [
+        rule.graph.constant(
+            numbers.reshape(-1, *[1] * (len(result.shape) - axis - 1)), result.element
+        )
+    ]
+
+
+def _same(rule: Rule) -> list[Tensor]:
+    return list(rule.operands)
+
+
+RULES: Rules = {
+    "chlo.erf": _error_function,
+    "stablehlo.abs": arithmetic("Abs"),
+    "stablehlo.add": _logical("Or", "Add"),
+    "stablehlo.and": _logical("And", "BitwiseAnd"),
+    "stablehlo.atan2": _atan2,
+    "stablehlo.bitcast_convert": _bit_cast,
+    "stablehlo.cbrt": _of_floats(_cbrt),
+    "stablehlo.ceil": _of_floats(_one("Ceil")),
+    "stablehlo.clamp": _clamp,
+    "stablehlo.compare": _compare,
+    "stablehlo.constant": _constant,
+    "stablehlo.convert": _convert,
+    "stablehlo.cosine": _of_floats(_one("Cos")),
+    "stablehlo.count_leading_zeros": _leading_zeros,
+    "stablehlo.divide": _divide,
+    "stablehlo.exponential": _of_floats(_one("Exp")),
+    "stablehlo.exponential_minus_one": _of_floats(_expm1),
+    "stablehlo.floor": _of_floats(_one("Floor")),
+    "stablehlo.iota": _iota,
+    "stablehlo.is_finite": _is_finite,
+    "stablehlo.log": _of_floats(_one("Log")),
+    "stablehlo.log_plus_one": _of_floats(_log1p),
+    "stablehlo.logistic": _of_floats(_logistic),
+    "stablehlo.maximum": _extreme("Max", "Or"),
+    "stablehlo.minimum": _extreme("Min", "And"),
+    "stablehlo.multiply": _logical("And", "Mul"),
+    "stablehlo.negate": _negate,
+    "stablehlo.not": _logical("Not", "BitwiseNot"),
+    "stablehlo.optimization_barrier": _same,
+    "stablehlo.or": _logical("Or", "BitwiseOr"),
+    "stablehlo.popcnt": _popcnt,
+    "stablehlo.power": _power,
+    "stablehlo.reduce_precision": _reduce_precision,
+    "stablehlo.remainder": _remainder,
+    "stablehlo.round_nearest_afz": _of_floats(_round_away),
+    "stablehlo.round_nearest_even": _of_floats(_one("Round")),
+    "stablehlo.rsqrt": _of_floats(_rsqrt),
+    "stablehlo.select": _select,
+    "stablehlo.shift_left": _shift("LEFT"),
+    "stablehlo.shift_right_arithmetic": _shift_arithmetic,
+    "stablehlo.shift_right_logical": _shift("RIGHT"),
+    "stablehlo.sign": _sign_rule,
+    "stablehlo.sine": _of_floats(_one("Sin")),
+    "stablehlo.sqrt": _of_floats(_one("Sqrt")),
+    "stablehlo.subtract": _subtract,
+    "stablehlo.tan": _of_floats(_one("Tan")),
+    "stablehlo.tanh": _of_floats(_one("Tanh")),
+    "stablehlo.xor": _logical("Xor", "BitwiseXor"),
+}

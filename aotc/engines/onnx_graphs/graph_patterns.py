@@ -1,0 +1,795 @@
+"""What many operations of StableHLO are together: operations of our own, each one node of a graph.
+
+jax writes a softmax, a normalization or a GELU as many operations. ONNX Runtime has one for each,
+which is faster and, apart from rounding, the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isclose, pi, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from aotc.engines.onnx_graphs.graph_builder import moves_nothing
+from aotc.engines.onnx_graphs.graph_reductions import body_of
+from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, Block, Operation, Value
+
+SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
+GELU, TANH_GELU = "aotc.gelu", "aotc.tanh_gelu"
+SWISH, RELU = "aotc.swish", "aotc.relu"
+LAYER_NORM, RMS_NORM = "aotc.layer_norm", "aotc.rms_norm"
+ARG_MAX, ARG_MIN = "aotc.arg_max", "aotc.arg_min"
+
+_CLOSE = 1e-5
+"""How near a constant has to be, relative to what it stands for."""
+
+_HALVES = ("f16", "bf16")
+_FLOATS = (*_HALVES, "f32", "f64")
+_MASKED = ("f16", "f32", "f64")
+"""Numbers whose products with a condition XLA selects."""
+
+_NORMED = ("f32", "f64")
+_NORMED_MAX = 8192
+"""Longest axis whose norm the one operator computes: it adds all numbers to one float32."""
+
+_MOVES = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.convert",
+    "stablehlo.reshape",
+    "stablehlo.transpose",
+)
+_SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+
+
+def fuse(block: Block) -> None:
+    """Put such operations into a block and those within, and drop what nobody uses then."""
+    _select_masked(block)
+    _exchange_factors(block)
+    same: dict[int, Value] = {}
+    for operation in [*block.walk()]:
+        operation.operands = [same.get(id(each), each) for each in operation.operands]
+        if (known := _same_as(operation)) is not None:
+            same[id(operation.result)] = known
+            continue
+        for match in _MATCHES.get(operation.name, ()):
+            if match(operation):
+                break
+    _replace_returned(block, same)
+    _drop_unused(block)
+
+
+def _select_masked(block: Block) -> None:
+    """Select where a program multiplies by a condition, as XLA's AlgebraicSimplifier does: what is
+    masked may be no number.
+    """
+    made: list[Operation] = []
+    for operation in block.operations:
+        for inner in operation.blocks:
+            _select_masked(inner)
+        for value, factor in _pairs(operation) if _is_elementwise(operation) else ():
+            condition = _condition(factor)
+            if condition is not None:
+                made += _chosen(operation, value, condition)
+                break
+        made.append(operation)
+    block.operations = made
+
+
+def _is_elementwise(operation: Operation) -> bool:
+    """Return whether numbers are multiplied with those in their place, and at most summed then."""
+    if operation.name != "stablehlo.dot_general" or operation.result.element == "f16":
+        return operation.name == "stablehlo.multiply"
+    numbers, (one, other) = operation.attributes["dot_dimension_numbers"], operation.operands
+    axes = [
+        (*numbers[f"{side}_batching_dimensions"], *numbers[f"{side}_contracting_dimensions"])
+        for side in ("lhs", "rhs")
+    ]
+    return axes[0] == axes[1] and len(axes[0]) == len(one.shape) == len(other.shape)
+
+
+def _condition(value: Value) -> Value | None:
+    """Return the booleans that a value is as numbers.
+
+    XLA knows constants as numbers, and repeats numbers instead of booleans: then it sees none.
+    """
+    made_by = _maker(value, "stablehlo.convert")
+    if made_by is None or value.element not in _MASKED or made_by.operands[0].element != "i1":
+        return None
+    (condition,) = made_by.operands
+    known = _maker(condition, "stablehlo.broadcast_in_dim", "stablehlo.constant")
+    if known is None or (known.operands and known.operands[0].size == condition.size):
+        return condition
+    return None
+
+
+def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operation]:
+    """Have a product choose between a value and 0; return the operations that it needs for it."""
+    zero, zeros, chosen = (
+        Operation(f"stablehlo.{name}", []) for name in ("constant", "broadcast_in_dim", "select")
+    )
+    zero.attributes = {"value": np.zeros((), DTYPES[value.element])}
+    zero.results = [Value((), value.element, zero)]
+    zeros.operands, zeros.attributes = [zero.result], {"broadcast_dimensions": ()}
+    zeros.results = [Value(value.shape, value.element, zeros)]
+    if operation.name == "stablehlo.multiply":
+        _become(operation, chosen.name, condition, value, zeros.result)
+        return [zero, zeros]
+    chosen.operands = [condition, value, zeros.result]
+    chosen.results = [Value(value.shape, value.element, chosen)]
+    operation.operands = [chosen.result if each is value else each for each in operation.operands]
+    return [zero, zeros, chosen]
+
+
+def _exchange_factors(block: Block) -> None:
+    """Exchange the factors of a product whose columns a transpose puts before its rows.
+
+    jax writes attention's scores so that the cache's places come first. A softmax over places that
+    are not last makes ONNX Runtime transpose them, and masks are repeated one number at a time.
+    """
+    used = Counter(id(each) for each in block.returned)
+    for operation in block.walk():
+        used.update(map(id, operation.operands))
+        used.update(id(each) for inner in operation.blocks for each in inner.returned)
+    for operation in block.walk():
+        if operation.name != "stablehlo.transpose":
+            continue
+        product = _maker(operation.operands[0], "stablehlo.dot_general")
+        if product is not None and used[id(product.result)] == 1:
+            _exchange(product, operation)
+
+
+def _exchange(product: Operation, turned: Operation) -> None:
+    """Exchange the factors of a product if its rows are last then, and no more is transposed."""
+    numbers, shapes = (
+        product.attributes["dot_dimension_numbers"],
+        [each.shape for each in product.operands],
+    )
+    order = tuple(int(each) for each in turned.attributes["permutation"])
+    batch = len(numbers["lhs_batching_dimensions"])
+    summed = len(numbers["lhs_contracting_dimensions"])
+    rows, columns = (len(shape) - batch - summed for shape in shapes)
+    if not order or not columns or not batch <= order[-1] < batch + rows:
+        return
+    sides = {"lhs": "rhs", "rhs": "lhs"}
+    exchanged = {f"{sides[name[:3]]}{name[3:]}": axes for name, axes in numbers.items()}
+    # Where each axis of the result was: columns come before rows.
+    was = [*range(batch), *range(batch + rows, batch + rows + columns)]
+    was += range(batch, batch + rows)
+    after = tuple(was.index(axis) for axis in order)
+    if _transposed(shapes[::-1], exchanged, after) > _transposed(shapes, numbers, order):
+        return
+    result = product.result
+    product.operands.reverse()
+    product.attributes["dot_dimension_numbers"] = exchanged
+    result.shape = tuple(result.shape[axis] for axis in was)
+    turned.attributes["permutation"] = after
+
+
+def _transposed(
+    shapes: Sequence[Sequence[int]], numbers: Mapping[str, Sequence[int]], order: Sequence[int]
+) -> int:
+    """Count the numbers that are transposed before a product, and behind it by an order."""
+    moved = 0
+    sizes: list[int] = []
+    for side, shape in zip(("lhs", "rhs"), shapes, strict=True):
+        batch, summed = (
+            list(numbers[f"{side}_{what}_dimensions"]) for what in ("batching", "contracting")
+        )
+        free = [axis for axis in range(len(shape)) if axis not in (*batch, *summed)]
+        placed = [*batch, *free, *summed] if side == "lhs" else [*batch, *summed, *free]
+        moved += 0 if moves_nothing(shape, placed) else prod(shape)
+        sizes += [shape[axis] for axis in (free if sizes else [*batch, *free])]
+    return moved + (0 if moves_nothing(sizes, order) else prod(sizes))
+
+
+def _same_as(operation: Operation) -> Value | None:
+    """The operand that an operation gives unchanged, whatever the numbers are."""
+    name, operands = operation.name, operation.operands
+    if name == "stablehlo.select":
+        chosen = _number(operands[0])
+        return None if chosen is None else operands[1] if chosen else operands[2]
+    if name in ("stablehlo.maximum", "stablehlo.minimum") and operation.result.element in _FLOATS:
+        least = float("-inf") if name == "stablehlo.maximum" else float("inf")
+        return next((one for one, other in _pairs(operation) if _number(other) == least), None)
+    if name in _MOVES and len(operands) == 1:
+        (value,) = operands
+        if (value.shape, value.element) == (operation.result.shape, operation.result.element):
+            order = operation.attributes.get(
+                "permutation", operation.attributes.get("broadcast_dimensions", ())
+            )
+            return value if tuple(order) == tuple(sorted(order)) else None
+    return None
+
+
+def _replace_returned(block: Block, same: dict[int, Value]) -> None:
+    block.returned = [same.get(id(each), each) for each in block.returned]
+    for operation in block.operations:
+        for inner in operation.blocks:
+            _replace_returned(inner, same)
+
+
+def _drop_unused(block: Block) -> None:
+    used: set[int] = set()
+
+    def visit(block: Block) -> None:
+        used.update(map(id, block.returned))
+        for operation in reversed(block.operations):
+            if any(id(each) in used for each in operation.results):
+                used.update(map(id, operation.operands))
+                for inner in operation.blocks:
+                    visit(inner)
+
+    def drop(block: Block) -> None:
+        block.operations = [
+            each for each in block.operations if any(id(result) in used for result in each.results)
+        ]
+        for operation in block.operations:
+            for inner in operation.blocks:
+                drop(inner)
+
+    visit(block)
+    drop(block)
+
+
+def _become(operation: Operation, name: str, *operands: Value, **attributes: object) -> bool:
+    operation.name, operation.operands = name, list(operands)
+    operation.attributes, operation.blocks = dict(attributes), []
+    return True
+
+
+def _maker(value: Value, *names: str) -> Operation | None:
+    """The operation that makes a value, if it is one of these."""
+    made_by = value.made_by
+    return made_by if made_by is not None and made_by.name in names else None
+
+
+_COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.subtract": np.subtract,
+}
+
+
+def _number(value: Value) -> float | None:
+    """Return the number that a value is everywhere; of scalars also what is computed of constants.
+
+    It is what the value's own type makes of it: a float16 or an integer that was a float32 before
+    is the nearest float16 or the integer.
+    """
+    found = _scalar(value)
+    return None if found is None else found.item()
+
+
+def _scalar(value: Value) -> Any:
+    """Return the number of `_number` in numpy's type for it."""
+    while made_by := _maker(value, *_SPREAD):
+        value = made_by.operands[0]
+    made_by = value.made_by
+    if made_by is None:
+        return None
+    if made_by.name == "stablehlo.constant":
+        array = made_by.attributes["value"]
+        return array.reshape(())[()] if array.size == 1 else None
+    operands: list[Any] = [None]
+    if _is_counted(made_by):
+        operands = [_scalar(each) for each in made_by.operands]
+    if any(each is None for each in operands):
+        return None
+    if made_by.name == "stablehlo.convert":
+        return _converted(operands[0], DTYPES[value.element])
+    one, other = operands
+    if made_by.name == "stablehlo.compare":
+        return one > other
+    with np.errstate(all="ignore"):
+        return _COUNTED[made_by.name](one, other)
+
+
+def _is_counted(operation: Operation) -> bool:
+    """Return whether a number is computed of those of the operands."""
+    if operation.name == "stablehlo.convert":
+        return True
+    if operation.name not in (*_COUNTED, "stablehlo.compare") or operation.result.shape:
+        return False
+    if operation.name == "stablehlo.compare":
+        how = operation.attributes
+        total = how.get("compare_type") == "TOTALORDER"
+        return how["comparison_direction"] == "GT" and not total
+    return operation.result.element not in (*_HALVES, "i1")
+
+
+def _converted(number: Any, dtype: Any) -> Any:
+    """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
+    if dtype == np.bool_:
+        return np.bool_(number != 0)
+    if np.issubdtype(dtype, np.integer) and not np.issubdtype(number.dtype, np.integer):
+        wide, limits = float(number), np.iinfo(dtype)
+        if np.isnan(wide):
+            return dtype.type(0)
+        whole = limits.max if wide >= limits.max else limits.min if wide <= limits.min else wide
+        return dtype.type(int(whole))
+    with np.errstate(all="ignore"):
+        return number.astype(dtype)
+
+
+def _is(value: Value, number: float) -> bool:
+    found = _number(value)
+    return found is not None and isclose(found, number, rel_tol=_CLOSE)
+
+
+def _is_single(number: float) -> bool:
+    """Return whether a float32 holds a number, as ONNX's attributes are."""
+    with np.errstate(over="ignore"):
+        return number == float(np.float32(number))
+
+
+def _pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
+    """The two operands, in both orders."""
+    one, other = operation.operands
+    yield one, other
+    yield other, one
+
+
+def _scaled(value: Value, factor: float) -> Value | None:
+    """What is multiplied by a number, or divided by its inverse."""
+    made_by = _maker(value, "stablehlo.multiply")
+    if made_by is not None:
+        for number, rest in _pairs(made_by):
+            if _is(number, factor):
+                return rest
+    made_by = _maker(value, "stablehlo.divide")
+    if made_by is not None and _is(made_by.operands[1], 1 / factor):
+        return made_by.operands[0]
+    return None
+
+
+def _factors(value: Value) -> list[Value]:
+    """What a product is made of."""
+    made_by = _maker(value, "stablehlo.multiply")
+    if made_by is None:
+        return [value]
+    return [factor for each in made_by.operands for factor in _factors(each)]
+
+
+def _relu(operation: Operation) -> bool:
+    for value, zero in _pairs(operation):
+        if value.element == "f32" and _number(zero) == 0:
+            return _become(operation, RELU, value)
+    return False
+
+
+def _swish(operation: Operation) -> bool:
+    """x * sigmoid(x), whichever way the sigmoid is written."""
+    for value, gate in _pairs(operation):
+        if value.element == "f32" and _sigmoid_of(gate) is value:
+            return _become(operation, SWISH, value)
+    return False
+
+
+def _sigmoid_of(gate: Value) -> Value | None:
+    made_by = _maker(gate, "stablehlo.logistic")
+    if made_by is not None:
+        return made_by.operands[0]
+    made_by = _maker(gate, "stablehlo.divide")
+    if made_by is None or not _is(made_by.operands[0], 1):
+        return None
+    total = _maker(made_by.operands[1], "stablehlo.add")
+    for one, power in _pairs(total) if total else ():
+        raised = _maker(power, "stablehlo.exponential")
+        opposite = _maker(raised.operands[0], "stablehlo.negate") if raised else None
+        if opposite is not None and _is(one, 1):
+            return opposite.operands[0]
+    return None
+
+
+def _gelu(operation: Operation) -> bool:
+    """Half of x times 1 + erf(x / sqrt(2)), or times erfc of the opposite, or with a tanh."""
+    factors = _factors(operation.result)
+    if operation.result.element != "f32":
+        return False
+    halves = [each for each in factors if _is(each, 0.5)]
+    for value in factors:
+        for other in factors:
+            if other is value:
+                continue
+            if len(halves) == 1 and len(factors) == 3:
+                if _error_function_of(other) is value:
+                    return _become(operation, GELU, value)
+                if _tanh_of(other) is value:
+                    return _become(operation, TANH_GELU, value)
+            divided = _scaled(other, 0.5)
+            if len(factors) == 2 and divided is not None:
+                if _error_function_of(divided) is value:
+                    return _become(operation, GELU, value)
+                if _tanh_of(divided) is value:
+                    return _become(operation, TANH_GELU, value)
+    return False
+
+
+def _error_function_of(value: Value) -> Value | None:
+    """x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
+    rest = _maker(value, "chlo.erfc")
+    if rest is not None:
+        argument = rest.operands[0]
+        minus = _maker(argument, "stablehlo.negate")
+        if minus is not None:
+            return _scaled(minus.operands[0], sqrt(0.5))
+        inner = _scaled(argument, sqrt(0.5))
+        minus = _maker(inner, "stablehlo.negate") if inner is not None else None
+        return minus.operands[0] if minus else _scaled(argument, -sqrt(0.5))
+    total = _maker(value, "stablehlo.add")
+    for one, error in _pairs(total) if total else ():
+        found = _maker(error, "chlo.erf")
+        if found is not None and _is(one, 1):
+            return _scaled(found.operands[0], sqrt(0.5))
+    return None
+
+
+def _tanh_of(value: Value) -> Value | None:
+    """x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
+    total = _maker(value, "stablehlo.add")
+    for one, bent in _pairs(total) if total else ():
+        found = _maker(bent, "stablehlo.tanh")
+        inner = _scaled(found.operands[0], sqrt(2 / pi)) if found and _is(one, 1) else None
+        added = _maker(inner, "stablehlo.add") if inner is not None else None
+        for argument, cubic in _pairs(added) if added else ():
+            factors = _factors(cubic)
+            cubes = [each for each in factors if each is argument]
+            numbers = [each for each in factors if _is(each, 0.044715)]
+            if len(cubes) == 3 and len(numbers) == 1 and len(factors) == 4:
+                return argument
+    return None
+
+
+def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
+    """What is broadcast to a value, and the axes of the value that it has; None if no axis is
+    repeated in between.
+    """
+    axes: tuple[int, ...] | None = None
+    while made_by := _maker(value, *_SPREAD):
+        inner = made_by.operands[0]
+        if made_by.name == "stablehlo.reshape":
+            places = _placed(inner.shape, value.shape)
+            if places is None:
+                break
+        else:
+            places = tuple(int(each) for each in made_by.attributes["broadcast_dimensions"])
+        axes = places if axes is None else tuple(axes[place] for place in places)
+        value = inner
+    return value, axes
+
+
+def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | None:
+    """Which axes remain where a reshape only adds axes of 1."""
+    places: list[int] = []
+    at = 0
+    for size in inner:
+        while at < len(outer) and outer[at] != size and outer[at] == 1:
+            at += 1
+        if at == len(outer) or outer[at] != size:
+            return None
+        places.append(at)
+        at += 1
+    return tuple(places) if prod(inner) == prod(outer) else None
+
+
+def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
+    """The array and the axes that a value is the sum or the maximum of."""
+    made_by = _maker(value, "stablehlo.reduce")
+    if made_by is None or len(made_by.results) != 1 or body_of(made_by.blocks[0]) != name:
+        return None
+    start = {"stablehlo.add": 0.0, "stablehlo.maximum": float("-inf")}[name]
+    if _number(made_by.operands[1]) != start:
+        return None
+    return made_by.operands[0], tuple(int(each) for each in made_by.attributes["dimensions"])
+
+
+def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
+    """What has a number for each place of a shape without an axis, if a value is that: as it is,
+    with an axis of 1, or repeated along it.
+    """
+    inner, axes = _kept(value)
+    left = [each for each in range(len(shape)) if each != axis]
+    wanted = tuple(shape[each] for each in left)
+    if axes is None:
+        one = (*shape[:axis], 1, *shape[axis + 1 :])
+        return inner if inner.shape in (wanted, one) else None
+    if len(value.shape) != len(shape):
+        return None
+    sizes = [1] * len(shape)
+    for place, size in zip(axes, inner.shape, strict=True):
+        sizes[place] = size
+    in_order = list(axes) == sorted(axes)
+    sizes_fit = all(sizes[each] == shape[each] for each in left) and sizes[axis] == 1
+    return inner if in_order and sizes_fit else None
+
+
+def _exponentials(value: Value, axis: int) -> Value | None:
+    """The array whose exponentials these are, less what is the same along an axis."""
+    raised = _maker(value, "stablehlo.exponential")
+    less = _maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
+    return _less_maximum(less, axis) if less is not None else None
+
+
+def _less_maximum(less: Operation, axis: int) -> Value | None:
+    """Return the array whose own maximum along an axis is taken away: less than that might leave
+    infinite exponentials, and more might leave none.
+    """
+    array, most = less.operands
+    inner = _over(most, array.shape, axis)
+    while inner is not None:
+        total = _total(inner, "stablehlo.maximum")
+        if total is not None:
+            return array if total[0] is array and total[1] == (axis,) else None
+        made_by = _maker(inner, *_SPREAD, "stablehlo.transpose")
+        inner = made_by.operands[0] if made_by is not None else None
+    return None
+
+
+def _softmax(operation: Operation) -> bool:
+    power, total = operation.operands
+    for axis in range(len(power.shape)):
+        inner = _over(total, power.shape, axis)
+        summed = _total(inner, "stablehlo.add") if inner is not None else None
+        if summed is not None and summed[0] is power and summed[1] == (axis,):
+            array = _exponentials(power, axis)
+            if array is not None and array.element == "f32":
+                return _become(operation, SOFTMAX, array, axis=axis)
+    return False
+
+
+def _log_softmax(operation: Operation) -> bool:
+    """x - max, less the logarithm of the sum of its exponentials."""
+    value, logarithm = operation.operands
+    less = _maker(value, "stablehlo.subtract")
+    for axis in range(len(value.shape)) if less is not None else ():
+        inner = _over(logarithm, value.shape, axis)
+        taken = _maker(inner, "stablehlo.log") if inner is not None else None
+        inner = _over(taken.operands[0], value.shape, axis) if taken is not None else None
+        summed = _total(inner, "stablehlo.add") if inner is not None else None
+        if summed is None or summed[1] != (axis,) or less is None:
+            continue
+        raised = _maker(summed[0], "stablehlo.exponential")
+        array = _less_maximum(less, axis)
+        if raised is None or raised.operands[0] is not value or array is None:
+            continue
+        # Of doubles ONNX Runtime passes over what is no number.
+        if array.element == "f32":
+            return _become(operation, LOG_SOFTMAX, array, axis=axis)
+    return False
+
+
+def _mean(value: Value, shape: Sequence[int]) -> Value | None:
+    """The array of this shape whose mean over the last axis a value is."""
+    last = len(shape) - 1
+    inner = _over(value, shape, last)
+    divided = _maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
+    if divided is None:
+        return None
+    total, count = divided.operands
+    wanted = float(shape[last]) if divided.name == "stablehlo.divide" else 1 / shape[last]
+    if divided.name == "stablehlo.multiply" and _number(count) is None:
+        total, count = count, total
+    inner = _over(total, shape, last)
+    summed = _total(inner, "stablehlo.add") if inner is not None else None
+    if summed is None or summed[1] != (last,) or summed[0].shape != tuple(shape):
+        return None
+    return summed[0] if _is(count, wanted) else None
+
+
+def _squared(value: Value | None) -> Value | None:
+    """What is multiplied by itself."""
+    made_by = _maker(value, "stablehlo.multiply") if value is not None else None
+    if made_by is None or made_by.operands[0] is not made_by.operands[1]:
+        return None
+    return made_by.operands[0]
+
+
+def _centred(value: Value) -> Value | None:
+    """The array from which its mean over the last axis is taken."""
+    made_by = _maker(value, "stablehlo.subtract")
+    if made_by is None or not value.shape:
+        return None
+    array, mean = made_by.operands
+    return array if _mean(mean, array.shape) is array else None
+
+
+def _is_variance(value: Value, array: Value) -> bool:
+    """Whether a value is the variance of an array over its last axis."""
+    squares = _squared(_mean(value, array.shape))
+    if squares is not None:
+        return _centred(squares) is array
+    inner = _over(value, array.shape, len(array.shape) - 1)
+    made_by = _maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract") if inner else None
+    if made_by is None:
+        return False
+    if made_by.name == RELU:
+        return _is_variance(made_by.operands[0], array)
+    if made_by.name == "stablehlo.maximum":
+        return any(
+            _number(zero) == 0 and _is_variance(rest, array) for rest, zero in _pairs(made_by)
+        )
+    # The mean of the squares less the square of the mean.
+    squares, square = made_by.operands
+    mean = _squared(square)
+    return (
+        _squared(_mean(squares, array.shape)) is array
+        and mean is not None
+        and _mean(mean, array.shape) is array
+    )
+
+
+def _norm(operation: Operation) -> bool:
+    """(x - mean) * rsqrt(variance + epsilon), and the same without the mean."""
+    value = operation.result
+    if value.element not in _NORMED or not value.shape:
+        return False
+    if operation.name == "stablehlo.divide":
+        one, other = operation.operands
+        root = _maker(_kept(other)[0], "stablehlo.sqrt")
+        return root is not None and _normed(operation, one, other, root, [])
+    for one, other in _pairs(operation):
+        root = _maker(_kept(other)[0], "stablehlo.rsqrt")
+        if root is not None and _normed(operation, one, other, root, []):
+            return True
+        # rsqrt(…) * scale, both repeated, as flax has it.
+        product = _maker(other, "stablehlo.multiply")
+        for inverse, scale in _pairs(product) if product else ():
+            root = _maker(_kept(inverse)[0], "stablehlo.rsqrt")
+            if root is not None and _normed(operation, one, inverse, root, [scale]):
+                return True
+    return False
+
+
+def _normed(
+    operation: Operation, one: Value, other: Value, root: Operation, scale: list[Value]
+) -> bool:
+    """root: of the variance with an epsilon, which is repeated as `other`."""
+    added, last = _maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
+    if added is None or _over(other, one.shape, last) is not root.result:
+        return False
+    if one.shape[last] > _NORMED_MAX:
+        return False
+    for number, variance in _pairs(added):
+        epsilon = _number(number)
+        if epsilon is None or epsilon < 0 or not _is_single(epsilon / 16):
+            continue
+        centred = _centred(one)
+        if centred is not None and _is_variance(variance, centred):
+            squares = _squared(_mean(variance, centred.shape)) is None
+            return _scale(operation, LAYER_NORM, centred, scale, epsilon=epsilon, squares=squares)
+        if _squared(_mean(variance, one.shape)) is one:
+            return _scale(operation, RMS_NORM, one, scale, epsilon=epsilon)
+    return False
+
+
+def _scale(
+    operation: Operation, name: str, value: Value, scale: list[Value], **how: object
+) -> bool:
+    """how: epsilon, and of a layer norm squares: whether the variance is the mean of the squares
+    less the square of the mean.
+    """
+    if how.get("squares") and value.element != "f32":
+        return False
+    scales = []
+    for each in scale:
+        row = _row(each)
+        if row is None:
+            return False
+        scales.append(row)
+    return _become(operation, name, value, *scales, **how)
+
+
+def _row(value: Value) -> Value | None:
+    """The list of numbers that is repeated along all axes but the last."""
+    inner, axes = _kept(value)
+    last = len(value.shape) - 1
+    if len(inner.shape) == 1 and axes == (last,) and inner.shape[0] == value.shape[-1]:
+        return inner
+    return None
+
+
+def _scaled_norm(operation: Operation) -> bool:
+    """A normalization with its scale."""
+    for normed, factor in _pairs(operation):
+        made_by, row = _maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
+        if made_by is not None and row is not None and len(made_by.operands) == 1:
+            return _become(operation, made_by.name, made_by.operands[0], row, **made_by.attributes)
+    return False
+
+
+def _scaled_inner_norm(operation: Operation) -> bool:
+    """(scale * (x - mean)) * rsqrt(…): the scale is taken last."""
+    for one, other in _pairs(operation):
+        product = _maker(one, "stablehlo.multiply")
+        root = _maker(_kept(other)[0], "stablehlo.rsqrt")
+        for value, factor in _pairs(product) if product and root else ():
+            if root is not None and _normed(operation, value, other, root, [factor]):
+                return True
+    return False
+
+
+def _shifted_norm(operation: Operation) -> bool:
+    for normed, added in _pairs(operation):
+        made_by, row = _maker(normed, LAYER_NORM), _row(added)
+        if made_by is not None and row is not None and len(made_by.operands) == 2:
+            return _become(operation, LAYER_NORM, *made_by.operands, row, **made_by.attributes)
+    return False
+
+
+def _arg_extreme(operation: Operation) -> bool:
+    """jax's argmax and argmin: a reduction of the numbers with their places."""
+    if len(operation.results) != 2 or len(operation.attributes["dimensions"]) != 1:
+        return False
+    value, places = operation.operands[:2]
+    (axis,) = (int(each) for each in operation.attributes["dimensions"])
+    counted = _maker(_kept(places)[0], "stablehlo.iota")
+    words = _words(operation.blocks[0])
+    if (
+        counted is None
+        or _kept(places)[1] is not None
+        or words not in _ARG
+        or value.element == "f64"
+    ):
+        return False
+    if counted.attributes["iota_dimension"] != axis or _number(operation.operands[3]) != 0:
+        return False
+    start = _number(operation.operands[2])
+    name, floats = _ARG[words]
+    if start is None or not _is_lowest(start, value, name) or not value.size:
+        return False
+    if floats != value.element.startswith(("f", "bf")):
+        return False
+    return _become(operation, name, value, axis=axis)
+
+
+def _is_lowest(start: float, value: Value, name: str) -> bool:
+    from aotc.engines.onnx_graphs.graph_reductions import neutral
+
+    which = "stablehlo.maximum" if name == ARG_MAX else "stablehlo.minimum"
+    least = neutral(which, value.element)
+    return isinstance(least, bool | int | float) and float(least) == start
+
+
+def _words(block: Block) -> str:
+    """A function of single numbers as a text."""
+    known = {id(each): f"a{number}" for number, each in enumerate(block.arguments)}
+
+    def of(value: Value) -> str:
+        if id(value) in known:
+            return known[id(value)]
+        made_by = value.made_by
+        if made_by is None:
+            return "?"
+        direction = made_by.attributes.get("comparison_direction", "")
+        name = made_by.name.removeprefix("stablehlo.")
+        return f"{name}{direction}({','.join(map(of, made_by.operands))})"
+
+    return ";".join(map(of, block.returned))
+
+
+def _arg_words(direction: str, floats: bool) -> str:
+    picked = f"compare{direction}(a0,a2)"
+    if floats:
+        picked = f"or({picked},compareNE(a0,a0))"
+    first = "and(compareEQ(a0,a2),compareLT(a1,a3))"
+    return f"select({picked},a0,a2);select(or({picked},{first}),a1,a3)"
+
+
+_ARG = {
+    _arg_words(direction, floats): (name, floats)
+    for direction, name in (("GT", ARG_MAX), ("LT", ARG_MIN))
+    for floats in (False, True)
+}
+
+_MATCHES: dict[str, Sequence[Callable[[Operation], bool]]] = {
+    "stablehlo.add": (_shifted_norm,),
+    "stablehlo.divide": (_softmax, _norm),
+    "stablehlo.maximum": (_relu,),
+    "stablehlo.multiply": (_scaled_norm, _norm, _swish, _gelu, _scaled_inner_norm),
+    "stablehlo.reduce": (_arg_extreme,),
+    "stablehlo.subtract": (_log_softmax,),
+}

@@ -1,0 +1,155 @@
+"""Products of matrices, and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from aotc.compile.mlir import long_sums
+from aotc.engines.onnx_graphs.graph_builder import Tensor
+from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compared
+from aotc.engines.onnx_graphs.graph_layout import padded, reverse
+from aotc.engines.onnx_graphs.graph_reductions import summed
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
+from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+
+_MULTIPLIED = {
+    "f16": "f32",
+    "bf16": "f32",
+    "i1": "i32",
+    "i8": "i32",
+    "i16": "i32",
+    "ui8": "ui32",
+    "ui16": "ui32",
+}
+"""By the element of a product, what is computed with."""
+
+_TERMS_MAX = 4096
+"""Most products that are added one after the other, where a group has one channel of results."""
+
+
+def _dot_general(rule: Rule) -> list[Tensor]:
+    """MatMul of what becomes [batch, free, contracted] and [batch, contracted, free]."""
+    graph, result = rule.graph, rule.operation.result
+    numbers = rule.operation.attributes["dot_dimension_numbers"]
+    left, right = rule.whole(0), rule.whole(1)
+    left_batch, right_batch = (numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs"))
+    left_sum, right_sum = (numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs"))
+    left_free = _others(left, left_batch, left_sum)
+    right_free = _others(right, right_batch, right_sum)
+    depth = prod(left.shape[axis] for axis in left_sum)
+    if depth == 0:
+        return [graph.constant(0, result.element)]
+    wide = _MULTIPLIED.get(result.element, result.element)
+    left, right = (graph.cast(each, wide) for each in (left, right))
+    batch = [left.shape[axis] for axis in left_batch]
+    rows = [left.shape[axis] for axis in left_free]
+    columns = [right.shape[axis] for axis in right_free]
+    left = graph.transpose(left, (*left_batch, *left_free, *left_sum))
+    right = graph.transpose(right, (*right_batch, *right_sum, *right_free))
+    # Without batches, MatMul takes any number of rows' axes as they are.
+    inner_rows = rows if not batch and rows else [prod(rows)]
+    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*batch, depth)
+        terms = graph.each("Mul", graph.reshape(left, flat), graph.reshape(right, flat))
+        made = summed(graph, terms, (len(batch),))
+        return [graph.cast(graph.reshape(made, result.shape), result.element)]
+    left = graph.reshape(left, (*batch, *inner_rows, depth))
+    right = graph.reshape(right, (*batch, depth, prod(columns)))
+    shape = (*batch, *inner_rows, prod(columns))
+    # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
+    made = graph.node("Mul" if depth == 1 else "MatMul", [left, right], shape, wide)
+    made = graph.reshape(made, (*batch, *rows, *columns))
+    if result.element == "i1":
+        return [compared(graph, "NE", made, graph.like(0, made))]
+    return [graph.cast(made, result.element)]
+
+
+def _others(tensor: Tensor, *taken: Sequence[int]) -> list[int]:
+    used = {axis for axes in taken for axis in axes}
+    return [axis for axis in range(len(tensor.shape)) if axis not in used]
+
+
+def _convolution(rule: Rule) -> list[Tensor]:
+    """Conv with channels first, which ONNX Runtime takes apart again where it can."""
+    graph, result, attributes = rule.graph, rule.operation.result, rule.operation.attributes
+    numbers = attributes["dimension_numbers"]
+    if attributes.get("batch_group_count", 1) != 1:
+        raise UnsupportedError("stablehlo.convolution with groups of the batch")
+    if result.element not in FLOATS:
+        raise UnsupportedError("stablehlo.convolution of integers")
+    spatial = len(numbers["input_spatial_dimensions"])
+    if not 1 <= spatial <= 3:
+        raise UnsupportedError(f"stablehlo.convolution over {spatial} axes")
+    ones, element = (1,) * spatial, result.element if result.element == "f64" else "f32"
+    image, kernel = (graph.cast(rule.whole(index), element) for index in (0, 1))
+    image = graph.transpose(
+        image,
+        (
+            numbers["input_batch_dimension"],
+            numbers["input_feature_dimension"],
+            *numbers["input_spatial_dimensions"],
+        ),
+    )
+    kernel = graph.transpose(
+        kernel,
+        (
+            numbers["kernel_output_feature_dimension"],
+            numbers["kernel_input_feature_dimension"],
+            *numbers["kernel_spatial_dimensions"],
+        ),
+    )
+    turned = rule.operation.attributes.get("window_reversal", ())
+    kernel = reverse(
+        graph, kernel, tuple(2 + axis for axis in range(spatial) if any(turned) and turned[axis])
+    )
+    pads = attributes.get("padding")
+    low, high = (
+        (
+            [int(row[side]) for row in pads.reshape(-1, 2)]
+            if pads is not None and pads.ndim == 2
+            else [int(pads) if pads is not None else 0] * spatial
+        )
+        for side in (0, 1)
+    )
+    between = tuple(each - 1 for each in rule.numbers("lhs_dilation", ones))
+    if any(between) or min(*low, *high, 0) < 0:
+        image = padded(
+            graph,
+            image,
+            graph.like(0, image),
+            (0, 0, *(min(0, each) for each in low)),
+            (0, 0, *(min(0, each) for each in high)),
+            (0, 0, *between),
+        )
+        low, high = ([max(0, each) for each in ends] for ends in (low, high))
+    output = [
+        numbers["output_batch_dimension"],
+        numbers["output_feature_dimension"],
+        *numbers["output_spatial_dimensions"],
+    ]
+    shape = [result.shape[axis] for axis in output]
+    if 0 in (*shape, *image.shape, *kernel.shape):
+        return [graph.constant(0, result.element)]
+    groups, terms = attributes.get("feature_group_count", 1), prod(kernel.shape[1:])
+    if kernel.shape[0] == groups and terms > _TERMS_MAX:
+        raise UnsupportedError(f"stablehlo.convolution of {terms} numbers for each result")
+    made = graph.node(
+        "Conv",
+        [image, kernel],
+        shape,
+        element,
+        kernel_shape=kernel.shape[2:],
+        strides=rule.numbers("window_strides", ones),
+        pads=(*low, *high),
+        dilations=rule.numbers("rhs_dilation", ones),
+        group=groups,
+    )
+    back = sorted(range(len(output)), key=lambda axis: output[axis])
+    return [graph.cast(graph.transpose(made, back), result.element)]
+
+
+RULES: Rules = {
+    "stablehlo.convolution": _convolution,
+    "stablehlo.dot_general": _dot_general,
+}

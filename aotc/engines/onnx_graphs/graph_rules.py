@@ -1,0 +1,35 @@
+"""What a rule of the translation is: from an operation and its operands to its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
+from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation
+
+type Evaluate = Callable[[Graph, Block, Sequence[Tensor]], list[Tensor]]
+"""Puts a block into a graph, for these arguments; what the block gives."""
+
+
+class Rule:
+    """What a rule is called with. operands: one tensor for each, which may stand for a larger array
+    by broadcasting.  evaluate: for operations with blocks.
+    """
+
+    def __init__(
+        self, graph: Graph, operation: Operation, operands: Sequence[Tensor], evaluate: Evaluate
+    ) -> None:
+        self.graph, self.operation = graph, operation
+        self.operands, self.evaluate = tuple(operands), evaluate
+
+    def whole(self, index: int) -> Tensor:
+        """An operand as the whole array that it stands for."""
+        return self.graph.full(self.operands[index], self.operation.operands[index].shape)
+
+    def numbers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
+        """An attribute that is a list of integers."""
+        return tuple(int(each) for each in self.operation.attributes.get(name, default))
+
+
+type Rules = Mapping[str, Callable[[Rule], list[Tensor]]]
+"""By the name of the operation."""

@@ -1,0 +1,96 @@
+"""From a program of StableHLO to an ONNX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from aotc.engines.onnx_graphs import (
+    graph_control,
+    graph_elementwise,
+    graph_fused,
+    graph_indexing,
+    graph_layout,
+    graph_patterns,
+    graph_products,
+    graph_reductions,
+    graph_sorting,
+    graph_transposes,
+)
+from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
+from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, UnsupportedError, Value
+from aotc_runtime.engines import graph_names
+
+RULES: Rules = {
+    **graph_control.RULES,
+    **graph_elementwise.RULES,
+    **graph_fused.RULES,
+    **graph_indexing.RULES,
+    **graph_layout.RULES,
+    **graph_products.RULES,
+    **graph_reductions.RULES,
+    **graph_sorting.RULES,
+}
+
+_OUTSIDE = {"bf16": "ui16"}
+"""What parameters and results are whose type numpy has not."""
+
+
+def translate(program: Block, weights: Collection[int]) -> Graph:
+    """The graph of a program whose parameters at these places are weights; it is changed.
+
+    Raises UnsupportedError for what ONNX Runtime would compute otherwise.
+    """
+    graph_patterns.fuse(program)
+    graph = Graph()
+    known: dict[int, Tensor] = {}
+    for place, value in enumerate(program.arguments):
+        name = graph_names.weight(place) if place in weights else graph_names.given(place)
+        if place in weights:
+            graph.names.fixed.add(name)
+        outside = graph.input(name, value.shape, _OUTSIDE.get(value.element, value.element))
+        known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
+    found = _Translation(known).block(graph, program)
+    for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
+        passed = graph_elementwise.bit_cast(
+            graph, tensor, _OUTSIDE.get(value.element, value.element)
+        )
+        graph.output(passed, value.shape, graph_names.result(place))
+    graph.prune()
+    graph_transposes.cancel(graph)
+    return graph
+
+
+class _Translation:
+    """known: the tensor of each value that there is, by its identity."""
+
+    def __init__(self, known: dict[int, Tensor]) -> None:
+        self._known = known
+
+    def block(self, graph: Graph, block: Block) -> list[Tensor]:
+        """Put the operations of a block into a graph; what the block gives."""
+        outer = graph.names.origin
+        for operation in block.operations:
+            graph.names.origin = operation.name
+            for value, tensor in zip(
+                operation.results, self._results(graph, operation), strict=True
+            ):
+                self._known[id(value)] = tensor
+        graph.names.origin = outer
+        return [self._known[id(value)] for value in block.returned]
+
+    def _results(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
+        operands = [self._known[id(value)] for value in operation.operands]
+        rule = RULES.get(operation.name)
+        if rule is not None:
+            return rule(Rule(graph, operation, operands, self._evaluate))
+        if operation.name.startswith("stablehlo.") or not operation.blocks:
+            raise UnsupportedError(operation.name)
+        # A composite that nobody knows is what it is made of.
+        return self.block(graph, operation.blocks[0])
+
+    def _evaluate(self, graph: Graph, block: Block, arguments: Sequence[Tensor]) -> list[Tensor]:
+        known: Sequence[Value] = block.arguments if arguments else ()
+        for value, tensor in zip(known, arguments, strict=False):
+            self._known[id(value)] = tensor
+        return self.block(graph, block)

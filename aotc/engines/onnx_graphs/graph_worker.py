@@ -1,0 +1,95 @@
+"""What workers do that compile programs as graphs. Uses jaxlib, which reads the module."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotc.base.evidence import CompilerRecord, ExecutableEvidence, MemoryPlan, Optimized, Place
+from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
+from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
+
+if TYPE_CHECKING:
+    from aotc.engines.onnx_graphs.graph_builder import Graph
+    from aotc.engines.onnx_graphs.stablehlo_program import Block
+
+POOLED_FLOPS = 3_000_000
+"""Operations of a call from which a pool of threads may be faster than the calling thread."""
+
+
+class Translated(NamedTuple):
+    """A program, as it was understood, and its graph. weights: places of weights among the
+    parameters.  threads: who computes a call (`job`).
+    """
+
+    program: Block
+    graph: Graph
+    weights: Collection[int]
+    threads: str
+
+
+class Taken(NamedTuple):
+    """What an engine's compiler made of a graph, and how often each of its operators occurs in
+    it.
+    """
+
+    serialized: bytes
+    operators: dict[str, int]
+
+
+@problem_as_result
+def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> Result:
+    """Translate the module of a job.
+
+    engine: its name in the evidence.  take: what its compiler does with it; raises
+    UnsupportedError.
+    """
+    from aotc.compile.mlir import mlir_context
+    from aotc.compile.xla import jaxlib_private
+    from aotc.engines.onnx_graphs import stablehlo_program as program
+    from aotc.engines.onnx_graphs.graph_translation import translate
+
+    called: tuple[str, ...] = ()
+    try:
+        module = mlir_context.read_artifact(job.artifact)
+        called = tuple(jaxlib_private.custom_call_targets(module))
+        operations = jaxlib_private.operations(module)
+        if called:
+            raise ProblemError(Problem.PROGRAM, "", called)
+        cost = jaxlib_private.module_cost(jaxlib_private.cpu_client(), module)
+        main = program.read(module)
+        memory = {
+            "argument": sum(value.size_bytes for value in main.arguments),
+            "output": sum(value.size_bytes for value in main.returned),
+            "alias": 0,
+            # What the engine packs or folds of the weights is a copy of them.
+            "temp": sum(main.arguments[place].size_bytes for place in job.weights),
+        }
+        started = time.perf_counter()
+        graph = translate(main, job.weights)
+        threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
+        taken = take(Translated(main, graph, job.weights, job.threads or threads))
+    except (
+        jaxlib_private.XlaError,
+        jaxlib_private.MlirError,
+        ValueError,
+        program.UnsupportedError,
+    ) as error:
+        raise ProblemError(Problem.PROGRAM, str(error), called) from error
+    return Result(
+        serialized=taken.serialized,
+        called=called,
+        compile_seconds=time.perf_counter() - started,
+        memory={**memory, "temp": memory["temp"] + graph.most_bytes()},
+        cost=cost,
+        operations=operations,
+        evidence=ExecutableEvidence(
+            operations=operations,
+            compilation=CompilerRecord(options={}, debug_options=None, pipelines=()),
+            optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
+            placement=(Place(name=engine, steps=taken.operators),),
+            plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
+            kernels={},
+        ),
+    )

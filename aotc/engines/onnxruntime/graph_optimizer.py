@@ -1,0 +1,169 @@
+"""An ONNX model as ONNX Runtime has optimized it, and without the weights: those stay where the
+loader maps them.
+
+What ONNX Runtime does that depends on numbers of the weights (folding, layouts, packing) it does
+where they are, at load; they are parameters here, so that it can take nothing of them for granted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from aotc.engines.onnx_graphs.graph_builder import Graph, Node
+from aotc.engines.onnx_graphs.graph_elementwise import bit_cast
+from aotc.engines.onnx_graphs.graph_job import CALLING, SPINNING
+from aotc.engines.onnx_graphs.graph_model import model_of
+from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+from aotc_runtime.engines import graph_names
+from aotc_runtime.engines.onnxruntime import onnxruntime_names as names
+
+_FATAL = 4
+"""ONNX Runtime's severity above which it logs: what it raises is enough."""
+
+_WORDS_MAX = 300
+
+_BITS = {"f32": "i32", "f64": "i64"}
+"""Integers of as many bits."""
+
+_NAMED = re.compile(r"[\w.]+/v\d+")
+"""A node's name in messages of ONNX Runtime."""
+
+
+def options(threads: int = 1) -> Any:
+    """Options of a session that only makes graphs."""
+    chosen = onnxruntime.SessionOptions()
+    chosen.intra_op_num_threads = threads
+    chosen.log_severity_level = _FATAL
+    return chosen
+
+
+def optimized(graph: Graph, folder: Path) -> Any:
+    """What ONNX Runtime makes of a graph for any processor. folder: for its file.
+
+    Raises UnsupportedError, which names the operation, for what it has no code for.
+    """
+    _keep_signs(graph)
+    model, chosen, made = model_of(graph), options(), folder / "optimized.onnx"
+    chosen.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    chosen.optimized_model_filepath = str(made)
+    onnxruntime.disable_telemetry_events()
+    try:
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            chosen,
+            providers=[names.PROVIDER],
+            disabled_optimizers=list(names.DISABLED),
+        )
+    except Exception as error:
+        raise UnsupportedError(_refused(graph, str(error))) from error
+    return onnx.load_model(made)
+
+
+def _keep_signs(graph: Graph) -> None:
+    """Choose among the bits of floats: of -0 in its first array ONNX Runtime's Where makes 0."""
+    tensors, nodes, graph.nodes = graph.names.tensors, graph.nodes, []
+    for node in nodes:
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                _keep_signs(value)
+        element = tensors[node.outputs[0]].element
+        if (
+            node.operator != "Where"
+            or element not in _BITS
+            or _is_positive_at_zero(graph, node.inputs[1])
+        ):
+            graph.nodes.append(node)
+            continue
+        graph.names.origin = node.origin
+        condition, *floats = (tensors[name] for name in node.inputs)
+        bits = graph.where(condition, *(bit_cast(graph, each, _BITS[element]) for each in floats))
+        back = Node("BitCast", (bits.name,), node.outputs, {"to": element}, node.origin)
+        graph.nodes.append(back)
+
+
+def _is_positive_at_zero(graph: Graph, name: str) -> bool:
+    """Return whether an array is a constant whose zeros are positive."""
+    if name not in graph.names.arrays:
+        return False
+    _, array = graph.names.arrays[name]
+    return not bool(np.any((array == 0) & np.signbit(array)))
+
+
+def _refused(graph: Graph, words: str) -> str:
+    """Name the operation of which ONNX Runtime says that it does not take it."""
+    names = {name: node for node in graph.walk() for name in (f"{node.origin}/{node.outputs[0]}",)}
+    for said in _NAMED.findall(words):
+        if (node := names.get(said)) is not None:
+            element = graph.names.tensors[node.outputs[0]].element
+            lacks = "Could not find an implementation" in words
+            why = f"no {node.operator}" if lacks else f"another {node.operator}"
+            return f"{node.origin}: ONNX Runtime has {why} of {element}"
+    return words[:_WORDS_MAX]
+
+
+def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> bytes:
+    """The model's bytes, with the parameters that are weights as arrays that are handed over.
+
+    threads: who computes a call (`aotc.engines.onnx_graphs.graph_job`).
+    """
+    outside = {graph_names.weight(place) for place in weights}
+    graph, used = model.graph, _used(model.graph)
+    kept = [each for each in graph.input if each.name not in outside]
+    for each in sorted(graph.input, key=lambda each: each.name):
+        if each.name in outside & used:
+            graph.initializer.append(_reference(each))
+    del graph.input[:]
+    graph.input.extend(kept)
+    del graph.value_info[:]
+    if threads != CALLING:
+        how = names.SPINNING if threads == SPINNING else "1"
+        model.metadata_props.add(key=names.POOLED, value=how)
+    model.producer_name, model.producer_version = "aotc", ""
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _used(graph: Any) -> set[str]:
+    """Names of values that the nodes of a graph take, within loops and branches too."""
+    found: set[str] = set()
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _used(attribute.g)
+                found.update(each.name for each in attribute.g.output)
+    return found
+
+
+def _reference(value: Any) -> Any:
+    kind = value.type.tensor_type
+    shape = [each.dim_value for each in kind.shape.dim]
+    tensor = TensorProto(name=value.name, data_type=kind.elem_type, dims=shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    size = helper.tensor_dtype_to_np_dtype(kind.elem_type).itemsize * int(np.prod(shape))
+    for key, text in (("location", names.WEIGHTS), ("offset", "0"), ("length", str(size))):
+        tensor.external_data.add(key=key, value=text)
+    return tensor
+
+
+def operators(model: Any) -> dict[str, int]:
+    """How often each operator occurs, by name; the body of a loop counts once."""
+    found: Counter[str] = Counter()
+
+    def visit(graph: Any) -> None:
+        for node in graph.node:
+            found[node.op_type] += 1
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    visit(attribute.g)
+
+    visit(model.graph)
+    return dict(sorted(found.items()))

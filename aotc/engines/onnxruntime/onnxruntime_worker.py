@@ -1,0 +1,31 @@
+"""`python -m aotc.engines.onnxruntime.onnxruntime_worker`: compile the module of a job. Uses
+jaxlib, which reads the module, onnx, which writes the graph, and onnxruntime, which optimizes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aotc.base.evidence import ONNX_RUNTIME
+from aotc.compile.worker_results import Result
+from aotc.engines.onnx_graphs import graph_worker
+from aotc.engines.onnx_graphs.graph_job import Job
+
+
+def compile_job(job: Job) -> Result:
+    """Translate the module and optimize the graph."""
+    return graph_worker.compile_job(job, ONNX_RUNTIME, _optimized)
+
+
+def _optimized(made: graph_worker.Translated) -> graph_worker.Taken:
+    from aotc.engines.onnxruntime import graph_optimizer
+
+    model = graph_optimizer.optimized(made.graph, Path())
+    serialized = graph_optimizer.with_weights_outside(model, made.weights, made.threads)
+    return graph_worker.Taken(serialized, graph_optimizer.operators(model))
+
+
+if __name__ == "__main__":
+    from aotc.base.workers.worker_child import answer
+
+    answer(Job, lambda job, progress: compile_job(job))

@@ -1,0 +1,346 @@
+"""Replace operators that OpenVINO computes otherwise than XLA.
+
+They are integers computed in float32, NaN and infinities, absolute values of constants, chains of
+sums and products with constants (`chains`), and sizes that OpenVINO does not find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc.engines.openvino.openvino_chains import keep_apart, unchanged
+from aotc_runtime.engines.graph_names import weight
+from aotc_runtime.engines.openvino.openvino_compilation import BODIES
+
+COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+_HIGH, _LOW = -(2**16), 2**16 - 1
+"""Each half of an integer's bits is a number that float32 holds, and the high one has its sign."""
+
+
+def state_sizes(openvino: Any, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """State the sizes that OpenVINO does not find out, in the order in which values are computed.
+
+    A node whose input got a size is inferred again before its own results are looked at.
+
+    Args:
+        openvino: the package.
+        model: the model.
+        shapes: shapes of its values, by name.
+    """
+    ops, stated = openvino.opset15, set[str]()
+    for node in model.get_ordered_ops():
+        kind = node.get_type_name()
+        if any(value.get_node().get_name() in stated for value in node.input_values()):
+            node.validate_and_infer_types()
+            stated.add(node.get_name())
+        if kind != "Concat" and any(
+            value.get_partial_shape().is_dynamic for value in node.input_values()
+        ):
+            continue
+        for output in node.outputs():
+            known = [shapes[name] for name in sorted(output.get_names()) if name in shapes]
+            if output.get_partial_shape().is_static or not known:
+                continue
+            if kind == "Slice" and 0 in known[0]:
+                continue  # the part before or behind a place, which Concat puts together
+            consumers = output.get_target_inputs()
+            if kind == "Slice" and _is_moving(node):
+                made = _gathered(ops, node, known[0])
+            else:
+                made = ops.reshape(output, np.array(known[0], np.int64), False)
+            for consumer in consumers:
+                consumer.replace_source_output(made.output(0))
+            made.output(0).get_tensor().set_names(output.get_names())
+            stated.add(made.get_name())
+    model.validate_nodes_and_infer_types()
+
+
+def _is_moving(node: Any) -> bool:
+    """Return whether a slice takes steps of one from a place that is not constant."""
+    start, step = (node.input_value(place).get_node() for place in (1, 3))
+    if start.get_type_name() == "Constant" or step.get_type_name() != "Constant":
+        return False
+    return bool((step.get_data() == 1).all())
+
+
+def _gathered(ops: Any, node: Any, shape: Sequence[int]) -> Any:
+    """Gather what a slice takes in steps of one, axis by axis."""
+    value, starts = node.input_value(0), node.input_value(1)
+    for number, axis in enumerate(node.input_value(4).get_node().get_data().tolist()):
+        start = ops.gather(starts, np.array([number], np.int64), np.int64(0))
+        places = ops.add(start, np.arange(shape[axis], dtype=np.int64))
+        value = ops.gather(value, places, np.int64(axis))
+    return value
+
+
+def compare_exactly(openvino: Any, model: Any) -> None:
+    """Compare integers of 32 bits by halves; those of 64 bits become some of 32 in OpenVINO."""
+    ops, kinds = openvino.opset15, (openvino.Type.i32, openvino.Type.i64)
+    for node in model.get_ordered_ops():
+        name = node.get_type_name()
+        if name not in COMPARISONS or node.get_input_element_type(0) not in kinds:
+            continue
+        kind = node.get_input_element_type(0)
+        one, other = node.input_value(0), node.input_value(1)
+        high, low = (
+            [
+                ops.bitwise_and(each, openvino.op.Constant(kind, openvino.Shape([]), [bits]))
+                for each in (one, other)
+            ]
+            for bits in (_HIGH, _LOW)
+        )
+        same = ops.equal(*high)
+        if name == "Equal":
+            made = ops.logical_and(same, ops.equal(*low))
+        elif name == "NotEqual":
+            made = ops.logical_not(ops.logical_and(same, ops.equal(*low)))
+        else:
+            strictly = {"L": ops.less, "G": ops.greater}[name[0]]
+            of_low = {"LessEqual": ops.less_equal, "GreaterEqual": ops.greater_equal}
+            last = of_low.get(name, strictly)(*low)
+            made = ops.logical_or(strictly(*high), ops.logical_and(same, last))
+        node.output(0).replace(made.output(0))
+
+
+OF_ONE = ("Clamp", "Exp", "Relu", "Sigmoid")
+OF_TWO = ("Maximum", "Minimum")
+TURNED = {"Greater": "less", "GreaterEqual": "less_equal"}
+"""True of what is no number, where the same said from the other side is false."""
+
+_GELU_MAX = 1e30
+"""What is above is a result itself; its double may be infinite."""
+
+
+def keep_what_is_none(openvino: Any, model: Any) -> None:
+    """Results of float32 are no numbers where operands are none, and such are in no order."""
+    ops, kind = openvino.opset15, openvino.Type.f32
+    for node in model.get_ordered_ops():
+        name = node.get_type_name()
+        known = name in (*OF_ONE, *OF_TWO, *TURNED, "Gelu")
+        if not known or node.get_input_element_type(0) != kind:
+            continue
+        values = node.input_values()
+        of = [each for each in (values if name in OF_TWO else values[:1]) if not _is_number(each)]
+        users = node.output(0).get_target_inputs()
+        if name in TURNED:
+            _put(node, users, getattr(ops, TURNED[name])(values[1], values[0]))
+        elif name == "Gelu":
+            above = ops.less(np.float32(_GELU_MAX), values[0])
+            _put(node, users, ops.select(above, values[0], node.output(0)))
+        else:
+            made = node
+            for value in of:
+                made = ops.select(ops.not_equal(value, value), value, made.output(0))
+            if of:
+                _put(node, users, made)
+    model.validate_nodes_and_infer_types()
+
+
+def keep_whole_rows(openvino: Any, model: Any) -> None:
+    """Make all of a softmax's row no number where one of its elements is none.
+
+    OpenVINO gives 0 beside it. A product over the row needs no repair: its sum is no number.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() not in ("Softmax", "LogSoftmax"):
+            continue
+        users = node.output(0).get_target_inputs()
+        axis = node.get_attributes()["axis"] % len(node.get_output_shape(0))
+        if all(_sums_over(user, axis) for user in users):
+            continue
+        total = ops.reduce_sum(node.output(0), np.array([axis], np.int64), True)
+        made = ops.select(ops.not_equal(total, total), total, node.output(0))
+        _put(node, users, made)
+
+
+def _sums_over(user: Any, axis: int) -> bool:
+    """Return whether an input is a factor of a matrix product that is summed over this axis."""
+    node, place = user.get_node(), user.get_index()
+    if node.get_type_name() != "MatMul":
+        return False
+    turned = node.get_attributes()["transpose_b" if place else "transpose_a"]
+    rank = len(node.get_input_shape(place))
+    summed_last = bool(turned) == bool(place)
+    return rank > 1 and axis == (rank - 1 if summed_last else rank - 2)
+
+
+_HALF = 0.5
+"""The absolute value of powers that OpenVINO computes as square roots."""
+
+
+def keep_powers(openvino: Any, model: Any) -> None:
+    """Compute powers of one half as powers: roots differ for zeros and for minus infinity."""
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "Power":
+            continue
+        value, power = node.input_values()
+        by = power.get_node()
+        if by.get_type_name() == "Constant" and not (np.abs(by.get_data()) == _HALF).any():
+            continue
+        users = node.output(0).get_target_inputs()
+        infinity = np.float32(np.inf)
+        of_infinity = ops.select(ops.less(np.float32(0), power), infinity, np.float32(0))
+        root = ops.select(ops.equal(value, -infinity), of_infinity, ops.absolute(node.output(0)))
+        is_root = ops.equal(ops.absolute(power), np.float32(_HALF))
+        _put(node, users, ops.select(is_root, root, node.output(0)))
+
+
+EXTREMES = {"ReduceMax": -1.0, "MaxPool": -1.0, "ReduceMin": 1.0}
+"""Operators that begin with the largest or the lowest number, and its sign."""
+
+_BOUNDED = ("Abs", "Clamp", "Exp", "Relu", "Sigmoid", "Tanh")
+"""Operators whose results are at least 0, or finite."""
+
+
+def keep_infinite_extremes(openvino: Any, model: Any) -> None:
+    """Return infinity where a maximum or a minimum is taken of nothing else.
+
+    OpenVINO begins with the largest finite number of either sign.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        name = node.get_type_name()
+        if name not in EXTREMES or node.get_input_element_type(0) != openvino.Type.f32:
+            continue
+        value = node.input_value(0)
+        if EXTREMES[name] < 0 and _is_bounded(value):
+            continue
+        end = np.float32(EXTREMES[name] * np.finfo(np.float32).max)
+        users = node.output(0).get_target_inputs()
+        at_end = ops.equal(node.output(0), end)
+        axes = np.arange(len(node.get_output_shape(0)))
+        is_any = ops.reduce_logical_or(at_end, axes, False)
+        choice = ops.if_op(is_any.output(0))
+        taken, found, usual = (
+            ops.parameter(each.get_shape(), np.float32)
+            for each in (value, node.output(0), node.output(0))
+        )
+        infinity = np.float32(EXTREMES[name] * np.inf)
+        is_finite = ops.convert(ops.not_equal(taken, infinity), "f32")
+        is_empty = ops.equal(_largest(ops, node, is_finite), np.float32(0))
+        made = ops.select(ops.logical_and(ops.equal(found, end), is_empty), infinity, found)
+        odd, same = ops.result(made), ops.result(usual)
+        choice.set_then_body(openvino.Model([odd], [taken, found], "odd"))
+        choice.set_else_body(openvino.Model([same], [usual], "usual"))
+        choice.set_input(value, taken, None)
+        choice.set_input(node.output(0), found, usual)
+        choice.set_output(odd, same)
+        _put(node, users, choice)
+
+
+def _largest(ops: Any, node: Any, value: Any) -> Any:
+    """Return the maxima of another value, over the axes or windows of a node."""
+    attributes = node.get_attributes()
+    if node.get_type_name() != "MaxPool":
+        return ops.reduce_max(value, node.input_value(1), attributes["keep_dims"])
+    names = ("strides", "dilations", "pads_begin", "pads_end", "kernel")
+    return ops.max_pool(value, *(attributes[name] for name in names)).output(0)
+
+
+def _is_bounded(value: Any) -> bool:
+    """Return whether a value is never minus infinity."""
+    node = value.get_node()
+    if node.get_type_name() in ("Reshape", "Transpose", "Squeeze", "Unsqueeze"):
+        return _is_bounded(node.input_value(0))
+    if node.get_type_name() == "Multiply":
+        one, other = node.input_values()
+        return bool(one == other)
+    return node.get_type_name() in _BOUNDED
+
+
+def pad_with_zeros(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+    """Multiply the zeros around a convolution's input with kernels that may be infinite.
+
+    OpenVINO leaves them out. fixed: names of nodes whose results no input changes.
+    """
+    ops = openvino.opset15
+    makers = {"Convolution": ops.convolution, "GroupConvolution": ops.group_convolution}
+    for node in model.get_ordered_ops():
+        make = makers.get(node.get_type_name())
+        if make is None:
+            continue
+        value, kernel = node.input_values()
+        if kernel.get_node().get_name() in fixed:
+            continue
+        attributes = node.get_attributes()
+        low, high = ([0, 0, *attributes[name]] for name in ("pads_begin", "pads_end"))
+        if not any(low) and not any(high):
+            continue
+        padded = ops.pad(value, np.array(low), np.array(high), "constant", np.float32(0))
+        none = [0] * (len(low) - 2)
+        made = make(
+            unchanged(ops, padded.output(0)),
+            kernel,
+            attributes["strides"],
+            none,
+            none,
+            attributes["dilations"],
+        )
+        _put(node, node.output(0).get_target_inputs(), made)
+    model.validate_nodes_and_infer_types()
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a constant of numbers."""
+    node = value.get_node()
+    return node.get_type_name() == "Constant" and not bool(np.isnan(node.get_data()).any())
+
+
+def fixed_nodes(model: Any, within: bool) -> frozenset[str]:
+    """Return the names of nodes whose results OpenVINO may know when it compiles a model: constants
+    and weights, and what depends on them alone. within: as `repair` takes it.
+    """
+    fixed: set[str] = set()
+    for node in model.get_ordered_ops():
+        name, sources = node.get_type_name(), [each.get_node() for each in node.input_values()]
+        given = name == "Parameter" and not node.get_friendly_name().startswith(weight(0)[0])
+        if (within or not given) and all(each.get_name() in fixed for each in sources):
+            fixed.add(node.get_name())
+    return frozenset(fixed)
+
+
+def take_absolute_values(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+    """Compute absolute values of what no input changes: AbsSinking, a pass of OpenVINO's, puts the
+    values themselves in their place, negative ones too. fixed: names of such nodes.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "Abs" and node.get_name() in fixed:
+            value = node.input_value(0)
+            users = node.output(0).get_target_inputs()
+            _put(node, users, ops.multiply(value, ops.sign(value)))
+    model.validate_nodes_and_infer_types()
+
+
+def _put(node: Any, users: Any, made: Any) -> None:
+    """Have a new node used by those who used another one, of which it may be made."""
+    old, new = node.output(0), made.output(0)
+    for user in users:
+        user.replace_source_output(new)
+    names = old.get_names()
+    old.get_tensor().set_names(set())
+    new.get_tensor().set_names(names)
+
+
+def repair(openvino: Any, model: Any, within: bool = False) -> None:
+    """All of these, in a model whose sizes are known and in its branches and loops. within: whether
+    it is one of those, whose parameters may be known outside.
+    """
+    # Graphs within come first: some repairs add one, which needs none.
+    for node in model.get_ordered_ops():
+        for body in BODIES.get(node.get_type_name(), ()):
+            repair(openvino, getattr(node, body)(), within=True)
+    compare_exactly(openvino, model)
+    keep_infinite_extremes(openvino, model)
+    keep_what_is_none(openvino, model)
+    keep_whole_rows(openvino, model)
+    keep_powers(openvino, model)
+    fixed = fixed_nodes(model, within)
+    take_absolute_values(openvino, model, fixed)
+    pad_with_zeros(openvino, model, fixed)
+    keep_apart(openvino, model, fixed, fixed_nodes(model, within=False))

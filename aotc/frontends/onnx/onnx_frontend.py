@@ -1,0 +1,428 @@
+"""Reads `.onnx` files: bytes, message, graphs, then a function; reading computes nothing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from onnx import IR_VERSION, ModelProto, defs
+
+from aotc.base.errors import raise_if
+from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
+from aotc.capture.model_files.source_lines import own_line
+from aotc.frontends.onnx import onnx_wire, operators
+from aotc.frontends.onnx.onnx_evaluation import Call, Evaluation
+from aotc.frontends.onnx.onnx_graph_reader import (
+    ML,
+    ONNX,
+    OPSETS,
+    Function,
+    Graph,
+    Key,
+    Node,
+    Reader,
+    every_node,
+    key_of,
+    require_expandable,
+    subgraphs,
+)
+from aotc.frontends.onnx.onnx_operator_table import OPERATORS
+from aotc.frontends.onnx.onnx_refusals import UNREAD, damaged, lacking, lacks, shown
+from aotc.frontends.onnx.onnx_tensors import dtype_of
+from aotc.frontends.onnx.onnx_values import fits
+from aotc_runtime.base.errors import Finding
+
+for _module in pkgutil.iter_modules(operators.__path__):
+    importlib.import_module(f"{operators.__name__}.{_module.name}")
+
+CONSTANT_INTS = 64
+"""The most elements of an integer initializer that stays a constant; larger ones are weights."""
+
+RANDOM = frozenset(
+    {
+        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"),
+        "RandomUniformLike",
+    }
+)
+MICROSOFT = "com.microsoft"
+"""The domain of the operators that onnxruntime has beside ONNX's."""
+
+DEPENDING = frozenset({"NonMaxSuppression"})
+"""Operators whose results have a size that depends on values, whatever their inputs."""
+
+TRACE = "pkg.torch.onnx.stack_trace"
+
+IDENTITY = 13
+"""The version of Identity that stands for operators without a computation."""
+
+_SHAPES_ONLY = frozenset({"Shape", "Size"})
+"""Operators whose results do not depend on the values of their inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    reader: Reader
+    graph: Graph
+    functions: Mapping[Key, Function]
+    producer: Mapping[str, str]
+
+
+class OnnxFrontend:
+    """The frontend for ONNX."""
+
+    @property
+    def suffixes(self) -> Sequence[str]:
+        """Endings of the files that this frontend reads."""
+        return (".onnx",)
+
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """By domain; see `aotc.capture.model_files.frontend_protocol.HasOperators`."""
+        found: dict[str, list[str]] = {}
+        for domain, name in OPERATORS:
+            found.setdefault(domain or "ai.onnx", []).append(name)
+        return found
+
+    def read(self, file: ModelFile) -> Model:
+        """A model as a function that is evaluated while jax traces; see `Frontend.read`."""
+        if file.signature is not None:
+            raise_if([_signature(file)])
+        parsed, cut = _without_maps(_parse(file))
+        raise_if(_unsupported(file.text, parsed))
+        graph, weights = _split(parsed)
+        inputs = tuple(_input(message, file.text) for message in graph.messages)
+        if not file.enable_x64:
+            raise_if(_wide(inputs, weights, file.text))
+        narrowed = [entry.name for entry in inputs if entry.dtype == np.int64]
+        narrowed += [name for name, value in weights.items() if value.dtype == np.int64]
+        if not file.enable_x64:
+            weights = {name: _narrow(name, value, file.text) for name, value in weights.items()}
+        where, x64 = file.text, file.enable_x64
+
+        def function(weights: Mapping[str, Any], *arrays: Any) -> dict[str, Any]:
+            evaluation = Evaluation(where, parsed.reader, parsed.functions, x64)
+            return _called(evaluation, graph, weights, arrays)
+
+        names = {size for entry in inputs for size in entry.shape if isinstance(size, str)}
+        return Model(
+            function=function,
+            inputs=inputs,
+            weights=weights,
+            ranges=dict.fromkeys(sorted(names), (None, None)),
+            producer={**parsed.producer, **cut},
+            narrowed=() if x64 else tuple(narrowed),
+            layers=_layers(_reached(parsed)),
+        )
+
+
+def _layers(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    """The line that each node was written in, by its name, as PyTorch's exporter tells it."""
+    lines: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        told = getattr(node.message, "metadata_props", ())
+        traces = (own_line(entry.value) for entry in told if entry.key == TRACE)
+        lines[node.name] = tuple(filter(None, traces))
+    return lines
+
+
+def _signature(file: ModelFile) -> Finding:
+    from aotc.base.errors import finding
+
+    return finding(
+        "AOTC-E845",
+        file.text,
+        f"signature {shown(file.signature or '')}",
+        expected="no signature: an ONNX model has one graph",
+        hint="remove `signature`",
+    )
+
+
+def _parse(file: ModelFile) -> _Parsed:
+    where = file.text
+    try:
+        onnx_wire.walk(file.data, ModelProto.DESCRIPTOR)
+        model = ModelProto.FromString(file.data)
+    except (onnx_wire.DamagedError, DecodeError) as error:
+        raise damaged(where, str(error)) from error
+    try:
+        return _checked(model, file)
+    except RecursionError as error:
+        raise damaged(where, "graphs and functions that are nested too deeply") from error
+
+
+def _checked(model: Any, file: ModelFile) -> _Parsed:
+    where = file.text
+    if not model.HasField("graph") or not model.ir_version:
+        raise damaged(where, "no graph, or no version")
+    if model.ir_version > IR_VERSION:
+        raise damaged(
+            where,
+            f"IR version {model.ir_version}",
+            expected=f"at most {IR_VERSION}, of the installed onnx",
+            hint="install a newer onnx, or export the model for an older one",
+        )
+    opsets: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = ONNX if entry.domain == "ai.onnx" else entry.domain
+        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+        oldest, newest = OPSETS.get(domain, (0, 1 << 63))
+        if not oldest <= entry.version <= newest:
+            raise damaged(
+                where,
+                f"opset {entry.version} of {shown(entry.domain or 'ai.onnx')}",
+                expected=f"{oldest} to {newest}",
+                hint="export the model for one of these, or convert it: onnx.version_converter",
+            )
+    reader = Reader(where, opsets, cache(file.beside))  # a file holds many tensors
+    messages: dict[Key, Any] = {}
+    for function in model.functions:
+        key = function.domain, function.name, getattr(function, "overload", "")
+        if key in messages:
+            raise damaged(where, f"the function {shown(function.name)} twice")
+        messages[key] = function
+    reader.functions = messages
+    functions = {key: reader.function(message) for key, message in messages.items()}
+    graph = reader.graph(model.graph)
+    require_expandable(graph.nodes, functions, where)
+    stated = ", ".join(f"{domain or 'ai.onnx'} {opsets[domain]}" for domain in sorted(opsets))
+    texts = (model.producer_name, model.producer_version)
+    producer = {
+        "framework": "ONNX",
+        "producer": " ".join(text for text in texts if text and text.isprintable()) or "unknown",
+        "ir_version": str(model.ir_version),
+        "opset": stated,
+    }
+    return _Parsed(reader, graph, functions, producer)
+
+
+def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
+    """The model without ZipMap at its outputs: it only gives names to the columns of an array."""
+    graph = parsed.graph
+    maps = [
+        node
+        for node in graph.nodes
+        if (node.domain, node.op) == (ML, "ZipMap") and {*node.outputs} & {*graph.outputs}
+    ]
+    if not maps:
+        return parsed, {}
+    same = defs.get_schema("Identity", IDENTITY)
+    nodes = tuple(
+        replace(node, op="Identity", domain=ONNX, version=IDENTITY, attributes={}, schema=same)
+        if node in maps
+        else node
+        for node in graph.nodes
+    )
+    new = Graph(graph.inputs, graph.outputs, graph.initializers, nodes, graph.messages)
+    named = ", ".join(sorted(name for node in maps for name in node.outputs))
+    said = {"cut": f"ZipMap of {named}: an array, a column for each class label"}
+    return _Parsed(parsed.reader, new, parsed.functions, parsed.producer), said
+
+
+def _reached(parsed: _Parsed) -> list[Node]:
+    """The nodes of the model, and of those functions of it that they call."""
+    nodes = list(every_node(parsed.graph.nodes))
+    seen: set[Key] = set()
+    for node in nodes:
+        key = key_of(node)
+        if key in parsed.functions and key not in seen:
+            seen.add(key)
+            nodes.extend(every_node(parsed.functions[key].nodes))
+    return nodes
+
+
+def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
+    """Everything that the table lacks, an operator at a time with the nodes that call it."""
+    inputs = frozenset(parsed.graph.inputs)
+    missing: dict[tuple[str, str], list[str]] = {}
+    for node in _reached(parsed):
+        if key_of(node) in parsed.functions:
+            continue
+        reason = _lack(node, inputs)
+        if reason:
+            missing.setdefault((reason, _hint(node)), []).append(node.label)
+    findings = []
+    for (reason, hint), labels in sorted(missing.items()):
+        counted = Counter(labels)
+        named = ", ".join(sorted(counted)[:5]) + (", …" if len(counted) > 5 else "")
+        findings.append(lacks(where, f"{reason}: {len(labels)} of {named}", hint=hint))
+    return findings
+
+
+def _hint(node: Node) -> str:
+    """What to do about a node that cannot be computed."""
+    if node.domain != MICROSOFT:
+        return UNREAD
+    if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        return "export for opset 21 or newer, whose own QuantizeLinear has 16 and 4 bits"
+    if node.op.startswith("Q") or "Integer" in node.op or "Quantize" in node.op:
+        return (
+            "quantize the model in the QDQ format: "
+            "onnxruntime.quantization.quantize_static(..., quant_format=QuantFormat.QDQ)"
+        )
+    return "use the model as it was before onnxruntime optimized it, which joins operators"
+
+
+def _lack(node: Node, inputs: frozenset[str]) -> str | None:
+    """Why a node cannot be computed, as far as it can be seen before tracing."""
+    name = f"{node.domain}::{node.op}" if node.domain else node.op
+    if node.domain not in OPSETS:
+        return f"the operator {shown(name)} of a domain that is not ONNX's"
+    if node.schema is None:
+        return f"the operator {shown(name)}, which its opset does not have"
+    if node.op in RANDOM and node.domain == ONNX:
+        return f"the operator {name}, whose results are random"
+    if node.op in DEPENDING and node.domain == ONNX:
+        return f"the operator {name}, whose results have sizes that depend on values"
+    entry = OPERATORS.get((node.domain, node.op))
+    if entry is None:
+        return f"the operator {name}, for which there is no function"
+    body = node.schema.has_function or node.schema.has_context_dependent_function
+    if entry.function is None and not body:
+        return f"the operator {name} in version {node.version}, for which there is no function"
+    for index in sorted(entry.deciding):
+        if index < len(node.inputs) and node.inputs[index] in inputs:
+            return (
+                f"an input of the model, {shown(node.inputs[index])}, that decides the shape or "
+                f"the algorithm of {name}"
+            )
+    return None
+
+
+def _deciding(nodes: Sequence[Node]) -> set[str]:
+    """Names of values that decide shapes, and of all that these are computed from."""
+    deciding: set[str] = set()
+    for node in every_node(nodes):
+        entry = OPERATORS.get((node.domain, node.op))
+        if entry is not None:
+            deciding.update(node.inputs[i] for i in entry.deciding if i < len(node.inputs))
+    for node in reversed(list(every_node(nodes))):
+        if node.op in _SHAPES_ONLY or not deciding.intersection(node.outputs):
+            continue
+        deciding.update(node.inputs)
+        for graph in subgraphs(node):
+            deciding.update(graph.outputs)
+    return deciding - {""}
+
+
+def _is_weight(name: str, value: Array, deciding: set[str]) -> bool:
+    if name in deciding:
+        return False
+    if value.dtype.kind in "iub" and value.dtype.itemsize > 1:
+        return bool(value.size > CONSTANT_INTS)
+    if value.dtype == np.bool_:
+        return bool(value.size > CONSTANT_INTS)
+    return bool(value.size > 1)
+
+
+def _narrow(name: str, value: Array, where: str) -> Array:
+    """Return an int64 table as int32, and others as they are. Raises CaptureError."""
+    if value.dtype != np.int64:
+        return value
+    if not fits(value, np.dtype(np.int32)):
+        raise lacking(
+            f"{where}: initializer {shown(name)}",
+            "int64 values that do not fit into int32",
+            hint="set `enable_x64 = true`",
+        )
+    return value.astype(np.int32)
+
+
+def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
+    """The graph with its constants, and its weights: large initializers and Constant nodes."""
+    graph = parsed.graph
+    deciding = _deciding(graph.nodes)
+    constants = dict(graph.initializers)
+    nodes = []
+    for node in graph.nodes:
+        value = node.attributes.get("value") if node.op == "Constant" and not node.domain else None
+        if isinstance(value, np.ndarray) and key_of(node) not in parsed.functions:
+            constants[node.outputs[0]] = value
+        else:
+            nodes.append(node)
+    used = {name for node in every_node(nodes) for name in node.inputs} | set(graph.outputs)
+    used.update(name for node in every_node(nodes) for g in subgraphs(node) for name in g.outputs)
+    weights = {
+        name: value
+        for name, value in constants.items()
+        if name in used and _is_weight(name, value, deciding)
+    }
+    kept = {name: value for name, value in constants.items() if name not in weights}
+    return Graph(graph.inputs, graph.outputs, kept, tuple(nodes), graph.messages), weights
+
+
+def _input(message: Any, where: str) -> ModelInput:
+    name = message.name
+    place = f"{where}: input {shown(name)}"
+    kind = message.type.WhichOneof("value")
+    if kind != "tensor_type":
+        found = (kind or "no_type").removesuffix("_type").replace("_", " ")
+        raise lacking(place, f"an input that is a {found}", expected="inputs that are arrays")
+    tensor = message.type.tensor_type
+    dtype = dtype_of(tensor.elem_type, place)
+    if not tensor.HasField("shape"):
+        raise lacking(
+            place, "an input without a shape", hint="export the model with a shape for each input"
+        )
+    shape: list[int | str | None] = []
+    for size in tensor.shape.dim:
+        which = size.WhichOneof("value")
+        if which == "dim_value":
+            if size.dim_value < 0:
+                raise damaged(place, f"the size {size.dim_value}")
+            shape.append(size.dim_value)
+        else:
+            stated = re.sub(r"\W", "_", size.dim_param) if which else ""
+            shape.append(stated if stated.isidentifier() else None)
+    return ModelInput(name, dtype, tuple(shape))
+
+
+def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str) -> list[Finding]:
+    """Arrays with types of 64 bits that may not be narrowed."""
+    named = [(f"input {shown(entry.name)}", entry.dtype) for entry in inputs]
+    named += [(f"initializer {shown(name)}", value.dtype) for name, value in weights.items()]
+    wide = {np.dtype(np.float64), np.dtype(np.uint64), np.dtype(np.complex128)}
+    return [
+        lacks(
+            f"{where}: {what}",
+            f"{dtype}",
+            expected="types that jax computes with: its 64-bit types are off",
+            hint="set `enable_x64 = true`, or export the model with 32-bit types",
+        )
+        for what, dtype in named
+        if dtype in wide
+    ]
+
+
+def _called(
+    evaluation: Evaluation,
+    graph: Graph,
+    weights: Mapping[str, Any],
+    arrays: Sequence[Any],
+) -> dict[str, Any]:
+    """One call of the model: its outputs as arrays of jax."""
+    whole = Graph(
+        graph.inputs,
+        graph.outputs,
+        {**graph.initializers, **weights},
+        graph.nodes,
+        graph.messages,
+    )
+    results: dict[str, Any] = {}
+    values = evaluation.graph(whole, arrays, None)
+    for name, value in zip(graph.outputs, values, strict=True):
+        if value is None or isinstance(value, list):
+            raise lacking(
+                f"{evaluation.where}: output {shown(name)}",
+                "an output that is a sequence or an optional",
+                expected="outputs that are arrays",
+            )
+        place = Node(f"output {shown(name)}", "", "", 0, (), (), {}, None, None)
+        results[name] = Call(evaluation, place, {}, None).traced(value)  # type: ignore[arg-type]
+    return results

@@ -1,0 +1,45 @@
+"""The refusals of this frontend, with names of the file made fit to be shown."""
+
+from __future__ import annotations
+
+from aotc.base.errors import CaptureError, finding, refusal
+from aotc_runtime.base.errors import AotcError, Finding
+
+LONGEST = 80
+"""How much of a name of the file a message shows, in characters."""
+
+
+UNREAD = "docs/frontends.md says what is read; export the model without it"
+
+
+def shown(name: str) -> str:
+    """A name of the file in quotes, on one line, of bounded length."""
+    cut = name if len(name) <= LONGEST else name[:LONGEST] + "…"
+    return ascii(cut) if not cut.isprintable() else f"'{cut}'"
+
+
+def damaged(
+    where: str, found: str, *, expected: str = "an ONNX model", hint: str | None = None
+) -> AotcError:
+    """AOTC-E843: what the file holds is no model."""
+    if hint is None:
+        return refusal("AOTC-E843", where, found, expected=expected)
+    return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
+
+
+def lacks(
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str = UNREAD,
+) -> Finding:
+    """AOTC-E844, to be raised with others."""
+    if expected is None:
+        return finding("AOTC-E844", where, found, hint=hint)
+    return finding("AOTC-E844", where, found, expected=expected, hint=hint)
+
+
+def lacking(where: str, found: str, **words: str) -> AotcError:
+    """AOTC-E844: the model has something that there is no function for."""
+    return CaptureError(lacks(where, found, **words))

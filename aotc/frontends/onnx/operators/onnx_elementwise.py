@@ -1,0 +1,433 @@
+"""Operators that compute each element by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax import lax
+from jax.scipy import special
+
+from aotc.capture.model_files.framework_arithmetic import converted, integer_power
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_values import is_known, is_symbolic, sizes
+
+_SAME_NAME = {
+    "Abs": "abs",
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "BitwiseNot": "invert",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Round": "rint",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Equal": "equal",
+    "Less": "less",
+    "Greater": "greater",
+    "LessOrEqual": "less_equal",
+    "GreaterOrEqual": "greater_equal",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+}
+"""Operators that numpy and jax.numpy have as functions, which differ in nothing."""
+
+
+def _same(name: str) -> Callable[..., Value]:
+    def apply(call: Call, *values: Value) -> Value:
+        xp, arrays = call.operands(*values)
+        return getattr(xp, name)(*arrays)
+
+    return apply
+
+
+for _operator, _name in _SAME_NAME.items():
+    operator(_operator)(_same(_name))
+
+
+@operator("Identity")
+def identity(call: Call, x: Value) -> Value:
+    return x
+
+
+@operator("Reciprocal")
+def reciprocal(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    return jnp.asarray(1, x.dtype) / x
+
+
+@operator("Div")
+def div(call: Call, a: Value, b: Value) -> Value:
+    """Whole numbers are truncated towards zero."""
+    if is_symbolic(a) or is_symbolic(b):
+        return np.floor_divide(a, b)
+    xp, (a, b) = call.operands(a, b)
+    if a.dtype.kind not in "iu" and not jnp.issubdtype(a.dtype, jnp.integer):
+        return xp.divide(a, b).astype(a.dtype)
+    if xp is np:
+        if not np.all(b):
+            call.damaged("a division by 0")
+        quotient = np.floor_divide(a, b)
+        exact = quotient * b == a
+        return np.where((quotient < 0) & ~exact, quotient + 1, quotient).astype(a.dtype)
+    a, b = jnp.broadcast_arrays(a, b)
+    return lax.div(a, b)
+
+
+@operator("Mod")
+def mod(call: Call, a: Value, b: Value) -> Value:
+    """The sign of the divisor, or with fmod that of the dividend."""
+    xp, (a, b) = call.operands(a, b)
+    if call.attribute("fmod"):
+        return xp.fmod(a, b)
+    return xp.mod(a, b)
+
+
+@operator("Pow")
+def power(call: Call, a: Value, b: Value) -> Value:
+    """The exponent may have another type; the result has the base's."""
+    dtype = call.computed(a.dtype)
+    if is_known(b) and b.size == 1 and b.dtype != object and not is_known(a):
+        exponent = float(b.reshape(()))
+        if (
+            exponent == int(exponent)
+            and abs(exponent) <= 16
+            and (exponent >= 0 or dtype.kind != "i")
+        ):
+            x = call.traced(a)
+            shape = np.broadcast_shapes((1,) * 0, b.shape) if b.ndim > x.ndim else None
+            result = lax.integer_pow(x, int(exponent))
+            return result if shape is None else result.reshape((1,) * (b.ndim - x.ndim) + x.shape)
+    x, y = call.traced(a), call.traced(b)
+    whole = jnp.issubdtype(x.dtype, jnp.integer)
+    if whole and not jnp.issubdtype(y.dtype, jnp.integer):
+        return jnp.power(x.astype(y.dtype), y).astype(dtype)
+    if not whole and jnp.issubdtype(y.dtype, jnp.integer):
+        return jnp.power(x, y.astype(x.dtype))
+    return integer_power(x, y) if whole else jnp.power(x, y).astype(dtype)
+
+
+@operator("BitShift")
+def bit_shift(call: Call, a: Value, b: Value) -> Value:
+    """Bits beyond the end are lost, however many; to the right a signed number keeps its sign."""
+    a, b = jnp.broadcast_arrays(call.traced(a), call.traced(b))
+    if call.attribute("direction") == "LEFT":
+        return lax.shift_left(a, b)
+    if jnp.issubdtype(a.dtype, jnp.signedinteger):
+        return lax.shift_right_arithmetic(a, b)
+    return lax.shift_right_logical(a, b)
+
+
+def _folded(name: str) -> Callable[..., Value]:
+    def apply(call: Call, *values: Value) -> Value:
+        xp, arrays = call.operands(*values)
+        result = arrays[0]
+        for other in arrays[1:]:
+            result = getattr(xp, name)(result, other)
+        return result
+
+    return apply
+
+
+operator("Max")(_folded("maximum"))
+operator("Min")(_folded("minimum"))
+operator("Sum")(_folded("add"))
+
+
+@operator("Mean")
+def mean(call: Call, *values: Value) -> Value:
+    total = call.traced(values[0])
+    for other in values[1:]:
+        total = total + call.traced(other)
+    return total / jnp.asarray(len(values), total.dtype)
+
+
+@operator("Where")
+def where(call: Call, condition: Value, a: Value, b: Value) -> Value:
+    if is_known(condition) and condition.size == 1:
+        chosen = a if condition.all() else b
+        if condition.ndim <= chosen.ndim and np.shape(a) == np.shape(b):
+            return chosen
+    xp, (condition, a, b) = call.operands(condition, a, b)
+    return xp.where(condition, a, b)
+
+
+@operator("Clip")
+def clip(call: Call, x: Value, low: Value = None, high: Value = None) -> Value:
+    if call.version < 11:
+        low = np.asarray(call.attribute("min"), x.dtype) if "min" in call.attributes else None
+        high = np.asarray(call.attribute("max"), x.dtype) if "max" in call.attributes else None
+    xp, (x, low, high) = call.operands(x, low, high)
+    if low is not None:
+        x = xp.maximum(x, low)
+    return x if high is None else xp.minimum(x, high)
+
+
+def _ieee(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.floating)
+
+
+FLOAT8 = {
+    np.dtype(ml_dtypes.float8_e4m3fn),
+    np.dtype(ml_dtypes.float8_e4m3fnuz),
+    np.dtype(ml_dtypes.float8_e5m2),
+    np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+
+
+def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
+    """Numbers as a float of 8 bits or less, those beyond its range as its largest.
+
+    infinite: whether infinities are kept by a type that has them.
+    """
+    largest = np.asarray(ml_dtypes.finfo(dtype).max, np.float32)
+    wide = x.astype(jnp.float32) if x.dtype != jnp.float64 else x
+    bounded = jnp.clip(wide, -largest, largest)
+    if infinite:
+        bounded = jnp.where(jnp.isinf(wide), wide, bounded)
+    return jnp.where(jnp.isnan(wide), wide, bounded).astype(dtype)
+
+
+def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
+    """A value with another type of the file, as Cast does."""
+    if is_symbolic(x):
+        if dtype.kind == "i" and dtype.itemsize >= 4:
+            return x
+        x = call.traced(x)
+    if is_known(x) and dtype not in FLOAT8 and dtype.itemsize > 1:
+        with np.errstate(all="ignore"):
+            return x.astype(dtype)
+    if is_known(x) and dtype == np.bool_:
+        return x != 0
+    target = call.computed(dtype)
+    x = call.traced(x)
+    if target in FLOAT8 and call.attribute("saturate", 1) and _ieee(x.dtype):
+        return saturated(x, target)
+    if target.name == "float8_e8m0fnu":
+        return _power_of_two(x, target, call)
+    if target.name.startswith("float4"):
+        return saturated(x, target)
+    if target == np.bool_:
+        return x != 0
+    if target.name in ("int4", "uint4", "int2", "uint2"):
+        if _ieee(x.dtype):
+            x = jnp.trunc(x).astype(jnp.int32)
+        return x.astype(jnp.int32).astype(target)
+    if jnp.issubdtype(target, jnp.unsignedinteger) and _ieee(x.dtype) and target.itemsize < 4:
+        return x.astype(jnp.int32).astype(target)
+    if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
+        return x.astype(jnp.int32).astype(target)
+    return converted(x, target)
+
+
+def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:
+    """float8e8m0 holds powers of two; rounding is an attribute."""
+    bits = lax.bitcast_convert_type(jnp.abs(x.astype(jnp.float32)), jnp.uint32)
+    exponent, rest = bits >> 23, bits & 0x7FFFFF
+    mode = call.attribute("round_mode", "up")
+    if mode == "up":
+        exponent = exponent + (rest != 0)
+    elif mode == "nearest":
+        exponent = exponent + (rest >= 0x400000)
+    exponent = jnp.where(exponent > 254, 254, exponent)
+    exponent = jnp.where(~jnp.isfinite(x.astype(jnp.float32)) & jnp.isnan(x), 255, exponent)
+    return lax.bitcast_convert_type(exponent.astype(jnp.uint8), target)
+
+
+@operator("Cast")
+def cast_to(call: Call, x: Value) -> Value:
+    return cast(call, x, call.dtype(call.attribute("to")))
+
+
+@operator("CastLike")
+def cast_like(call: Call, x: Value, like: Value) -> Value:
+    return cast(call, x, np.dtype(np.int64) if is_symbolic(like) else np.dtype(like.dtype))
+
+
+@operator("BitCast")
+def bit_cast(call: Call, x: Value) -> Value:
+    dtype = call.dtype(call.attribute("to"))
+    if is_known(x) and dtype.itemsize > 1 and dtype.itemsize == x.dtype.itemsize:
+        return x.view(dtype)
+    x, target = call.traced(x), call.computed(dtype)
+    if target == np.bool_:
+        return x != 0
+    if x.dtype == np.bool_:
+        x = x.astype(jnp.uint8)
+    return lax.bitcast_convert_type(x, target)
+
+
+@operator("IsInf")
+def is_inf(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    if x.dtype.name.startswith("float8"):
+        x = x.astype(jnp.float32)
+    found = jnp.isinf(x)
+    if not call.attribute("detect_positive"):
+        found &= x < 0
+    if not call.attribute("detect_negative"):
+        found &= x > 0
+    return found
+
+
+@operator("Erf")
+def erf(call: Call, x: Value) -> Value:
+    return special.erf(call.traced(x))
+
+
+@operator("Relu")
+def relu(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    return jnp.maximum(x, jnp.zeros((), x.dtype))
+
+
+def _activation(*names: str) -> Callable[[Callable[[Call, Any], Any]], Callable[[Call, Any], Any]]:
+    """Register a function of an array of jax, whose result has the same type."""
+
+    def register(function: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Any]:
+        def apply(call: Call, x: Value) -> Value:
+            x = call.traced(x)
+            return function(call, x).astype(x.dtype)
+
+        operator(*names)(apply)
+        return function
+
+    return register
+
+
+@_activation("LeakyRelu")
+def leaky_relu(call: Call, x: Any) -> Any:
+    return jnp.where(x < 0, x * call.attribute("alpha"), x)
+
+
+@_activation("Elu")
+def elu(call: Call, x: Any) -> Any:
+    return jnp.where(x < 0, call.attribute("alpha") * jnp.expm1(jnp.minimum(x, 0)), x)
+
+
+@_activation("Selu")
+def selu(call: Call, x: Any) -> Any:
+    alpha, gamma = call.attribute("alpha"), call.attribute("gamma")
+    return gamma * jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
+
+
+@_activation("Celu")
+def celu(call: Call, x: Any) -> Any:
+    alpha = call.attribute("alpha")
+    return jnp.maximum(x, 0) + jnp.minimum(0, alpha * jnp.expm1(jnp.minimum(x, 0) / alpha))
+
+
+@_activation("Softplus")
+def softplus(call: Call, x: Any) -> Any:
+    return jnp.logaddexp(x, 0)
+
+
+@_activation("Softsign")
+def softsign(call: Call, x: Any) -> Any:
+    return x / (1 + jnp.abs(x))
+
+
+@_activation("Sigmoid")
+def sigmoid(call: Call, x: Any) -> Any:
+    return jax.nn.sigmoid(x)
+
+
+@_activation("HardSigmoid")
+def hard_sigmoid(call: Call, x: Any) -> Any:
+    return jnp.clip(call.attribute("alpha") * x + call.attribute("beta"), 0, 1)
+
+
+@_activation("HardSwish")
+def hard_swish(call: Call, x: Any) -> Any:
+    return x * jnp.clip(x / 6 + 0.5, 0, 1)
+
+
+@_activation("ThresholdedRelu")
+def thresholded_relu(call: Call, x: Any) -> Any:
+    return jnp.where(x > call.attribute("alpha"), x, 0)
+
+
+@_activation("Shrink")
+def shrink(call: Call, x: Any) -> Any:
+    bias, bound = call.attribute("bias"), call.attribute("lambd")
+    return jnp.where(x < -bound, x + bias, jnp.where(x > bound, x - bias, 0))
+
+
+@_activation("Gelu")
+def gelu(call: Call, x: Any) -> Any:
+    if call.attribute("approximate") == "tanh":
+        return 0.5 * x * (1 + jnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + special.erf(x * math.sqrt(0.5)))
+
+
+@_activation("Mish")
+def mish(call: Call, x: Any) -> Any:
+    return x * jnp.tanh(jnp.logaddexp(x, 0))
+
+
+@_activation("Swish")
+def swish(call: Call, x: Any) -> Any:
+    return x * jax.nn.sigmoid(call.attribute("alpha") * x)
+
+
+@operator("PRelu")
+def prelu(call: Call, x: Value, slope: Value) -> Value:
+    x = call.traced(x)
+    return jnp.where(x < 0, x * call.traced(slope), x)
+
+
+@operator("Dropout", deciding=(1, 2))
+def dropout(
+    call: Call, x: Value, ratio: Value = None, training: Value = None
+) -> tuple[Value, Value]:
+    """What it is outside of training: nothing."""
+    if training is not None and bool(call.known(training, "training_mode").reshape(())):
+        zero = ratio is not None and float(call.known(ratio, "a ratio").reshape(())) == 0
+        if not zero:
+            call.lacks(
+                "Dropout in training, whose results are random", hint="export it for inference"
+            )
+    x = call.traced(x)
+    return x, jnp.ones(x.shape, jnp.bool_ if call.version >= 10 else x.dtype)
+
+
+@operator("Shape")
+def shape(call: Call, x: Value) -> Value:
+    start, end = call.attribute("start", 0), call.attribute("end")
+    return sizes(x.shape[slice(start, end)])
+
+
+@operator("Size")
+def size(call: Call, x: Value) -> Value:
+    total: Any = 1
+    for dimension in x.shape:
+        total = total * dimension
+    return sizes([total]).reshape(())

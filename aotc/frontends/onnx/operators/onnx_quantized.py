@@ -1,0 +1,190 @@
+"""Operators on quantized numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from aotc.capture.model_files.framework_arithmetic import divided
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_elementwise import FLOAT8, saturated
+from aotc.frontends.onnx.operators.onnx_layout import axis_of
+from aotc.frontends.onnx.operators.onnx_windows import convolved, window_of
+
+
+def _limits(dtype: Any) -> tuple[int, int]:
+    info = jnp.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _spread(call: Call, scale: Any, x: Any) -> Any:
+    """Scales or zero points so that they broadcast: one, one per slice of an axis, or blocks."""
+    if scale.size == 1 and scale.ndim <= 1:
+        return scale.reshape(())
+    axis = axis_of(call, call.attribute("axis", 1), x.ndim)
+    block = call.attribute("block_size", 0)
+    if block:
+        return lax.slice_in_dim(jnp.repeat(scale, block, axis), 0, x.shape[axis], axis=axis)
+    if scale.ndim == 1:
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        return scale.reshape(shape)
+    return scale
+
+
+def quantized(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
+    """x / scale + zero, rounded to the nearest even number, within the type."""
+    low, high = _limits(dtype)
+    shifted = jnp.rint(x / scale)
+    if shifted.dtype not in (jnp.float32, jnp.float64):
+        shifted = shifted.astype(jnp.float32)
+    if zero is not None:
+        shifted = shifted + zero.astype(shifted.dtype)
+    return jnp.clip(shifted, low, high).astype(jnp.int32).astype(dtype)
+
+
+@operator("QuantizeLinear")
+def quantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> Value:
+    x, scale = call.traced(x), call.traced(scale)
+    kind = call.attribute("output_dtype", 0)
+    stated = call.dtype(kind) if kind else np.dtype(np.uint8)
+    dtype = call.computed(stated) if zero is None else call.traced(zero).dtype
+    precision = call.attribute("precision", 0)
+    width = call.computed(call.dtype(precision)) if precision else scale.dtype
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        width = jnp.float32
+    scale = _spread(call, scale, x).astype(width)
+    x = x.astype(width)
+    offset = None if zero is None else _spread(call, call.traced(zero), x)
+    if dtype in FLOAT8:
+        result = x / scale
+        if offset is not None:
+            result = result + offset.astype(result.dtype)
+        if call.attribute("saturate", 1):
+            return saturated(result, dtype)
+        return result.astype(dtype)
+    if dtype.name.startswith("float4"):
+        result = x / scale
+        return saturated(result if offset is None else result + offset.astype(width), dtype)
+    return quantized(x, scale, offset, dtype)
+
+
+@operator("DequantizeLinear")
+def dequantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> Value:
+    x, scale = call.traced(x), call.traced(scale)
+    kind = call.attribute("output_dtype", 0)
+    dtype = call.computed(call.dtype(kind)) if kind else scale.dtype
+    spread = _spread(call, scale, x)
+    if zero is not None and jnp.issubdtype(x.dtype, jnp.integer):
+        offset = _spread(call, call.traced(zero), x)
+        number = x.astype(jnp.int32) - offset.astype(jnp.int32)
+        number = number.astype(jnp.promote_types(spread.dtype, jnp.float32))
+    else:
+        number = x.astype(jnp.promote_types(spread.dtype, jnp.float32))
+        if zero is not None:
+            number = number - _spread(call, call.traced(zero), x).astype(number.dtype)
+    return (number * spread.astype(number.dtype)).astype(dtype)
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize_linear(call: Call, x: Value) -> tuple[Value, ...]:
+    x = call.traced(x)
+    low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
+    # ONNX's formula divides by 0 where all numbers are 0; the scale is 1 there in ONNX Runtime.
+    scale = jnp.where(high == low, 1, divided(high - low, 255))
+    zero = jnp.clip(jnp.rint(-low / scale), 0, 255).astype(jnp.uint8)
+    return quantized(x, scale, zero, jnp.uint8), scale, zero
+
+
+def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
+    """Whole numbers less their zero point, which may be one for each slice of an axis."""
+    wide = x.astype(jnp.int32)
+    if zero is None:
+        return wide
+    offset = call.traced(zero).astype(jnp.int32)
+    if offset.size == 1 and offset.ndim <= 1:
+        return wide - offset.reshape(())
+    if offset.ndim == 1:
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        offset = offset.reshape(shape)
+    return wide - offset
+
+
+@operator("MatMulInteger")
+def mat_mul_integer(
+    call: Call, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None
+) -> Value:
+    a, b = call.traced(a), call.traced(b)
+    rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
+    return jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
+
+
+@operator("ConvInteger")
+def conv_integer(
+    call: Call, x: Value, w: Value, x_zero: Value = None, w_zero: Value = None
+) -> Value:
+    x, w = call.traced(x), call.traced(w)
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
+    return convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
+
+
+def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
+    offset = call.traced(zero)
+    dtype = offset.dtype
+    if dtype in FLOAT8:
+        return saturated(total.astype(jnp.float32) * factor / call.traced(scale), dtype)
+    return quantized(total.astype(jnp.float32) * factor, call.traced(scale), offset, dtype)
+
+
+@operator("QLinearMatMul")
+def q_linear_mat_mul(
+    call: Call,
+    a: Value,
+    a_scale: Value,
+    a_zero: Value,
+    b: Value,
+    b_scale: Value,
+    b_zero: Value,
+    scale: Value,
+    zero: Value,
+) -> Value:
+    a, b = call.traced(a), call.traced(b)
+    if a.dtype in FLOAT8:
+        total = jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32))
+    else:
+        rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
+        total = jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
+    left, right = call.traced(a_scale), call.traced(b_scale)
+    if left.ndim == 1 and left.size > 1:
+        left = left[:, None]
+    factor = left.astype(jnp.float32) * right.astype(jnp.float32)
+    return _requantized(call, total, factor, scale, zero)
+
+
+@operator("QLinearConv")
+def q_linear_conv(
+    call: Call,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero: Value,
+    scale: Value,
+    zero: Value,
+    bias: Value = None,
+) -> Value:
+    x, w = call.traced(x), call.traced(w)
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
+    total = convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    if bias is not None:
+        total = total + call.traced(bias).reshape(shape)
+    factor = call.traced(x_scale) * call.traced(w_scale).reshape(-1)
+    factor = factor.reshape(()) if factor.size == 1 else factor.reshape(shape)
+    return _requantized(call, total, factor, scale, zero)

@@ -1,0 +1,201 @@
+"""RNN, LSTM and GRU: each direction as one scan over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_layout import reversed_steps
+
+_ACTIVATIONS: dict[str, tuple[Callable[[Any, float, float], Any], float, float]] = {
+    "relu": (lambda x, a, b: jnp.maximum(x, 0), 0.0, 0.0),
+    "tanh": (lambda x, a, b: jnp.tanh(x), 0.0, 0.0),
+    "sigmoid": (lambda x, a, b: jax.nn.sigmoid(x), 0.0, 0.0),
+    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
+    "leakyrelu": (lambda x, a, b: jnp.where(x < 0, a * x, x), 0.01, 0.0),
+    "thresholdedrelu": (lambda x, a, b: jnp.where(x > a, x, 0), 1.0, 0.0),
+    "scaledtanh": (lambda x, a, b: a * jnp.tanh(b * x), 1.0, 1.0),
+    "hardsigmoid": (lambda x, a, b: jnp.clip(a * x + b, 0, 1), 0.2, 0.5),
+    "elu": (lambda x, a, b: jnp.where(x < 0, a * jnp.expm1(jnp.minimum(x, 0)), x), 1.0, 0.0),
+    "softsign": (lambda x, a, b: x / (1 + jnp.abs(x)), 0.0, 0.0),
+    "softplus": (lambda x, a, b: jnp.logaddexp(x, 0), 0.0, 0.0),
+}
+_TAKE_ALPHA = {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
+_TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
+
+
+def _activations(call: Call, default: Sequence[str], directions: int) -> list[list[Any]]:
+    """The functions of each direction."""
+    stated = call.attribute("activations")
+    given = any(attribute.name == "activations" for attribute in call.node.message.attribute)
+    names = [n.decode("utf-8", "replace") for n in stated] if given else list(default) * directions
+    alphas = list(call.attribute("activation_alpha") or ())
+    betas = list(call.attribute("activation_beta") or ())
+    found = []
+    for name in names:
+        known = _ACTIVATIONS.get(name.lower())
+        if known is None:
+            call.damaged("an unknown activation")
+        function, a, b = known
+        a = alphas.pop(0) if name.lower() in _TAKE_ALPHA and alphas else a
+        b = betas.pop(0) if name.lower() in _TAKE_BETA and betas else b
+        found.append(lambda x, f=function, a=a, b=b: f(x, a, b).astype(x.dtype))
+    each = len(default)
+    if len(found) != each * directions:
+        call.damaged(f"{len(found)} activations", expected=f"{each * directions}")
+    return [found[each * d : each * (d + 1)] for d in range(directions)]
+
+
+def _recurrent(
+    call: Call,
+    default: Sequence[str],
+    gates: int,
+    step: Callable[..., Any],
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value,
+    lengths: Value,
+    initial: Sequence[Value],
+    peepholes: Value = None,
+) -> tuple[Any, ...]:
+    """All directions of a layer. step: of states, the row's share of the gates, R, its bias, the
+    peepholes and the activations, to states.  initial: of each state, the hidden one first.
+    """
+    x, w, r = map(call.traced, (x, w, r))
+    last = bool(call.attribute("layout", 0))
+    x = jnp.swapaxes(x, 0, 1) if last else x
+    directions, hidden = w.shape[0], r.shape[2]
+    if call.attribute("hidden_size", hidden) != hidden:
+        call.damaged("a hidden_size that is not that of the weights")
+    batch, dtype = x.shape[1], x.dtype
+    way = call.attribute("direction")
+    if directions != 1 + (way == "bidirectional"):
+        call.damaged(f"{directions} directions, {way}")
+    bias = jnp.zeros((directions, 2 * gates * hidden), dtype) if bias is None else call.traced(bias)
+    given = []
+    for state in initial:
+        if state is None:
+            given.append(jnp.zeros((directions, batch, hidden), dtype))
+        else:
+            value = call.traced(state)
+            given.append(jnp.swapaxes(value, 0, 1) if last else value)
+    counts = None if lengths is None else call.traced(lengths).astype(jnp.int32)
+    functions = _activations(call, default, directions)
+    bound = call.attribute("clip")
+    outputs, finals = [], []
+    for d in range(directions):
+        backward = way == "reverse" or d == 1
+        rows = x
+        if backward:
+            rows = lax.rev(x, (0,)) if counts is None else reversed_steps(x, counts)
+        shares = jnp.einsum("sbi,gi->sbg", rows, w[d]) + bias[d, : gates * hidden]
+        rest = r[d], bias[d, gates * hidden :], None if peepholes is None else peepholes[d]
+
+        def one(carried: Any, entry: Any, rest: Any = rest, d: int = d) -> Any:
+            index, share = entry
+            new = step(carried, share, *rest, functions[d], bound)
+            if counts is None:
+                return new, new[0]
+            live = (index < counts)[:, None]
+            kept = tuple(jnp.where(live, a, b) for a, b in zip(new, carried, strict=True))
+            return kept, jnp.where(live, new[0], 0)
+
+        steps = lax.iota(jnp.int32, x.shape[0])
+        final, every = lax.scan(one, tuple(state[d] for state in given), (steps, shares))
+        if backward:
+            every = lax.rev(every, (0,)) if counts is None else reversed_steps(every, counts)
+        outputs.append(every)
+        finals.append(final)
+    whole = jnp.stack(outputs, 1)
+    ends = [jnp.stack(column, 0) for column in zip(*finals, strict=True)]
+    if last:
+        return whole.transpose(2, 0, 1, 3), *(jnp.swapaxes(end, 0, 1) for end in ends)
+    return whole, *ends
+
+
+def _bounded(x: Any, bound: float | None) -> Any:
+    return x if bound is None else jnp.clip(x, -bound, bound)
+
+
+@operator("RNN")
+def rnn(
+    call: Call,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value = None,
+    lengths: Value = None,
+    hidden: Value = None,
+) -> tuple[Value, ...]:
+    def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
+        (h,) = states
+        return (functions[0](_bounded(share + h @ r.T + rb, bound)),)
+
+    return _recurrent(call, ("Tanh",), 1, step, x, w, r, bias, lengths, [hidden])
+
+
+@operator("GRU")
+def gru(
+    call: Call,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value = None,
+    lengths: Value = None,
+    hidden: Value = None,
+) -> tuple[Value, ...]:
+    before = bool(call.attribute("linear_before_reset"))
+
+    def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
+        (h,) = states
+        f, g = functions
+        size = h.shape[-1]
+        recurrent = h @ r[: 2 * size].T + rb[: 2 * size]
+        z = f(_bounded(share[:, :size] + recurrent[:, :size], bound))
+        reset = f(_bounded(share[:, size : 2 * size] + recurrent[:, size:], bound))
+        last = share[:, 2 * size :]
+        if before:
+            new = last + reset * (h @ r[2 * size :].T + rb[2 * size :])
+        else:
+            new = last + (reset * h) @ r[2 * size :].T + rb[2 * size :]
+        return ((1 - z) * g(_bounded(new, bound)) + z * h,)
+
+    return _recurrent(call, ("Sigmoid", "Tanh"), 3, step, x, w, r, bias, lengths, [hidden])
+
+
+@operator("LSTM")
+def lstm(
+    call: Call,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value = None,
+    lengths: Value = None,
+    hidden: Value = None,
+    cell: Value = None,
+    peepholes: Value = None,
+) -> tuple[Value, ...]:
+    coupled = bool(call.attribute("input_forget"))
+    peeped = None if peepholes is None else call.traced(peepholes)
+
+    def step(states: Any, share: Any, r: Any, rb: Any, p: Any, functions: Any, bound: Any) -> Any:
+        h, c = states
+        f, g, out = functions
+        gates = share + h @ r.T + rb
+        i, o, forget, new = jnp.split(gates, 4, -1)
+        pi, po, pf = (0, 0, 0) if p is None else jnp.split(p, 3)
+        i = f(_bounded(i + pi * c, bound))
+        forget = 1 - i if coupled else f(_bounded(forget + pf * c, bound))
+        c = forget * c + i * g(_bounded(new, bound))
+        o = f(_bounded(o + po * c, bound))
+        return o * out(c), c
+
+    default = ("Sigmoid", "Tanh", "Tanh")
+    return _recurrent(call, default, 4, step, x, w, r, bias, lengths, [hidden, cell], peeped)

@@ -1,0 +1,266 @@
+"""Operators that combine the elements of axes, and those that scale by what was combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from aotc.capture.model_files.framework_arithmetic import converted
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_values import KNOWN, is_known
+from aotc.frontends.onnx.operators.onnx_layout import axes_of, axis_of, product, reshaped
+
+
+def _axes(call: Call, x: Value, axes: Value) -> tuple[int, ...]:
+    if axes is not None and call.known(axes, "axes").size == 0:
+        axes = None
+    chosen = axes_of(call, axes, x.ndim) if axes is not None or "axes" in call.attributes else None
+    if chosen:
+        return chosen
+    return () if call.attribute("noop_with_empty_axes", 0) else tuple(range(x.ndim))
+
+
+def _reduction(
+    name: str, known: bool, before: Callable[[Any, Any], Any], after: Callable[[Any], Any]
+) -> Callable[..., Value]:
+    def reduce(call: Call, x: Value, axes: Value = None) -> Value:
+        chosen = _axes(call, x, axes)
+        keep = bool(call.attribute("keepdims"))
+        xp: Any = np if known and is_known(x) and x.size <= KNOWN else jnp
+        x = x if xp is np else call.traced(x)
+        if not chosen and call.attribute("noop_with_empty_axes", 0):
+            return after(before(xp, x)) if name not in ("mean", "logsumexp") else x
+        if xp is np:
+            kept = object if x.dtype == object else x.dtype
+            none = name in ("max", "min") and not x.size
+            given = {"initial": _limit(call, name, x.dtype)} if none else {}
+            return np.asarray(getattr(np, name)(x, axis=chosen, keepdims=keep, **given), kept)
+        dtype = x.dtype
+        if name in ("max", "min"):
+            return _extreme(name, x, chosen, keep)
+        if name == "logsumexp":
+            return jax.scipy.special.logsumexp(x, chosen, keepdims=keep)
+        if name == "mean" and not jnp.issubdtype(dtype, jnp.inexact):
+            total = jnp.sum(x, chosen, keepdims=keep, dtype=dtype)
+            return lax.div(total, jnp.asarray(product([x.shape[i] for i in chosen]), dtype))
+        x = before(jnp, x)
+        result = getattr(jnp, name)(x, axis=chosen, keepdims=keep, dtype=x.dtype)
+        return after(result).astype(dtype)
+
+    return reduce
+
+
+def _limit(call: Call, name: str, dtype: Any) -> Any:
+    """The largest or least number of no elements: the least, or the largest, of the type."""
+    if dtype == np.bool_:
+        return name == "min"
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(call.computed(dtype))
+        return info.min if name == "max" else info.max
+    return -np.inf if name == "max" else np.inf
+
+
+def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
+    """The extreme along axes; that of no elements is the least, or the largest, of the type."""
+    if x.dtype == np.bool_:
+        return (jnp.any if name == "max" else jnp.all)(x, axis=axes, keepdims=keep)
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        info = jnp.iinfo(x.dtype)
+        initial: Any = info.min if name == "max" else info.max
+    else:
+        initial = -jnp.inf if name == "max" else jnp.inf
+    empty = any(isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes)
+    given = {"initial": jnp.asarray(initial, x.dtype)} if empty else {}
+    return getattr(jnp, name)(x, axis=axes, keepdims=keep, **given)
+
+
+def _itself(xp: Any, x: Any) -> Any:
+    return x
+
+
+def _result(x: Any) -> Any:
+    return x
+
+
+for _operator, _name, _known, _before, _after in (
+    ("ReduceSum", "sum", True, _itself, _result),
+    ("ReduceProd", "prod", True, _itself, _result),
+    ("ReduceMax", "max", True, _itself, _result),
+    ("ReduceMin", "min", True, _itself, _result),
+    ("ReduceMean", "mean", False, _itself, _result),
+    ("ReduceL1", "sum", False, lambda xp, x: xp.abs(x), _result),
+    ("ReduceL2", "sum", False, lambda xp, x: xp.square(x), jnp.sqrt),
+    ("ReduceSumSquare", "sum", False, lambda xp, x: xp.square(x), _result),
+    ("ReduceLogSum", "sum", False, _itself, jnp.log),
+    ("ReduceLogSumExp", "logsumexp", False, _itself, _result),
+):
+    operator(_operator, deciding=(1,))(_reduction(_name, _known, _before, _after))
+
+
+def _cumulative(call: Call, x: Value, axis: Value, one: bool) -> Value:
+    x = call.traced(x)
+    along = axis_of(call, call.ints(axis, "an axis")[0], x.ndim)
+    reverse = bool(call.attribute("reverse"))
+    result = (lax.cumprod if one else lax.cumsum)(x, along, reverse=reverse)
+    if not call.attribute("exclusive"):
+        return result
+    widths = [(0, 0, 0)] * x.ndim
+    widths[along] = (-1, 1, 0) if reverse else (1, -1, 0)
+    return lax.pad(result, jnp.asarray(int(one), x.dtype), widths)
+
+
+@operator("CumSum", deciding=(1,))
+def cum_sum(call: Call, x: Value, axis: Value) -> Value:
+    return _cumulative(call, x, axis, one=False)
+
+
+@operator("CumProd", deciding=(1,))
+def cum_prod(call: Call, x: Value, axis: Value) -> Value:
+    return _cumulative(call, x, axis, one=True)
+
+
+def _along(call: Call, x: Value, compute: Callable[[Any, int], Any]) -> Value:
+    """Along one axis; before version 13 along all axes from this one on, as if they were one."""
+    x = call.traced(x)
+    if call.version >= 13:
+        return compute(x, axis_of(call, call.attribute("axis"), x.ndim))
+    axis = axis_of(call, call.attribute("axis"), x.ndim)
+    flat = reshaped(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+    return reshaped(compute(flat, 1), x.shape)
+
+
+@operator("Softmax")
+def softmax(call: Call, x: Value) -> Value:
+    return _along(call, x, lambda x, axis: jax.nn.softmax(x, axis))
+
+
+@operator("LogSoftmax")
+def log_softmax(call: Call, x: Value) -> Value:
+    return _along(call, x, lambda x, axis: jax.nn.log_softmax(x, axis))
+
+
+@operator("Hardmax")
+def hardmax(call: Call, x: Value) -> Value:
+    def compute(x: Any, axis: int) -> Any:
+        largest = jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=bool, axis=axis)
+        return converted(largest, x.dtype)
+
+    return _along(call, x, compute)
+
+
+@operator("LpNormalization")
+def lp_normalization(call: Call, x: Value) -> Value:
+    x, axis = call.traced(x), call.attribute("axis")
+    if call.attribute("p") == 1:
+        norm = jnp.sum(jnp.abs(x), axis, keepdims=True)
+    else:
+        norm = jnp.sqrt(jnp.sum(jnp.square(x), axis, keepdims=True))
+    return jnp.where(norm == 0, jnp.zeros((), x.dtype), x / jnp.where(norm == 0, 1, norm))
+
+
+@operator("BatchNormalization", deciding=())
+def batch_normalization(
+    call: Call, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
+) -> Value:
+    if call.attribute("training_mode", 0):
+        call.lacks("BatchNormalization in training", hint="export the model for inference")
+    if call.version < 9 and not call.attribute("spatial", 1):
+        call.lacks("BatchNormalization that is not spatial")
+    if any(call.wanted(index) for index in range(1, 5)):
+        call.lacks("BatchNormalization in training", hint="export the model for inference")
+    x = call.traced(x)
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    scale, bias, mean, variance = (
+        call.traced(value).reshape(shape if x.ndim > 1 else (-1,))
+        for value in (scale, bias, mean, variance)
+    )
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    factor = scale.astype(wide) * lax.rsqrt(variance.astype(wide) + call.attribute("epsilon"))
+    return ((x.astype(wide) - mean) * factor + bias).astype(x.dtype)
+
+
+def _standard(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
+    """An array less its mean, over its deviation; the mean, and one over the deviation."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
+    inverse = lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype))
+    return (x - mean) * inverse, mean, inverse
+
+
+@operator("InstanceNormalization")
+def instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Value:
+    x = call.traced(x)
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    found, _, _ = _standard(wide, tuple(range(2, x.ndim)), call.attribute("epsilon"))
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    scale, bias = call.traced(scale).reshape(shape), call.traced(bias).reshape(shape)
+    return (found * scale + bias).astype(x.dtype)
+
+
+@operator("LayerNormalization")
+def layer_normalization(
+    call: Call, x: Value, scale: Value, bias: Value = None
+) -> tuple[Value, ...]:
+    x = call.traced(x)
+    axes = tuple(range(axis_of(call, call.attribute("axis"), x.ndim), x.ndim))
+    stash = call.computed(call.dtype(call.attribute("stash_type")))
+    found, mean, inverse = _standard(x.astype(stash), axes, call.attribute("epsilon"))
+    result = found.astype(x.dtype) * call.traced(scale)
+    if bias is not None:
+        result = result + call.traced(bias)
+    return result, mean, inverse
+
+
+@operator("RMSNormalization")
+def rms_normalization(call: Call, x: Value, scale: Value) -> Value:
+    x, scale = call.traced(x), call.traced(scale)
+    axes = tuple(range(axis_of(call, call.attribute("axis"), x.ndim), x.ndim))
+    wide = x.astype(call.computed(call.dtype(call.attribute("stash_type"))))
+    squares = jnp.mean(jnp.square(wide), axes, keepdims=True)
+    found = wide * lax.rsqrt(squares + jnp.asarray(call.attribute("epsilon"), wide.dtype))
+    return (found.astype(x.dtype) * scale).astype(scale.dtype)
+
+
+@operator("GroupNormalization")
+def group_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Value:
+    """Until opset 20 scale and bias are those of groups, then of channels."""
+    x = call.traced(x)
+    groups = call.attribute("num_groups")
+    n, channels, *space = x.shape
+    stash = call.attribute("stash_type")
+    wide = x.astype(call.computed(call.dtype(stash)) if stash else jnp.float32)
+    grouped = wide.reshape(n, groups, channels // groups, *space)
+    found, _, _ = _standard(grouped, tuple(range(2, grouped.ndim)), call.attribute("epsilon"))
+    scale, bias = call.traced(scale), call.traced(bias)
+    if call.version < 21:
+        shape: tuple[int, ...] = (1, groups) + (1,) * (grouped.ndim - 2)
+        return (found.astype(x.dtype) * scale.reshape(shape) + bias.reshape(shape)).reshape(x.shape)
+    shape = (1, -1) + (1,) * len(space)
+    return found.astype(x.dtype).reshape(x.shape) * scale.reshape(shape) + bias.reshape(shape)
+
+
+@operator("MeanVarianceNormalization")
+def mean_variance_normalization(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    axes = tuple(call.attribute("axes", (0, 2, 3)))
+    mean = jnp.mean(x, axes, keepdims=True)
+    deviation = jnp.sqrt(jnp.mean(jnp.square(x), axes, keepdims=True) - jnp.square(mean))
+    return (x - mean) / (deviation + jnp.asarray(1e-9, x.dtype))
+
+
+@operator("LRN")
+def local_response_normalization(call: Call, x: Value) -> Value:
+    x, size = call.traced(x), call.attribute("size")
+    low = (size - 1) // 2
+    window = (1, size) + (1,) * (x.ndim - 2)
+    pads = [(0, 0), (low, size - 1 - low)] + [(0, 0)] * (x.ndim - 2)
+    zero = np.zeros((), x.dtype)
+    squares = lax.reduce_window(jnp.square(x), zero, lax.add, window, (1,) * x.ndim, pads)
+    scale = call.attribute("bias") + call.attribute("alpha") / size * squares
+    return (x / scale ** call.attribute("beta")).astype(x.dtype)

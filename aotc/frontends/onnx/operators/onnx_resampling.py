@@ -1,0 +1,424 @@
+"""Operators that read between elements: Resize, Upsample, GridSample, AffineGrid, RoiAlign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_layout import axes_of
+
+type Taps = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""For each element of a result: indices into an axis, and the weight of each."""
+
+
+def _linear(ratio: float) -> np.ndarray[Any, Any]:
+    return np.array([1 - ratio, ratio])
+
+
+def _cubic(a: float) -> Callable[[float], np.ndarray[Any, Any]]:
+    def weights(ratio: float) -> np.ndarray[Any, Any]:
+        return np.array([_cubic_at(a, x) for x in (ratio + 1, ratio, 1 - ratio, 2 - ratio)])
+
+    return weights
+
+
+def _cubic_at(a: float, x: float) -> float:
+    x = abs(x)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    if x < 2:
+        return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+    return 0.0
+
+
+def _nearest(mode: str) -> Callable[[float], np.ndarray[Any, Any]]:
+    def weights(ratio: float) -> np.ndarray[Any, Any]:
+        if ratio == int(ratio):
+            return np.array([0.0, 1.0])
+        up = {
+            "round_prefer_floor": ratio > 0.5,
+            "round_prefer_ceil": ratio >= 0.5,
+            "floor": False,
+            "ceil": True,
+        }[mode]
+        return np.array([0.0, 1.0]) if up else np.array([1.0, 0.0])
+
+    return weights
+
+
+def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndarray[Any, Any]]:
+    """A filter that is as much wider as the result is smaller."""
+    scale = min(scale, 1.0)
+    if mode == "linear":
+
+        def linear(ratio: float) -> np.ndarray[Any, Any]:
+            start = int(math.floor(-1 / scale) + 1)
+            count = 2 - 2 * start
+            taps = 1 - np.abs((np.arange(start, start + count) - ratio) * scale)
+            taps = np.clip(taps, 0, 1)
+            return np.asarray(taps / taps.sum())
+
+        return linear
+
+    def cubic(ratio: float) -> np.ndarray[Any, Any]:
+        start = int(math.floor(-2 / scale) + 1)
+        count = 4 - 2 * start
+        count = 2 - 2 * start if count < 2 else count
+        end = 2 - start
+        places = np.arange(start, end)
+        taps = np.array([_cubic_at(a, scale * (place - ratio)) for place in places])
+        return np.asarray(taps / taps.sum())
+
+    return cubic
+
+
+def _coordinate(
+    call: Call, mode: str, i: float, scale: float, old: int, new: int, roi: Sequence[float]
+) -> float:
+    """Return where element `i` of a resized axis lies in the input, as Resize's own text has it.
+
+    The reference evaluator of ONNX takes `scale * old` for `length_resized`, which has a fraction;
+    the text, ONNX Runtime and PyTorch take the size of the result.
+    """
+    if mode == "align_corners":
+        return 0.0 if new == 1 else i * (old - 1) / (new - 1)
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "tf_crop_and_resize":
+        start, end = roi
+        if new == 1:
+            return 0.5 * (start + end) * (old - 1)
+        return start * (old - 1) + i * (end - start) * (old - 1) / (new - 1)
+    if mode == "pytorch_half_pixel":
+        return 0.0 if new == 1 else (i + 0.5) / scale - 0.5
+    if mode == "half_pixel":
+        return (i + 0.5) / scale - 0.5
+    if mode == "tf_half_pixel_for_nn":
+        return (i + 0.5) / scale
+    if mode == "half_pixel_symmetric":
+        adjustment = new / (scale * old)
+        centre = old / 2
+        return centre * (1 - adjustment) + (i + 0.5) / scale - 0.5
+    call.damaged(f"the coordinate_transformation_mode {mode!r}")
+    return 0.0
+
+
+def _taps(
+    call: Call,
+    weights: Callable[[float], np.ndarray[Any, Any]],
+    transform: str,
+    old: int,
+    new: int,
+    scale: float,
+    roi: Sequence[float],
+    exclude: bool,
+) -> tuple[Taps, np.ndarray[Any, Any]]:
+    """The taps of an axis, and which elements of the result lie outside of the input."""
+    if call.attribute("mode") == "nearest":
+        # Which element is the nearest one hangs on how this is rounded; runtimes do so.
+        scale = np.float32(scale)  # type: ignore[assignment]
+    indices, shares, outside = [], [], []
+    for i in range(new):
+        at = _coordinate(call, transform, type(scale)(i), scale, old, new, roi)
+        outside.append(transform == "tf_crop_and_resize" and not 0 <= at <= old - 1)
+        ratio = 1.0 if at == int(at) else at - math.floor(at)
+        coefficients = weights(ratio)
+        count = len(coefficients)
+        # the reference's neighbours: as many on either side, of which a whole number has one less
+        low = math.ceil(at) - 1 if at == int(at) else math.floor(at)
+        places = np.arange(low - (count // 2 - 1), low - (count // 2 - 1) + count)
+        if exclude:
+            coefficients = np.where((places < 0) | (places >= old), 0, coefficients)
+            coefficients = coefficients / coefficients.sum()
+        indices.append(np.clip(places, 0, old - 1))
+        shares.append(coefficients)
+    return (np.array(indices, np.int32), np.array(shares)), np.array(outside, bool)
+
+
+def _applied(x: Any, axis: int, taps: Taps) -> Any:
+    """An axis by its taps: those whose weights are all 0 cost nothing."""
+    indices, shares = taps
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    total: Any = None
+    if ((shares == 0) | (shares == 1)).all():
+        chosen = indices[np.arange(len(indices)), shares.argmax(1)]
+        times, rest = divmod(len(chosen), x.shape[axis])
+        if not rest and (chosen == np.arange(len(chosen)) // max(times, 1)).all():
+            return jnp.repeat(x, times, axis)
+        return jnp.take(x, jnp.asarray(chosen), axis)
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    for tap in range(shares.shape[1]):
+        if not shares[:, tap].any():
+            continue
+        weight = jnp.asarray(shares[:, tap], wide.dtype).reshape(shape)
+        part = jnp.take(wide, jnp.asarray(indices[:, tap]), axis) * weight
+        total = part if total is None else total + part
+    return total
+
+
+LARGEST_AXIS = 1 << 16
+"""The most elements of an axis that Resize makes: its taps are computed while tracing."""
+
+
+def _resized(
+    call: Call,
+    x: Any,
+    axes: Sequence[int],
+    new: Sequence[int],
+    scales: Sequence[float],
+    roi: Sequence[tuple[float, float]],
+) -> Any:
+    mode = call.attribute("mode")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    transform = call.attribute("coordinate_transformation_mode", "asymmetric")
+    nearest = call.attribute("nearest_mode")
+    a = call.attribute("cubic_coeff_a", -0.75)
+    exclude = bool(call.attribute("exclude_outside", 0))
+    antialias = bool(call.attribute("antialias", 0))
+    dtype = x.dtype
+    beyond: Any = None
+    for axis, size, scale, part in zip(axes, new, scales, roi, strict=True):
+        old = x.shape[axis]
+        if size == old and scale == 1 and transform != "tf_crop_and_resize":
+            continue
+        if size > LARGEST_AXIS or old > LARGEST_AXIS:
+            call.lacks(f"an axis of more than {LARGEST_AXIS} elements")
+        if mode == "nearest":
+            # before version 11 no mode is stated: the standard's tests and onnxruntime take the
+            # next element where an axis shrinks
+            weights = _nearest(nearest or ("ceil" if scale < 1 else "floor"))
+        elif antialias:
+            weights = _antialiased(mode, scale, a)
+        else:
+            weights = _linear if mode == "linear" else _cubic(a)
+        taps, outside = _taps(call, weights, transform, old, size, scale, part, exclude)
+        call.shaped([size if i == axis else n for i, n in enumerate(x.shape)])
+        x = _applied(x, axis, taps)
+        if outside.any():
+            shape = [1] * x.ndim
+            shape[axis] = -1
+            mask = jnp.asarray(outside).reshape(shape)
+            beyond = mask if beyond is None else beyond | mask
+    if beyond is not None:
+        x = jnp.where(beyond, jnp.asarray(call.attribute("extrapolation_value"), x.dtype), x)
+    if jnp.issubdtype(dtype, jnp.integer) and not jnp.issubdtype(x.dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
+        x = jnp.clip(jnp.rint(x) if mode != "nearest" else x, info.min, info.max)
+    return x.astype(dtype)
+
+
+@operator("Resize", deciding=(1, 2, 3))
+def resize(
+    call: Call, x: Value, roi: Value = None, scales: Value = None, sizes: Value = None
+) -> Value:
+    x = call.traced(x)
+    if call.version < 11:
+        roi, scales = None, roi
+    axes = list(axes_of(call, None, x.ndim) or range(x.ndim))
+    old: list[Any] = [x.shape[axis] for axis in axes]
+    if scales is not None and call.known(scales, "scales").size:
+        factors = [float(f) for f in call.known(scales, "scales").reshape(-1)]
+        if len(factors) != len(axes) or not all(0 < f < math.inf for f in factors):
+            call.damaged(f"the scales {factors}")
+        kept = [i for i, f in enumerate(factors) if f == 1 and not isinstance(old[i], int)]
+        axes = [axis for i, axis in enumerate(axes) if i not in kept]
+        factors = [f for i, f in enumerate(factors) if i not in kept]
+        old = [size for i, size in enumerate(old) if i not in kept]
+        _require_numbers(call, old)
+        # in float32, as ONNX's shape inference has it: 10 times 0.7 is 7 there, and less in float64
+        new = [int(np.float32(size) * np.float32(f)) for size, f in zip(old, factors, strict=True)]
+    elif sizes is not None:
+        stated = call.ints(sizes, "sizes")
+        if len(stated) != len(axes):
+            call.damaged(f"the sizes {list(stated)}")
+        same = [i for i, size in enumerate(old) if not isinstance(size, int) and size == stated[i]]
+        axes = [axis for i, axis in enumerate(axes) if i not in same]
+        stated = tuple(size for i, size in enumerate(stated) if i not in same)
+        old = [size for i, size in enumerate(old) if i not in same]
+        _require_numbers(call, [*old, *stated])
+        factors = [goal / size for goal, size in zip(stated, old, strict=True)]
+        policy = call.attribute("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            one = (min if policy == "not_larger" else max)(factors)
+            factors = [one] * len(axes)
+            stated = tuple(math.floor(one * size + 0.5) for size in old)
+        new = list(stated)
+    else:
+        call.damaged("neither scales nor sizes")
+    parts = [(0.0, 1.0)] * len(axes)
+    if call.attribute("coordinate_transformation_mode", "") == "tf_crop_and_resize":
+        flat = [float(value) for value in call.known(roi, "roi").reshape(-1)]
+        if len(flat) != 2 * len(axes):
+            call.damaged(f"the roi {flat}")
+        parts = [(flat[i], flat[i + len(axes)]) for i in range(len(axes))]
+    return _resized(call, x, axes, new, factors, parts)
+
+
+def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
+    if not all(isinstance(size, int) for size in dimensions):
+        call.lacks("an axis that is resized and whose size is symbolic")
+    if min(dimensions, default=1) < 1:
+        call.damaged(f"the sizes {list(dimensions)}")
+
+
+@operator("Upsample", deciding=(1,))
+def upsample(call: Call, x: Value, scales: Value = None) -> Value:
+    x = call.traced(x)
+    stated = call.attribute("scales") if scales is None else call.known(scales, "scales").tolist()
+    kept = [i for i, f in enumerate(stated) if f == 1 and not isinstance(x.shape[i], int)]
+    axes = [axis for axis in range(x.ndim) if axis not in kept]
+    factors = [float(stated[axis]) for axis in axes]
+    old = [x.shape[axis] for axis in axes]
+    _require_numbers(call, old)
+    new = [math.floor(size * f) for size, f in zip(old, factors, strict=True)]
+    return _resized(call, x, axes, new, factors, [(0.0, 1.0)] * len(axes))
+
+
+@operator("AffineGrid", deciding=(1,))
+def affine_grid(call: Call, theta: Value, size: Value) -> Value:
+    theta = call.traced(theta)
+    _, _, *space = call.ints(size, "a shape")
+    lines = []
+    for length in space:
+        at = np.arange(length, dtype=np.float64)
+        if call.attribute("align_corners"):
+            lines.append(at * (2 / (length - 1)) - 1 if length > 1 else at * 0)
+        else:
+            lines.append((2 * at + 1) / length - 1)
+    mesh = jnp.meshgrid(*(jnp.asarray(line, theta.dtype) for line in lines), indexing="ij")
+    points = jnp.stack([*reversed(mesh), jnp.ones(mesh[0].shape, theta.dtype)], -1)
+    return jnp.einsum("...k,nck->n...c", points, theta)
+
+
+def _reflected(at: Any, low: float, high: float) -> Any:
+    span = high - low
+    if span <= 0:
+        return jnp.zeros_like(at)
+    distance = jnp.abs(at - low)
+    times, rest = jnp.floor(distance / span), jnp.mod(distance, span)
+    return jnp.where(jnp.mod(times, 2) == 0, rest + low, high - rest)
+
+
+@operator("GridSample")
+def grid_sample(call: Call, x: Value, grid: Value) -> Value:
+    x, grid = call.traced(x), call.traced(grid)
+    mode = call.attribute("mode")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    corners, padding = bool(call.attribute("align_corners")), call.attribute("padding_mode")
+    space = x.shape[2:]
+    dims = len(space)
+    wide = jnp.promote_types(grid.dtype, jnp.float32)
+    places = []
+    for axis, size in enumerate(space):
+        at = grid[..., dims - 1 - axis].astype(wide)
+        at = (at + 1) / 2 * (size - 1) if corners else ((at + 1) * size - 1) / 2
+        places.append(at)
+
+    def bounded(at: Any, size: int) -> Any:
+        if padding == "border":
+            return jnp.clip(at, 0, size - 1)
+        if padding == "reflection":
+            low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+            return jnp.clip(_reflected(at, low, high), 0, size - 1)
+        return at
+
+    if mode != "cubic":
+        places = [bounded(at, size) for at, size in zip(places, space, strict=True)]
+    taps = []
+    for at in places:
+        if mode == "nearest":
+            taps.append([(jnp.rint(at), None)])
+            continue
+        base = jnp.floor(at)
+        ratio = at - base
+        if mode == "linear":
+            taps.append([(base, 1 - ratio), (base + 1, ratio)])
+        else:
+            weights = _cubic_weights(ratio)
+            taps.append([(base + i - 1, weights[i]) for i in range(4)])
+    moved = jnp.moveaxis(x, 1, -1)
+    batch = jnp.arange(x.shape[0]).reshape((-1,) + (1,) * dims)
+    total: Any = 0
+    for combination in np.ndindex(*(len(entry) for entry in taps)):
+        index: list[Any] = [batch]
+        share: Any = None
+        inside: Any = None
+        for axis, chosen in enumerate(combination):
+            place, weight = taps[axis][chosen]
+            size = space[axis]
+            if mode == "cubic":
+                place = bounded(place, size)
+            fits = (place >= 0) & (place <= size - 1)
+            inside = fits if inside is None else inside & fits
+            index.append(jnp.clip(place, 0, size - 1).astype(jnp.int32))
+            if weight is not None:
+                share = weight if share is None else share * weight
+        found = moved[tuple(index)]
+        found = jnp.where(inside[..., None], found, jnp.zeros((), found.dtype))
+        total = total + (found if share is None else found * share[..., None])
+    return jnp.moveaxis(total, -1, 1).astype(x.dtype)
+
+
+def _cubic_weights(ratio: Any, a: float = -0.75) -> list[Any]:
+    def near(x: Any) -> Any:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+
+    def far(x: Any) -> Any:
+        return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+
+    return [far(ratio + 1), near(ratio), near(1 - ratio), far(2 - ratio)]
+
+
+@operator("RoiAlign")
+def roi_align(call: Call, x: Value, rois: Value, batch: Value) -> Value:
+    x, rois, batch = call.traced(x), call.traced(rois), call.traced(batch)
+    rows, columns = call.attribute("output_height"), call.attribute("output_width")
+    ratio, scale = call.attribute("sampling_ratio"), call.attribute("spatial_scale")
+    half = call.attribute("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
+    if ratio < 1:
+        call.lacks(
+            "RoiAlign with sampling_ratio 0, which samples as often as the regions' sizes say",
+            hint="export the model with a sampling_ratio",
+        )
+    shift = 0.5 if half else 0.0
+    x1, y1, x2, y2 = (rois[:, i] * scale - shift for i in range(4))
+    width, height = x2 - x1, y2 - y1
+    if not half:
+        width, height = jnp.maximum(width, 1), jnp.maximum(height, 1)
+
+    def places(start: Any, length: Any, count: int) -> Any:
+        step = length / count
+        at = (jnp.arange(count * ratio) + 0.5) / ratio
+        return start[:, None] + at[None, :] * step[:, None]
+
+    ys, xs = places(y1, height, rows), places(x1, width, columns)
+
+    def one(image: Any, y: Any, z: Any) -> Any:
+        tall, broad = image.shape[1:]
+        valid = ((y >= -1) & (y <= tall))[:, None] & ((z >= -1) & (z <= broad))[None, :]
+        y, z = jnp.clip(y, 0, tall - 1), jnp.clip(z, 0, broad - 1)
+        y0, z0 = jnp.floor(y).astype(jnp.int32), jnp.floor(z).astype(jnp.int32)
+        y1, z1 = jnp.minimum(y0 + 1, tall - 1), jnp.minimum(z0 + 1, broad - 1)
+        dy, dz = (y - y0)[:, None], (z - z0)[None, :]
+        corners = [
+            (y0, z0, (1 - dy) * (1 - dz)),
+            (y0, z1, (1 - dy) * dz),
+            (y1, z0, dy * (1 - dz)),
+            (y1, z1, dy * dz),
+        ]
+        parts = [image[:, a[:, None], b[None, :]] * share for a, b, share in corners]
+        parts = [jnp.where(valid, part, 0) for part in parts]
+        blocks = [part.reshape(-1, rows, ratio, columns, ratio) for part in parts]
+        if call.attribute("mode") == "max":
+            return jnp.stack(blocks).max(0).max((2, 4))
+        return sum(blocks).mean((2, 4))
+
+    return jax.vmap(one)(x[batch], ys, xs).astype(x.dtype)

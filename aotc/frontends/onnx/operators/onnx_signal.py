@@ -1,0 +1,120 @@
+"""Fourier transforms and what goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from onnx import TensorProto
+
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_layout import axis_of
+
+
+def _number(call: Call, value: Value, what: str) -> Any:
+    return call.ints(value, what)[0]
+
+
+def _transformed(x: Any, axis: int, length: Any, *, inverse: bool, onesided: bool) -> Any:
+    """The transform of (…, 1) real or (…, 2) complex numbers along an axis, as (…, 2), or as
+    (…, 1) real ones for the inverse of one side.
+    """
+    if inverse and onesided:
+        return jnp.fft.irfft(_complex(x), length, axis)[..., None]
+    if inverse:
+        found = jnp.fft.ifft(_complex(x), length, axis)
+    elif onesided:
+        found = jnp.fft.rfft(x[..., 0], length, axis)
+    else:
+        found = jnp.fft.fft(_complex(x), length, axis)
+    return jnp.stack([found.real, found.imag], -1)
+
+
+def _complex(x: Any) -> Any:
+    real = x[..., 0]
+    return real + (1j * x[..., 1] if x.shape[-1] == 2 else 0j)
+
+
+@operator("DFT", deciding=(1, 2))
+def dft(call: Call, x: Value, length: Value = None, axis: Value = None) -> Value:
+    x = call.traced(x)
+    along = call.attribute("axis", -2) if axis is None else _number(call, axis, "an axis")
+    along = axis_of(call, along, x.ndim)
+    inverse, onesided = bool(call.attribute("inverse")), bool(call.attribute("onesided"))
+    count = None if length is None else _number(call, length, "a length")
+    if count is not None:
+        call.shaped([*x.shape, count])
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return _transformed(wide, along, count, inverse=inverse, onesided=onesided).astype(x.dtype)
+
+
+@operator("STFT", deciding=(1, 3))
+def stft(call: Call, x: Value, step: Value, window: Value = None, length: Value = None) -> Value:
+    x = call.traced(x)
+    if length is not None:
+        size = _number(call, length, "a length")
+    elif window is not None:
+        size = window.shape[0]
+    else:
+        call.damaged("neither a window nor a frame_length")
+    hop = _number(call, step, "a step")
+    if hop < 1 or size < 1 or size > x.shape[1]:
+        call.damaged(f"frames of {size} every {hop} of {x.shape[1]}")
+    count = (x.shape[1] - size) // hop + 1
+    call.shaped([x.shape[0], count, size])
+    index = jnp.arange(count)[:, None] * hop + jnp.arange(size)[None, :]
+    frames = x[:, index]
+    if window is not None:
+        frames = frames * call.traced(window)[:, None]
+    onesided = bool(call.attribute("onesided"))
+    return _transformed(frames, 2, None, inverse=False, onesided=onesided).astype(x.dtype)
+
+
+def _window(*coefficients: float) -> Callable[..., Value]:
+    def make(call: Call, size: Value) -> Value:
+        count = _number(call, size, "a size")
+        dtype = call.dtype(call.attribute("output_datatype"))
+        call.shaped([count])
+        over = count if call.attribute("periodic") else count - 1
+        angle = 2 * np.pi / max(over, 1) * jnp.arange(count, dtype=jnp.float32)
+        signs = [(-1) ** i * c for i, c in enumerate(coefficients)]
+        total = sum(c * jnp.cos(i * angle) for i, c in enumerate(signs))
+        return total.astype(call.computed(dtype))
+
+    return make
+
+
+operator("HannWindow", deciding=(0,))(_window(0.5, 0.5))
+operator("HammingWindow", deciding=(0,))(_window(25 / 46, 21 / 46))
+operator("BlackmanWindow", deciding=(0,))(_window(0.42, 0.5, 0.08))
+
+
+@operator("MelWeightMatrix", deciding=(0, 1, 2, 3, 4))
+def mel_weight_matrix(
+    call: Call, bins: Value, length: Value, rate: Value, low: Value, high: Value
+) -> Value:
+    count, size, frequency = (_number(call, value, "a number") for value in (bins, length, rate))
+    lowest, highest = (float(call.known(value, "a frequency").reshape(())) for value in (low, high))
+    spectrum = size // 2 + 1
+    call.shaped([spectrum, count])
+    dtype = call.dtype(call.attribute("output_datatype", TensorProto.FLOAT))
+    lower, upper = (2595 * np.log10(1 + edge / 700) for edge in (lowest, highest))
+    mels = np.arange(count + 2) * ((upper - lower) / (count + 2)) + lower
+    edges = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / frequency).astype(int)
+    if count * spectrum > 1 << 24 or (edges < 0).any():
+        call.damaged(f"{count} bands of {spectrum}")
+    weights = np.zeros((spectrum, count))
+    for band in range(count):
+        first, centre, last = edges[band : band + 3]
+        if centre == first:
+            weights[centre, band] = 1
+        for at in range(first, centre + 1):
+            if centre != first:
+                weights[at, band] = (at - first) / (centre - first)
+        for at in range(centre, last):
+            if last != centre:
+                weights[at, band] = (last - at) / (last - centre)
+    return weights.astype(dtype)

@@ -1,0 +1,348 @@
+"""Ensembles of trees: all trees and rows descend one level at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_graph_reader import ML
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_classical import floats, labels_of, picked, transformed
+
+LEAF = "LEAF"
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "MEMBER")
+LARGEST_TABLE = 1 << 26
+"""The most weights of leaves, counting one for each leaf and target."""
+
+type Ints = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Nodes of all trees. yes, no: the next node; a leaf has itself.  roots: of each tree.  depth:
+    the most steps to a leaf.  weights: (node, target), 0 for what is no leaf.  given: which targets
+    a leaf has a weight for.  members: for nodes of mode MEMBER, the values that go to `yes`.
+    """
+
+    feature: Ints
+    value: Ints
+    mode: Ints
+    yes: Ints
+    no: Ints
+    missing_yes: Ints
+    roots: Ints
+    depth: int
+    weights: Ints
+    given: Ints
+    members: Ints | None = None
+
+
+def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: bool = False) -> int:
+    """The levels of the highest tree; each node may be reached once. whole: and has to be."""
+    level, depth = roots, 0
+    seen = np.zeros(len(yes), bool)
+    while True:
+        if seen[level].any() or len(np.unique(level)) < len(level):
+            call.damaged("a tree with a node that is reached twice")
+        seen[level] = True
+        inner = level[~leaf[level]]
+        if not len(inner):
+            if whole and not seen.all():
+                call.damaged("a node that no root leads to")
+            return depth
+        level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
+
+
+def _indexed(call: Call, trees: Sequence[int], nodes: Sequence[int]) -> dict[tuple[int, int], int]:
+    index = {pair: i for i, pair in enumerate(zip(trees, nodes, strict=True))}
+    if len(index) < len(trees):
+        call.damaged("a tree with a node twice")
+    return index
+
+
+def _forest(call: Call, of: str, targets: int) -> Forest:
+    """The trees of TreeEnsembleRegressor and TreeEnsembleClassifier, versions 1 and 3."""
+
+    def listed(name: str, default: Any = ()) -> Any:
+        tensor = call.attribute(f"{name}_as_tensor")
+        return call.attribute(name, default) if tensor is None else tensor.reshape(-1)
+
+    trees, nodes = listed("nodes_treeids"), listed("nodes_nodeids")
+    count = len(trees)
+    modes = [mode.decode("ascii", "replace") for mode in listed("nodes_modes")]
+    lists = {name: listed(f"nodes_{name}") for name in ("featureids", "values")}
+    ends = {name: listed(f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
+    if {len(entry) for entry in (nodes, modes, *lists.values(), *ends.values())} != {count}:
+        call.damaged("attributes of nodes with different lengths")
+    if not count or not set(modes) <= {LEAF, *MODES[:-1]}:
+        call.damaged("no nodes, or modes that are unknown")
+    index = _indexed(call, trees, nodes)
+    leaf = np.array([mode == LEAF for mode in modes])
+    own = np.arange(count)
+    yes, no = own.copy(), own.copy()
+    for i in np.flatnonzero(~leaf):
+        yes[i] = index.get((trees[i], ends["truenodeids"][i]), -1)
+        no[i] = index.get((trees[i], ends["falsenodeids"][i]), -1)
+    if min(yes.min(), no.min()) < 0:
+        call.damaged("a tree that leads to a node which is not there")
+    firsts: dict[int, int] = {}
+    children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
+    for place, tree in enumerate(trees):
+        if place not in children:
+            firsts.setdefault(tree, place)
+    if len(firsts) != len(set(trees)):
+        call.damaged("a tree without a root")
+    roots = np.array([firsts[tree] for tree in sorted(firsts)])
+    tracks = listed("nodes_missing_value_tracks_true") or [0] * count
+    if len(tracks) != count:
+        call.damaged("attributes of nodes with different lengths")
+    weights, given = _leaves(call, of, index, targets, count, listed)
+    mode = np.array([0 if name == LEAF else MODES.index(name) for name in modes])
+    return Forest(
+        np.asarray(lists["featureids"], np.int64),
+        np.asarray(lists["values"], _width(lists["values"])),
+        mode,
+        yes,
+        no,
+        np.asarray(tracks, bool),
+        roots,
+        _depth(call, yes, no, leaf, roots, whole=True),
+        weights,
+        given,
+    )
+
+
+def _width(values: Any) -> Any:
+    return getattr(values, "dtype", np.dtype(np.float32))
+
+
+def _leaves(
+    call: Call, of: str, index: Any, targets: int, count: int, listed: Any
+) -> tuple[Ints, Ints]:
+    if count * targets > LARGEST_TABLE:
+        call.lacks(f"{count} nodes with weights for {targets} targets each")
+    stated = listed(f"{of}_weights")
+    ids = listed(f"{of}_ids")
+    places = list(zip(listed(f"{of}_treeids"), listed(f"{of}_nodeids"), strict=True))
+    if not len(stated) == len(ids) == len(places):
+        call.damaged("attributes of leaves with different lengths")
+    weights = np.zeros((count, targets), _width(stated))
+    given = np.zeros((count, targets), bool)
+    for place, target, weight in zip(places, ids, stated, strict=True):
+        node = index.get(tuple(place), -1)
+        if node < 0 or not 0 <= target < targets:
+            call.damaged("a weight of a leaf or for a target that is not there")
+        weights[node, target] += weight
+        given[node, target] = True
+    return weights, given
+
+
+def _reached(call: Call, forest: Forest, x: Any) -> Any:
+    """The leaf of each row in each tree."""
+    features = forest.feature.max(initial=0)
+    if forest.feature.min(initial=0) < 0 or features >= x.shape[1]:
+        call.damaged(f"feature {features} of {x.shape[1]}")
+    # rows share these tables, which stay small integers where they fit
+    feature, yes, no = (
+        jnp.asarray(table, jnp.int32) for table in (forest.feature, forest.yes, forest.no)
+    )
+    value = jnp.asarray(forest.value, x.dtype)
+    inner = forest.yes != np.arange(len(forest.yes))
+    used = sorted(set(forest.mode[inner].tolist()))
+    mode = jnp.asarray(forest.mode, jnp.int32)
+    missing = jnp.asarray(forest.missing_yes) if forest.missing_yes.any() else None
+    members: Any = None
+    if forest.members is not None:
+        members = jnp.asarray(forest.members, x.dtype)
+
+    def compared(kind: int, seen: Any, bound: Any, at: Any) -> Any:
+        if kind == 6:
+            return (seen[..., None] == members[at]).any(-1)
+        compare = (jnp.less_equal, jnp.less, jnp.greater_equal, jnp.greater, jnp.equal)
+        return seen != bound if kind == 5 else compare[kind](seen, bound)
+
+    def down(_: Any, at: Any) -> Any:
+        seen = jnp.take_along_axis(x, feature[at], 1)
+        bound = value[at]
+        goes = compared(used[0], seen, bound, at) if used else jnp.zeros(at.shape, jnp.bool_)
+        for kind in used[1:]:
+            goes = jnp.where(mode[at] == kind, compared(kind, seen, bound, at), goes)
+        if missing is not None:
+            goes = goes | (jnp.isnan(seen) & missing[at])
+        return jnp.where(goes, yes[at], no[at])
+
+    start = jnp.broadcast_to(jnp.asarray(forest.roots, jnp.int32), (x.shape[0], len(forest.roots)))
+    return lax.fori_loop(0, forest.depth, down, start)
+
+
+def _aggregated(call: Call, forest: Forest, x: Any, how: str) -> Any:
+    leaves = _reached(call, forest, x)
+    dtype = jnp.promote_types(x.dtype, call.computed(forest.weights.dtype))
+    weights = jnp.asarray(forest.weights, dtype)[leaves]
+    if how in ("SUM", "AVERAGE"):
+        total = weights.sum(1)
+        return total / len(forest.roots) if how == "AVERAGE" else total
+    if how not in ("MIN", "MAX"):
+        call.damaged(f"the aggregate_function {how!r}")
+    given = jnp.asarray(forest.given)[leaves]
+    none = jnp.inf if how == "MIN" else -jnp.inf
+    chosen = (jnp.min if how == "MIN" else jnp.max)(jnp.where(given, weights, none), 1)
+    return jnp.where(given.any(1), chosen, 0)
+
+
+def _base(call: Call, dtype: Any) -> Any:
+    tensor = call.attribute("base_values_as_tensor")
+    stated = call.attribute("base_values", ()) if tensor is None else tensor.reshape(-1)
+    return jnp.asarray(np.asarray(stated), dtype) if len(stated) else None
+
+
+@operator("TreeEnsembleRegressor", domain=ML)
+def tree_ensemble_regressor(call: Call, x: Value) -> Value:
+    x = floats(call, x)
+    forest = _forest(call, "target", call.attribute("n_targets", 1))
+    result = _aggregated(call, forest, x, call.attribute("aggregate_function", "SUM"))
+    base = _base(call, result.dtype)
+    if base is not None:
+        result = result + base
+    return transformed(call, result).astype(jnp.float32)
+
+
+@operator("TreeEnsembleClassifier", domain=ML)
+def tree_ensemble_classifier(call: Call, x: Value) -> tuple[Value, Value]:
+    x = floats(call, x)
+    labels = labels_of(call, "classlabels_int64s", "classlabels_strings")
+    forest = _forest(call, "class", max(len(labels), 2))
+    scores = _aggregated(call, forest, x, "SUM")
+    base = _base(call, scores.dtype)
+    ids = set(call.attribute("class_ids", ()))
+    if len(labels) > 2 or len(ids) > 1:
+        if base is not None:
+            scores = scores + base
+        scores = scores[:, : len(labels)]
+        chosen = picked(call, labels, jnp.argmax(scores, 1))
+        return chosen, transformed(call, scores).astype(jnp.float32)
+    if len(labels) != 2:
+        call.lacks(f"a classifier of {len(labels)} classes")
+    score = scores[:, next(iter(ids), 0)]
+    if base is not None:
+        score = score + base[-1]
+    positive = bool((forest.weights >= 0).all())
+    chosen = picked(call, labels, (score > (0.5 if positive else 0)).astype(jnp.int32))
+    transform = call.attribute("post_transform", "NONE")
+    if transform not in ("NONE", "LOGISTIC"):
+        call.lacks(f"a classifier of one score with the post_transform {transform}")
+    if positive:
+        pair = [1 - score, score]
+    elif transform == "LOGISTIC":
+        pair = [1 / (1 + jnp.exp(score)), 1 / (1 + jnp.exp(-score))]
+    else:
+        pair = [-score, score]
+    return chosen, jnp.stack(pair, 1).astype(jnp.float32)
+
+
+@operator("TreeEnsemble", domain=ML)
+def tree_ensemble(call: Call, x: Value) -> Value:
+    """The trees of version 5, whose nodes lie in one list and refer to it."""
+    x = floats(call, x)
+
+    def listed(name: str) -> Ints:
+        value = call.attribute(name)
+        return np.asarray(() if value is None else value).reshape(-1)
+
+    names = ("featureids", "modes", "splits", "truenodeids", "falsenodeids")
+    feature, mode, split, yes, no = (listed(f"nodes_{name}") for name in names)
+    yes_leaf, no_leaf = listed("nodes_trueleafs"), listed("nodes_falseleafs")
+    inner, targets = len(feature), call.attribute("n_targets")
+    target, weight = listed("leaf_targetids"), listed("leaf_weights")
+    leaves = len(target)
+    lengths = {len(entry) for entry in (mode, split, yes, no, yes_leaf, no_leaf)}
+    if lengths != {inner} or len(weight) != leaves or targets is None:
+        call.damaged("attributes of nodes or of leaves with different lengths")
+    total = inner + leaves
+    if total * targets > LARGEST_TABLE:
+        call.lacks(f"{total} nodes with weights for {targets} targets each")
+    for ends, leaf in ((yes, yes_leaf), (no, no_leaf)):
+        bound = np.where(leaf != 0, leaves, inner)
+        if ((ends < 0) | (ends >= bound)).any():
+            call.damaged("a tree that leads to a node which is not there")
+    if ((mode < 0) | (mode > 6)).any() or ((target < 0) | (target >= targets)).any():
+        call.damaged("a mode or a target that is unknown")
+    own = np.arange(inner, total)
+    yes = np.concatenate([np.where(yes_leaf != 0, yes + inner, yes), own]).astype(np.int64)
+    no = np.concatenate([np.where(no_leaf != 0, no + inner, no), own]).astype(np.int64)
+    zeros = np.zeros(leaves, np.int64)
+    roots = listed("tree_roots").astype(np.int64)
+    if ((roots < 0) | (roots >= inner)).any():
+        call.damaged("a root that is not there")
+    tracks = listed("nodes_missing_value_tracks_true")
+    tracks = np.zeros(inner, bool) if not len(tracks) else tracks.astype(bool)
+    members, value = _members(call, mode, split, listed("membership_values"), leaves)
+    table = np.zeros((total, targets), weight.dtype)
+    given = np.zeros((total, targets), bool)
+    table[own, target] = weight
+    given[own, target] = True
+    is_leaf = np.arange(total) >= inner
+    order = np.array([1, 2, 3, 4, 5, 6, 7])  # LEQ, LT, GTE, GT, EQ, NEQ, MEMBER from 0 on
+    forest = Forest(
+        np.concatenate([feature, zeros]).astype(np.int64),
+        value,
+        np.concatenate([order[mode.astype(int)] - 1, zeros]),
+        yes,
+        no,
+        np.concatenate([tracks, zeros.astype(bool)]),
+        roots,
+        _depth(call, yes, no, is_leaf, roots) if not _stumps(yes, no, roots) else 1,
+        table,
+        given,
+        members,
+    )
+    how = ("AVERAGE", "SUM", "MIN", "MAX")[call.attribute("aggregate_function", 1)]
+    result = _aggregated(call, forest, x, how)
+    names = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+    call.attributes = {
+        **call.attributes,
+        "post_transform": names[call.attribute("post_transform", 0)],
+    }
+    return transformed(call, result).astype(x.dtype)
+
+
+def _stumps(yes: Ints, no: Ints, roots: Ints) -> bool:
+    """Whether every tree is a leaf: a node both of whose ways lead to it."""
+    return bool((yes[roots] == no[roots]).all())
+
+
+def _members(
+    call: Call, mode: Ints, split: Ints, values: Ints, leaves: int
+) -> tuple[Ints | None, Ints]:
+    """The values of each MEMBER node, which a NaN separates from the next node's."""
+    value = np.concatenate([split, np.zeros(leaves, split.dtype)])
+    if not (mode == 6).any():
+        return None, value
+    groups: list[list[float]] = [[]]
+    for entry in values.tolist():
+        if np.isnan(entry):
+            groups.append([])
+        else:
+            groups[-1].append(entry)
+    groups = groups if groups[-1] else groups[:-1]
+    nodes = np.flatnonzero(mode == 6)
+    if len(groups) < len(nodes):
+        call.damaged("fewer sets of members than nodes that have one")
+    widest = max(len(group) for group in groups)
+    if len(value) * widest > LARGEST_TABLE:
+        call.lacks("sets of members of this size")
+    members = np.full((len(value), widest), np.nan, split.dtype)
+    for node, group in zip(nodes, groups, strict=False):
+        members[node, : len(group)] = group
+    return members, value
+
+
+@operator("ZipMap", domain=ML)
+def zip_map(call: Call, x: Value) -> Value:
+    return call.lacks("ZipMap within the model, whose results are maps", hint="zipmap=False")

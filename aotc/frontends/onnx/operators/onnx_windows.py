@@ -1,0 +1,348 @@
+"""Convolutions and pooling: operators that move a window over the axes of space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from aotc.frontends.onnx.onnx_evaluation import Call
+from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_layout import product
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a window moves. pads: before and after each axis, as the file states them or as auto_pad
+    makes them.  extra: what ceil_mode adds after each axis, of which nothing is counted.
+    """
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[Any, Any], ...]
+    extra: tuple[Any, ...]
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The elements from the first to the last of a window."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.size, self.dilations, strict=True))
+
+
+def _above(size: Any, least: int) -> Any:
+    """The larger one of a size, which may be symbolic, and a number."""
+    return max(size, least) if isinstance(size, int) else jax.core.max_dim(size, least)
+
+
+def _below(size: Any, most: Any) -> Any:
+    """The smaller one of two sizes, which may be symbolic."""
+    known = isinstance(size, int) and isinstance(most, int)
+    return min(size, most) if known else jax.core.min_dim(size, most)
+
+
+def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
+    """The window of a node over axes of these sizes."""
+    dims = len(space)
+    size = tuple(size)
+    strides = tuple(call.attribute("strides") or (1,) * dims)
+    dilations = tuple(call.attribute("dilations") or (1,) * dims)
+    stated = tuple(call.attribute("pads") or (0,) * (2 * dims))
+    if not len(size) == len(strides) == len(dilations) == dims == len(stated) / 2:
+        call.damaged("kernel_shape, strides, dilations or pads of another rank than the input")
+    if min(*size, *strides, *dilations, 1) < 1 or min(stated, default=0) < 0:
+        call.damaged("a kernel, stride or dilation below 1, or a pad below 0")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
+    auto = call.attribute("auto_pad")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = []
+        for length, wide, step in zip(space, reach, strides, strict=True):
+            count = -(-length // step)
+            total = _above((count - 1) * step + wide - length, 0)
+            less = total // 2
+            pads.append((less, total - less) if auto == "SAME_UPPER" else (total - less, less))
+        return Window(size, strides, dilations, tuple(pads), (0,) * dims)
+    if auto == "VALID":
+        stated = (0,) * (2 * dims)
+    both = tuple(zip(stated[:dims], stated[dims:], strict=True))
+    extra: list[Any] = [0] * dims
+    if call.attribute("ceil_mode", 0):
+        for axis, (length, wide, step) in enumerate(zip(space, reach, strides, strict=True)):
+            low, high = both[axis]
+            room = length + low + high - wide
+            count = -(-room // step) + 1
+            # A window begins in the array, or in the padding before it.
+            count = _below(count, -(-(length + low) // step))
+            extra[axis] = _above((count - 1) * step - room, 0)
+    return Window(size, strides, dilations, both, tuple(extra))
+
+
+def convolved(call: Call, x: Any, w: Any, window: Window, dtype: Any = None) -> Any:
+    """The convolution of (batch, channels, space) with (features, channels of a group, window)."""
+    dims = x.ndim - 2
+    letters = "".join(chr(ord("a") + axis) for axis in range(dims))
+    numbers = lax.conv_dimension_numbers(
+        x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
+    )
+    pads = window.pads
+    if not all(map(_plain, pads)):  # which convolutions do not take
+        zero = jnp.zeros((), x.dtype)
+        x = lax.pad(x, zero, [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
+        pads = ((0, 0),) * dims
+    return lax.conv_general_dilated(
+        x,
+        w,
+        window.strides,
+        pads,
+        rhs_dilation=window.dilations,
+        dimension_numbers=numbers,
+        feature_group_count=call.attribute("group"),
+        preferred_element_type=dtype,
+    )
+
+
+def _along_channels(value: Any, rank: int) -> Any:
+    return value.reshape((1, -1) + (1,) * (rank - 2))
+
+
+@operator("Conv")
+def conv(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
+    x, w = call.traced(x), call.traced(w)
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
+    result = convolved(call, x, w, window)
+    return result if bias is None else result + _along_channels(call.traced(bias), x.ndim)
+
+
+@operator("ConvTranspose")
+def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
+    x, w = call.traced(x), call.traced(w)
+    dims, groups = x.ndim - 2, call.attribute("group")
+    size = tuple(w.shape[2:])
+    strides = tuple(call.attribute("strides") or (1,) * dims)
+    dilations = tuple(call.attribute("dilations") or (1,) * dims)
+    added = tuple(call.attribute("output_padding") or (0,) * dims)
+    stated = tuple(call.attribute("pads") or (0,) * (2 * dims))
+    reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
+    wanted, auto = call.attribute("output_shape"), call.attribute("auto_pad")
+    pads = []
+    for axis in range(dims):
+        full = (x.shape[2 + axis] - 1) * strides[axis] + added[axis] + reach[axis]
+        low, high = stated[axis], stated[axis + dims]
+        if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
+            goal = x.shape[2 + axis] * strides[axis] if wanted is None else wanted[-dims:][axis]
+            total = full - goal
+            total = max(total, 0) if isinstance(total, int) and wanted is None else total
+            less = total // 2
+            low, high = (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
+        elif auto == "VALID":
+            low = high = 0
+        pads.append((reach[axis] - 1 - low, reach[axis] - 1 - high + added[axis]))
+    channels, each = w.shape[:2]
+    w = w.reshape(groups, channels // groups, each, *size)
+    w = jnp.swapaxes(w, 1, 2).reshape(groups * each, channels // groups, *size)
+    w = jnp.flip(w, tuple(range(2, 2 + dims)))
+    letters = "".join(chr(ord("a") + axis) for axis in range(dims))
+    numbers = lax.conv_dimension_numbers(
+        x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
+    )
+    call.shaped([product(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
+    result = lax.conv_general_dilated(
+        x,
+        w,
+        (1,) * dims,
+        pads,
+        lhs_dilation=strides,
+        rhs_dilation=dilations,
+        dimension_numbers=numbers,
+        feature_group_count=groups,
+    )
+    return result if bias is None else result + _along_channels(call.traced(bias), x.ndim)
+
+
+def _plain(pad: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in pad)
+
+
+def reduced(x: Any, initial: Any, combine: Any, window: Window, *, extra: bool = True) -> Any:
+    """Windows over the axes of space, each to one element. extra: whether what ceil_mode adds is
+    added here, or lies in the array already.
+    """
+    pads = [(0, 0), (0, 0)]
+    for (low, high), more in zip(window.pads, window.extra, strict=True):
+        pads.append((low, high + more) if extra else (0, 0))
+    return lax.reduce_window(
+        x,
+        initial,
+        combine,
+        (1, 1, *window.size),
+        (1, 1, *window.strides),
+        pads,
+        window_dilation=(1, 1, *window.dilations),
+    )
+
+
+def _least(dtype: Any) -> Any:
+    if jnp.issubdtype(dtype, jnp.integer):
+        return np.asarray(jnp.iinfo(dtype).min, dtype)
+    return np.asarray(-np.inf, dtype)
+
+
+@operator("MaxPool")
+def max_pool(call: Call, x: Value) -> tuple[Value, ...]:
+    x = call.traced(x)
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
+    largest = reduced(x, _least(x.dtype), lax.max, window)
+    if not call.wanted(1):
+        return (largest,)
+    places = _numbered(x.shape, column_major=bool(call.attribute("storage_order", 0)))
+
+    def first(a: Any, b: Any) -> Any:
+        (x, i), (y, j) = a, b
+        better = (
+            (x > y) | ((x == y) & (i >= 0) & ((j < 0) | (i < j))) | (jnp.isnan(x) & ~jnp.isnan(y))
+        )
+        return jnp.where(better, x, y), jnp.where(better, i, j)
+
+    start = _least(x.dtype), np.asarray(-1, np.int32)
+    largest, index = reduced((x, places), start, first, window)
+    return largest, index.astype(call.computed(np.int64))
+
+
+def _numbered(shape: Sequence[int], *, column_major: bool) -> Any:
+    """The position of each element in the flat array, its space by rows or by columns."""
+    outer, space = product(shape[:2]), tuple(shape[2:])
+    if column_major:
+        inner = lax.iota(jnp.int32, product(space)).reshape(space[::-1])
+        inner = inner.transpose(tuple(reversed(range(len(space)))))
+    else:
+        inner = lax.iota(jnp.int32, product(space)).reshape(space)
+    first = lax.iota(jnp.int32, outer) * product(space)
+    return (first.reshape(*shape[:2], *[1] * len(space)) + inner).reshape(tuple(shape))
+
+
+@operator("AveragePool")
+def average_pool(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
+    zero = np.zeros((), x.dtype)
+    total = reduced(x, zero, lax.add, window)
+    inside = [size for size in window.pads if size != (0, 0)]
+    if not inside and all(isinstance(size, int) and size == 0 for size in window.extra):
+        return total / jnp.asarray(math.prod(window.size), x.dtype)
+    counted = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
+    pads = [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in window.pads)]
+    edge = jnp.asarray(1 if call.attribute("count_include_pad", 0) else 0, x.dtype)
+    counted = lax.pad(counted, edge, pads)
+    more = [(0, 0, 0), (0, 0, 0), *((0, size, 0) for size in window.extra)]
+    counted = lax.pad(counted, jnp.zeros((), x.dtype), more)
+    return total / reduced(counted, zero, lax.add, window, extra=False)
+
+
+@operator("LpPool")
+def lp_pool(call: Call, x: Value) -> Value:
+    x, p = call.traced(x), call.attribute("p")
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
+    powers = jnp.square(x) if p == 2 else jnp.abs(x) ** p
+    total = reduced(powers, np.zeros((), x.dtype), lax.add, window)
+    return jnp.sqrt(total) if p == 2 else total ** (1 / p)
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    return jnp.mean(x, tuple(range(2, x.ndim)), keepdims=True)
+
+
+@operator("GlobalMaxPool")
+def global_max_pool(call: Call, x: Value) -> Value:
+    x = call.traced(x)
+    return jnp.max(x, tuple(range(2, x.ndim)), keepdims=True)
+
+
+@operator("GlobalLpPool")
+def global_lp_pool(call: Call, x: Value) -> Value:
+    x, p = call.traced(x), call.attribute("p")
+    return jnp.sum(jnp.abs(x) ** p, tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
+
+
+@operator("MaxUnpool", deciding=(2,))
+def max_unpool(call: Call, x: Value, index: Value, shape: Value = None) -> Value:
+    x, index = call.traced(x), call.traced(index)
+    dims = x.ndim - 2
+    size = call.attribute("kernel_shape")
+    strides = call.attribute("strides") or (1,) * dims
+    pads = call.attribute("pads") or (0,) * (2 * dims)
+    natural = [
+        (x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + size[i] for i in range(dims)
+    ]
+    small = (*x.shape[:2], *natural)
+    call.shaped(small)
+    flat = jnp.zeros(product(small), x.dtype).at[index.reshape(-1)].set(x.reshape(-1))
+    if shape is None:
+        return flat.reshape(small)
+    wanted = call.ints(shape, "a shape")
+    call.shaped(wanted)
+    inner = flat.reshape(small)
+    grown = [(0, w - s, 0) for w, s in zip(wanted, small, strict=True)]
+    return lax.pad(inner, jnp.zeros((), x.dtype), grown)
+
+
+@operator("DeformConv")
+def deform_conv(
+    call: Call, x: Value, w: Value, offset: Value, bias: Value = None, mask: Value = None
+) -> Value:
+    x, w, offset = map(call.traced, (x, w, offset))
+    if x.ndim != 4:
+        call.lacks("DeformConv over other than two axes")
+    size = tuple(call.attribute("kernel_shape") or w.shape[2:])
+    window = window_of(call, x.shape[2:], size)
+    groups, parts = call.attribute("group"), call.attribute("offset_group")
+    n, channels = x.shape[:2]
+    rows, columns = offset.shape[2:]
+    steps = window.strides
+    taps = [(a, b) for a in range(size[0]) for b in range(size[1])]
+    offset = offset.reshape(n, parts, len(taps), 2, rows, columns)
+    weight = None if mask is None else call.traced(mask).reshape(n, parts, len(taps), rows, columns)
+    sampled = []
+    for number, (a, b) in enumerate(taps):
+        row = (jnp.arange(rows) * steps[0] + a * window.dilations[0] - window.pads[0][0])[:, None]
+        column = jnp.arange(columns) * steps[1] + b * window.dilations[1] - window.pads[1][0]
+        y = row + offset[:, :, number, 0]
+        z = column + offset[:, :, number, 1]
+        found = _between(x.reshape(n, parts, channels // parts, *x.shape[2:]), y, z)
+        if weight is not None:
+            found = found * weight[:, :, number][:, :, None]
+        sampled.append(found.reshape(n, channels, rows, columns))
+    stacked = jnp.stack(sampled, 2).reshape(n, groups, channels // groups, len(taps), rows, columns)
+    kernel = w.reshape(groups, w.shape[0] // groups, channels // groups, len(taps))
+    result = jnp.einsum("ngcthw,gotc->ngohw", stacked, kernel.swapaxes(2, 3))
+    result = result.reshape(n, w.shape[0], rows, columns)
+    return result if bias is None else result + _along_channels(call.traced(bias), 4)
+
+
+def _between(x: Any, y: Any, z: Any) -> Any:
+    """Elements of (n, parts, channels, rows, columns) between places of (n, parts, …): linear, and
+    zero outside.
+    """
+    n, parts = x.shape[:2]
+    batch, part = jnp.arange(n)[:, None, None, None], jnp.arange(parts)[None, :, None, None]
+    y0, z0 = jnp.floor(y), jnp.floor(z)
+    total: Any = 0
+    for dy in (0, 1):
+        for dz in (0, 1):
+            row, column = y0 + dy, z0 + dz
+            inside = (row >= 0) & (row < x.shape[3]) & (column >= 0) & (column < x.shape[4])
+            share = (1 - jnp.abs(y - row)) * (1 - jnp.abs(z - column)) * inside
+            picked = jnp.moveaxis(x, 2, -1)[
+                batch,
+                part,
+                jnp.clip(row, 0, x.shape[3] - 1).astype(jnp.int32),
+                jnp.clip(column, 0, x.shape[4] - 1).astype(jnp.int32),
+            ]
+            total = total + jnp.moveaxis(picked, -1, 2) * share[:, :, None]
+    return total

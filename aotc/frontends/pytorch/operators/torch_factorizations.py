@@ -1,0 +1,439 @@
+"""Linear algebra: systems of equations, factorizations and what follows from them.
+
+What torch refuses while it runs (a singular matrix, one that is not positive definite) gives
+infinities or NaN. XLA calls LAPACK for most of these, which no other engine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.lax import linalg
+from jax.scipy.linalg import expm
+from jax.scipy.linalg import lu_solve as solve_by_factors
+
+from aotc.frontends.pytorch.operators.torch_operator_table import Family
+from aotc.frontends.pytorch.operators.torch_reductions import vector_norm
+from aotc.frontends.pytorch.torch_dtypes import INT, canonical
+from aotc.frontends.pytorch.torch_refusals import Unsupported
+
+FAMILY = Family()
+op = FAMILY
+
+MATRIX = (-2, -1)
+"""The axes of a matrix in a batch."""
+
+
+def _transposed(matrices: Array) -> Array:
+    return jnp.swapaxes(matrices, *MATRIX)
+
+
+def _adjoint(matrices: Array) -> Array:
+    return _transposed(matrices).conj()
+
+
+def _batched(one: Array, other: Array) -> tuple[Array, Array]:
+    """Matrices, each batch as large as the other."""
+    batch = jnp.broadcast_shapes(one.shape[:-2], other.shape[:-2])
+    made = (jnp.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (one, other))
+    first, second = made
+    return first, second
+
+
+def _singular(factors: Array) -> Array:
+    """What torch's operators for callers that look at problems say of each matrix whose triangles
+    these are: the first 0 in the diagonal of the upper one, from 1; 0 without any.
+    """
+    return _first(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0)
+
+
+def _first(problems: Array) -> Array:
+    """The place of the first along the last axis, from 1; 0 without any."""
+    if problems.shape[-1] == 0:
+        return jnp.zeros(problems.shape[:-1], jnp.int32)
+    first = jnp.argmax(problems, -1).astype(jnp.int32) + 1
+    return jnp.where(jnp.any(problems, -1), first, jnp.int32(0))
+
+
+def _not_positive(matrices: Array) -> Array:
+    """The first of the leading minors that is not positive, from 1; 0 if all are. Only the lower
+    triangle is read, as by LAPACK's potrf, which stops at this pivot.
+    """
+
+    def step(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, found = state
+        column = lax.dynamic_index_in_dim(rest, place, -1, keepdims=False)
+        pivot = lax.dynamic_index_in_dim(column, place, -1, keepdims=False).real
+        here = (place + 1).astype(jnp.int32)
+        scale = jnp.where(pivot > 0, pivot, 1)[..., None, None]
+        rest = rest - column[..., :, None] * column[..., None, :].conj() / scale
+        return rest, jnp.where((found == 0) & ~(pivot > 0), here, found)
+
+    whole = jnp.tril(matrices) + _adjoint(jnp.tril(matrices, -1))
+    none = jnp.zeros(matrices.shape[:-2], jnp.int32)
+    if not matrices.shape[-1]:
+        return none
+    found: Array = lax.fori_loop(0, matrices.shape[-1], step, (whole, none))[1]
+    return found
+
+
+# Systems of equations.
+
+
+@op("linalg_solve.default")
+def solve(A: Array, B: Array, left: bool = True) -> Array:
+    if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
+        return solve(A, B[..., None], left)[..., 0]
+    if not left:
+        return _transposed(solve(_transposed(A), _transposed(B)))
+    return jnp.linalg.solve(*_batched(A, B))
+
+
+@op("linalg_solve_ex.default")
+def solve_ex(
+    A: Array, B: Array, left: bool = True, check_errors: bool = False
+) -> tuple[Array, Array]:
+    return solve(A, B, left), _singular(_factors(A)[0])
+
+
+@op("_linalg_solve_ex.default")
+def solve_with_factors(
+    A: Array, B: Array, left: bool = True, check_errors: bool = False
+) -> tuple[Array, Array, Array, Array]:
+    factors, pivots = _factors(A if left else _transposed(A))
+    return solve(A, B, left), factors, pivots, _singular(factors)
+
+
+def _factors(A: Array) -> tuple[Array, Array]:
+    """Lower and upper triangle in one matrix, and whose row each was exchanged with, from 1."""
+    factors, pivots, _ = linalg.lu(A)
+    return factors, pivots + 1
+
+
+@op("linalg_lu_factor.default")
+def lu_factor(A: Array, pivot: bool = True) -> tuple[Array, Array]:
+    if not pivot:
+        raise Unsupported("a factorization without exchanges")
+    return _factors(A)
+
+
+@op("linalg_lu_factor_ex.default")
+def lu_factor_ex(
+    A: Array, pivot: bool = True, check_errors: bool = False
+) -> tuple[Array, Array, Array]:
+    factors, pivots = lu_factor(A, pivot)
+    return factors, pivots, _singular(factors)
+
+
+@op("_lu_with_info.default")
+def lu_with_info(
+    self: Array, pivot: bool = True, check_errors: bool = True
+) -> tuple[Array, Array, Array]:
+    return lu_factor_ex(self, pivot)
+
+
+@op("linalg_lu.default")
+def lu(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
+    return lu_unpack(*lu_factor(A, pivot))
+
+
+@op("lu_unpack.default")
+def lu_unpack(
+    LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Array, Array, Array]:
+    rows, columns = LU_data.shape[-2:]
+    permutation = lower = upper = jnp.zeros(0, LU_data.dtype)
+    if unpack_pivots:
+        order = linalg.lu_pivots_to_permutation(LU_pivots - 1, rows)
+        permutation = (jnp.arange(rows)[:, None] == order[..., None, :]).astype(LU_data.dtype)
+    if unpack_data:
+        rank = min(rows, columns)
+        below = jnp.tril(LU_data[..., :rank], -1)
+        lower = below + jnp.eye(rows, rank, dtype=LU_data.dtype)
+        upper = jnp.triu(LU_data[..., :rank, :])
+    return permutation, lower, upper
+
+
+@op("linalg_lu_solve.default")
+def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: bool = False) -> Array:
+    if not left:
+        return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
+    factors, given = _batched(LU, B)
+    return solve_by_factors((factors, pivots - 1), given, trans=2 if adjoint else 0)
+
+
+@op("lu_solve.default")
+def lu_solve_of_first(self: Array, LU_data: Array, LU_pivots: Array) -> Array:
+    return lu_solve(LU_data, LU_pivots, self)
+
+
+@op("linalg_inv.default", "inverse.default")
+def inverse(A: Any = None, self: Any = None) -> Array:
+    return jnp.linalg.inv(self if A is None else A)
+
+
+@op("linalg_inv_ex.default")
+def inverse_ex(A: Array, check_errors: bool = False) -> tuple[Array, Array]:
+    return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
+
+
+@op("linalg_solve_triangular.default")
+def solve_triangular(
+    self: Array, B: Array, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Array:
+    return linalg.triangular_solve(
+        *_batched(self, B), left_side=left, lower=not upper, unit_diagonal=unitriangular
+    )
+
+
+@op("triangular_solve.default")
+def triangular_solve(
+    self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Array, Array]:
+    matrices, given = _batched(A, self)
+    found = linalg.triangular_solve(
+        matrices,
+        given,
+        left_side=True,
+        lower=not upper,
+        transpose_a=transpose,
+        unit_diagonal=unitriangular,
+    )
+    return found, matrices
+
+
+@op("linalg_tensorsolve.default")
+def tensorsolve(self: Array, other: Array, dims: Sequence[int] | None = None) -> Array:
+    axes = () if dims is None else tuple(dims)
+    moved = jnp.moveaxis(self, axes, range(self.ndim - len(axes), self.ndim))
+    found = solve(moved.reshape(other.size, other.size), other.reshape(-1))
+    return found.reshape(moved.shape[other.ndim :])
+
+
+@op("linalg_tensorinv.default")
+def tensorinv(self: Array, ind: int = 2) -> Array:
+    return jnp.linalg.tensorinv(self, ind)
+
+
+@op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
+def pinv(self: Array, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Array:
+    if hermitian:  # only the lower triangle is read
+        values, left = eigh(self)
+        right = _adjoint(left)
+    else:
+        left, values, right = linalg.svd(self, full_matrices=False)
+    if rtol is None:
+        none = jnp.finfo(self.dtype).eps * max(self.shape[-2:])
+        rtol = none if atol is None else jnp.where(jnp.asarray(atol) > 0, 0, none)
+    relative, absolute = (
+        jnp.asarray(0 if each is None else each, values.dtype)[..., None] for each in (rtol, atol)
+    )
+    sizes = abs(values)
+    cut = jnp.maximum(absolute, relative * jnp.max(sizes, -1, keepdims=True, initial=0))
+    inverted = jnp.where(sizes > cut, 1 / values, 0)
+    return _adjoint(right) * inverted[..., None, :] @ _adjoint(left)
+
+
+@op("linalg_pinv.default", "pinverse.default")
+def pinv_of_rcond(self: Array, rcond: float = 1e-15, hermitian: bool = False) -> Array:
+    return pinv(self, 0.0, rcond, hermitian)
+
+
+# Products.
+
+
+@op("linalg_matrix_power.default", "matrix_power.default")
+def matrix_power(self: Array, n: int) -> Array:
+    return jnp.linalg.matrix_power(self, n)
+
+
+@op("linalg_matrix_exp.default", "matrix_exp.default")
+def matrix_exp(self: Array) -> Array:
+    if self.dtype.itemsize == 2:
+        raise Unsupported("an exponential of matrices in 16 bits")
+    return expm(self)
+
+
+@op("linalg_multi_dot.default", "chain_matmul.default")
+def multi_dot(tensors: Any = None, matrices: Any = None) -> Array:
+    return jnp.linalg.multi_dot(matrices if tensors is None else tensors)
+
+
+# Factorizations.
+
+
+@op("linalg_cholesky.default", "cholesky.default")
+def cholesky(self: Array, upper: bool = False) -> Array:
+    """Only the triangle that is asked for is read."""
+    made = linalg.cholesky(_adjoint(self) if upper else self, symmetrize_input=False)
+    return _adjoint(made) if upper else made
+
+
+@op("linalg_cholesky_ex.default")
+def cholesky_ex(
+    self: Array, upper: bool = False, check_errors: bool = False
+) -> tuple[Array, Array]:
+    return cholesky(self, upper), _not_positive(_adjoint(self) if upper else self)
+
+
+@op("cholesky_solve.default")
+def cholesky_solve(self: Array, input2: Array, upper: bool = False) -> Array:
+    lower, given = _batched(_adjoint(input2) if upper else input2, self)
+    half = linalg.triangular_solve(lower, given, left_side=True, lower=True)
+    return linalg.triangular_solve(
+        lower, half, left_side=True, lower=True, transpose_a=True, conjugate_a=True
+    )
+
+
+@op("cholesky_inverse.default")
+def cholesky_inverse(self: Array, upper: bool = False) -> Array:
+    return cholesky_solve(jnp.eye(self.shape[-1], dtype=self.dtype), self, upper)
+
+
+@op("linalg_qr.default")
+def qr(A: Array, mode: str = "reduced") -> tuple[Array, Array]:
+    q, r = linalg.qr(A, full_matrices=mode == "complete")
+    return (jnp.zeros(0, A.dtype) if mode == "r" else q), r
+
+
+@op("qr.default")
+def qr_of_some(self: Array, some: bool = True) -> tuple[Array, Array]:
+    return qr(self, "reduced" if some else "complete")
+
+
+@op("linalg_eigh.default")
+def eigh(self: Array, UPLO: str = "L") -> tuple[Array, Array]:
+    vectors, values = linalg.eigh(self, lower=UPLO.upper() == "L", symmetrize_input=False)
+    return values, vectors
+
+
+@op("_linalg_eigh.default")
+def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[Array, Array]:
+    values, vectors = eigh(A, UPLO)
+    return values, vectors if compute_v else jnp.zeros(0, A.dtype)
+
+
+@op("linalg_eigvalsh.default")
+def eigvalsh(self: Array, UPLO: str = "L") -> Array:
+    return eigh(self, UPLO)[0]
+
+
+@op("linalg_eig.default")
+def eig(self: Array) -> tuple[Array, Array]:
+    values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
+    return values, vectors
+
+
+@op("linalg_eigvals.default", "_linalg_eigvals.default")
+def eigvals(self: Array) -> Array:
+    return jnp.linalg.eigvals(self)
+
+
+def _default_driver(driver: Any) -> None:
+    if driver is not None:
+        raise Unsupported(f"the driver {driver}")
+
+
+@op("linalg_svd.default")
+def svd(
+    A: Array, full_matrices: bool = True, driver: str | None = None
+) -> tuple[Array, Array, Array]:
+    _default_driver(driver)
+    left, values, right = linalg.svd(A, full_matrices=full_matrices)
+    return left, values, right
+
+
+@op("_linalg_svd.default")
+def svd_or_values(
+    A: Array, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None
+) -> tuple[Array, Array, Array]:
+    if compute_uv:
+        return svd(A, full_matrices, driver)
+    nothing = jnp.zeros(0, A.dtype)
+    return nothing, svdvals(A, driver), nothing
+
+
+@op("linalg_svdvals.default")
+def svdvals(A: Array, driver: str | None = None) -> Array:
+    _default_driver(driver)
+    return linalg.svd(A, compute_uv=False)
+
+
+@op("svd.default")
+def svd_of_some(
+    self: Array, some: bool = True, compute_uv: bool = True
+) -> tuple[Array, Array, Array]:
+    if not compute_uv:
+        rows, columns = self.shape[-2:]
+        batch = self.shape[:-2]
+        left, right = (jnp.zeros((*batch, n, n), self.dtype) for n in (rows, columns))
+        return left, svdvals(self), right
+    left, values, right = svd(self, not some)
+    return left, values, _adjoint(right)
+
+
+# Determinants and norms.
+
+
+@op("linalg_det.default", "det.default")
+def det(A: Any = None, self: Any = None) -> Array:
+    return jnp.linalg.det(self if A is None else A)
+
+
+@op("_linalg_det.default")
+def det_with_factors(A: Array) -> tuple[Array, Array, Array]:
+    return det(A), *_factors(A)
+
+
+@op("linalg_slogdet.default", "slogdet.default")
+def slogdet(A: Any = None, self: Any = None) -> tuple[Array, Array]:
+    sign, logarithm = jnp.linalg.slogdet(self if A is None else A)
+    return sign, logarithm
+
+
+@op("_linalg_slogdet.default")
+def slogdet_with_factors(A: Array) -> tuple[Array, Array, Array, Array]:
+    return *slogdet(A), *_factors(A)
+
+
+@op("logdet.default")
+def logdet(self: Array) -> Array:
+    sign, logarithm = slogdet(self)
+    return jnp.where(sign < 0, jnp.nan, logarithm)
+
+
+@op("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
+def matrix_norm(
+    self: Array,
+    ord: Any = "fro",
+    dim: Sequence[int] = MATRIX,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Array:
+    given = self if dtype is None else self.astype(dtype)
+    first, second = dim
+    return jnp.linalg.norm(given, ord, axis=(first, second), keepdims=keepdim)
+
+
+@op("linalg_norm.default", "linalg_norm.ord_str")
+def norm(
+    self: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Array:
+    axes = range(self.ndim) if dim is None else dim
+    if ord is None or len(axes) == 1:
+        return vector_norm(self, 2 if ord is None else ord, dim, keepdim, dtype)
+    return matrix_norm(self, ord, tuple(axes), keepdim, dtype)
+
+
+@op("linalg_cond.default", "linalg_cond.p_str")
+def cond(self: Array, p: Any = None) -> Array:
+    return jnp.linalg.cond(self, p)
+
+
+@op("linalg_matrix_rank.default")
+def matrix_rank(self: Array, tol: float, hermitian: bool = False) -> Array:
+    values = abs(eigvalsh(self)) if hermitian else svdvals(self)
+    return jnp.sum(values > tol, -1).astype(canonical(INT))

@@ -1,0 +1,275 @@
+"""Products of matrices, and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax, nn
+
+from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family
+from aotc.frontends.pytorch.operators.torch_reductions import safe_softmax
+from aotc.frontends.pytorch.torch_dtypes import FLOAT, as_dtype, promoted, wide
+from aotc.frontends.pytorch.torch_refusals import few
+
+FAMILY = Family()
+op = FAMILY
+
+
+@op("linear.default")
+def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
+    if weight.ndim == 1:
+        made = jnp.matmul(input, weight)
+    else:
+        made = lax.dot_general(input, weight, (((input.ndim - 1,), (1,)), ((), ())))
+    return made if bias is None else made + bias
+
+
+@op("inner.default")
+def inner(self: Array, other: Array) -> Array:
+    return jnp.inner(self, other)
+
+
+@op("mm.default", "bmm.default", "mv.default", "dot.default")
+def product(
+    self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None
+) -> Array:
+    right = next(x for x in (mat2, vec, tensor, other) if x is not None)
+    return jnp.matmul(self, right)
+
+
+@op("matmul.default", "linalg_matmul.default")
+def matmul(self: Array, other: Array) -> Array:
+    return jnp.matmul(self, other)
+
+
+def _scaled(product: Array, beside: Array, alpha: Any, beta: Any) -> Array:
+    """beta * beside + alpha * product; where beta is 0 NaN beside it does not count."""
+    product = product if alpha == 1 else product * as_dtype(alpha, product.dtype)
+    if beta == 0:
+        return product
+    beside = beside if beta == 1 else beside * as_dtype(beta, beside.dtype)
+    return beside + product
+
+
+@op("addmm.default")
+def addmm(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(jnp.matmul(mat1, mat2), self, alpha, beta)
+
+
+@op("addmv.default")
+def addmv(self: Array, mat: Array, vec: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(jnp.matmul(mat, vec), self, alpha, beta)
+
+
+@op("baddbmm.default")
+def baddbmm(self: Array, batch1: Array, batch2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(jnp.matmul(batch1, batch2), self, alpha, beta)
+
+
+@op("addbmm.default")
+def addbmm(self: Array, batch1: Array, batch2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(jnp.einsum("bij,bjk->ik", batch1, batch2), self, alpha, beta)
+
+
+@op("einsum.default", refuse=lambda given: "a path of its own" if given.get("path") else None)
+def einsum(equation: str, tensors: Sequence[Array], path: Any = None) -> Array:
+    return jnp.einsum(equation, *tensors)
+
+
+@op("outer.default", "ger.default")
+def outer(self: Array, vec2: Array) -> Array:
+    a, b = promoted(self, vec2)
+    return a[:, None] * b[None, :]
+
+
+@op("tensordot.default")
+def tensordot(
+    self: Array, other: Array, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Array:
+    return jnp.tensordot(self, other, (tuple(dims_self), tuple(dims_other)))
+
+
+@op("bilinear.default")
+def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
+    made = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return made if bias is None else made + bias
+
+
+@op("cross.default", "linalg_cross.default")
+def cross(self: Array, other: Array, dim: int | None = -1) -> Array:
+    if dim is None:
+        dim = next(i for i, size in enumerate(self.shape) if size == 3)
+    return jnp.cross(self, other, axis=dim)
+
+
+@op("addr.default")
+def addr(self: Array, vec1: Array, vec2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
+    return _scaled(outer(vec1, vec2), self, alpha, beta)
+
+
+@op("kron.default")
+def kron(self: Array, other: Array) -> Array:
+    a, b = promoted(self, other)
+    if a.dtype == bool:
+        return jnp.kron(a.astype(jnp.uint8), b.astype(jnp.uint8)).astype(bool)
+    return jnp.kron(a, b)
+
+
+@op("vdot.default")
+def vdot(self: Array, other: Array) -> Array:
+    return jnp.vdot(self, other)
+
+
+@op("linalg_vecdot.default")
+def vecdot(x: Array, y: Array, dim: int = -1) -> Array:
+    return jnp.sum(x.conj() * y, axis=dim)
+
+
+@op("_int_mm.default")
+def int_mm(self: Array, mat2: Array) -> Array:
+    return jnp.matmul(self, mat2, preferred_element_type=jnp.int32)
+
+
+@op("mm.dtype", "bmm.dtype")
+def product_as(self: Array, mat2: Array, out_dtype: Any) -> Array:
+    return jnp.matmul(self, mat2, preferred_element_type=out_dtype)
+
+
+@op("_weight_int8pack_mm.default")
+def weight_int8(self: Array, mat2: Array, scales: Array) -> Array:
+    made = jnp.matmul(self, mat2.T.astype(self.dtype), preferred_element_type=FLOAT)
+    return (made * scales).astype(self.dtype)
+
+
+@op("pdist.default", "_pdist_forward.default")
+def pdist(self: Array, p: float = 2.0) -> Array:
+    rows, columns = np.triu_indices(few(self.shape[0], "rows"), 1)
+    whole = cdist(self, self, p)
+    return whole[jnp.asarray(rows), jnp.asarray(columns)]
+
+
+@op("cosine_similarity.default")
+def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
+    def unit(x: Array) -> Array:
+        length = jnp.sqrt(jnp.sum(x * x, axis=dim, keepdims=True))
+        return x / jnp.maximum(length, eps)
+
+    x1, x2 = jnp.broadcast_arrays(*promoted(x1, x2))
+    if x1.ndim == 0:
+        return cosine_similarity(x1[None], x2[None], 0, eps)
+    return jnp.sum(unit(x1) * unit(x2), axis=dim)
+
+
+@op("_euclidean_dist.default")
+def _euclidean(x1: Array, x2: Array) -> Array:
+    return cdist(x1, x2)
+
+
+@op("cdist.default")
+def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
+    apart = jnp.abs(x1[..., :, None, :] - x2[..., None, :, :])
+    if p == 2:
+        return jnp.sqrt(jnp.sum(apart * apart, -1))
+    if p == 1:
+        return jnp.sum(apart, -1)
+    if p == math.inf:
+        return jnp.max(apart, -1)
+    if p == 0:
+        return jnp.sum(jnp.minimum(jnp.ceil(apart), 1), -1)  # NaN stays
+    return jnp.power(jnp.sum(jnp.power(apart, p), -1), 1 / p)
+
+
+# Attention.
+
+
+def _dropout(given: Arguments) -> str | None:
+    return "dropout, random numbers" if given.get("dropout_p") else None
+
+
+@op("scaled_dot_product_attention.default", refuse=_dropout)
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    """Rows whose mask leaves nothing are 0. With fewer heads of keys than of queries, groups of
+    queries' heads that follow each other share one.
+    """
+    return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].astype(
+        query.dtype
+    )
+
+
+def _attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    is_causal: bool,
+    scale: Any,
+    grouped: bool,
+) -> tuple[Array, Array]:
+    if grouped and not (query.shape[-3] == key.shape[-3] == value.shape[-3]):
+        heads = query.shape[-3]
+        key = jnp.repeat(key, heads // key.shape[-3], axis=-3)
+        value = jnp.repeat(value, heads // value.shape[-3], axis=-3)
+    width = query.shape[-1]
+    factor = 1 / math.sqrt(width) if scale is None else scale
+    compute = wide(query.dtype)
+    scores = jnp.einsum("...qd,...kd->...qk", query, key, preferred_element_type=compute)
+    scores = scores * as_dtype(factor, compute)
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        allowed = jnp.arange(rows)[:, None] >= jnp.arange(columns)[None, :]
+        scores = jnp.where(allowed, scores, -jnp.inf)
+    if mask is not None:
+        scores = (
+            jnp.where(mask, scores, -jnp.inf)
+            if mask.dtype == bool
+            else scores + mask.astype(compute)
+        )
+    weights = safe_softmax(scores, -1).astype(value.dtype)
+    made = jnp.einsum("...qk,...kd->...qd", weights, value, preferred_element_type=compute)
+    return made, scores
+
+
+@op("_scaled_dot_product_flash_attention_for_cpu.default", refuse=_dropout)
+def flash_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: Array | None = None,
+    scale: float | None = None,
+) -> tuple[Array, Array]:
+    grouped = query.shape[-3] != key.shape[-3]
+    made, scores = _attention(query, key, value, attn_mask, is_causal, scale, grouped)
+    # Of a row that attends to nothing, torch's kernel says 0.
+    sums = jnp.where(jnp.max(scores, -1) == -jnp.inf, 0, nn.logsumexp(scores, -1))
+    return made.astype(query.dtype), sums
+
+
+@op("_scaled_dot_product_attention_math.default", refuse=_dropout)
+def math_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: Array | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Array, Array]:
+    made, scores = _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return made.astype(query.dtype), safe_softmax(scores, -1).astype(query.dtype)

@@ -1,0 +1,620 @@
+"""Pooling, and resizing of images. Axes before the pooled ones are kept, one or two of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from aotc.frontends.pytorch.operators.torch_convolution import Numbers, each
+from aotc.frontends.pytorch.operators.torch_operator_table import Family
+from aotc.frontends.pytorch.torch_dtypes import INT, canonical, category, wide
+from aotc.frontends.pytorch.torch_refusals import Unsupported, few
+
+FAMILY = Family()
+op = FAMILY
+
+
+def _ends(
+    size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool
+) -> tuple[int, Any]:
+    """Padding on both sides. With `ceil` a last window may reach beyond, but has to begin in the
+    input or in the padding before it.
+    """
+    reach = dilation * (kernel - 1) + 1
+    if not ceil:
+        return pad, pad
+    count = -(-(size + 2 * pad - reach) // stride) + 1
+    if not isinstance(size, int):
+        count = jax.core.min_dim(count, -(-(size + pad) // stride))
+        return pad, jax.core.max_dim((count - 1) * stride + reach - size - pad, 0)
+    if (count - 1) * stride >= size + pad:
+        count -= 1
+    return pad, max((count - 1) * stride + reach - size - pad, 0)
+
+
+def _strides(stride: Numbers, kernel: Sequence[int]) -> tuple[int, ...]:
+    """Windows follow each other where no stride is given."""
+    if not isinstance(stride, int) and not len(stride):
+        return tuple(kernel)
+    return each(stride, len(kernel))
+
+
+def _windows(
+    x: Array,
+    start: Any,
+    function: Callable[..., Any],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    ends: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> Array:
+    rest = x.ndim - len(kernel)
+    ones = (1,) * rest
+    return lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        function,
+        (*ones, *kernel),
+        (*ones, *stride),
+        [(0, 0)] * rest + list(ends),
+        window_dilation=(*ones, *dilation),
+    )
+
+
+def _max_pool(
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    ceil: bool,
+    rank: int,
+) -> Array:
+    kernel, dilations = each(kernel_size, rank), each(dilation, rank)
+    strides = _strides(stride, kernel)
+    ends = [
+        _ends(*numbers, ceil)
+        for numbers in zip(
+            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
+        )
+    ]
+    return _windows(x, _lowest(x.dtype), lax.max, kernel, strides, ends, dilations)
+
+
+def _lowest(dtype: Any) -> Any:
+    return -jnp.inf if category(dtype) == 2 else jnp.iinfo(dtype).min
+
+
+def _max_pools() -> None:
+    for rank in (1, 2, 3):
+
+        def pool(
+            self: Array,
+            kernel_size: Numbers,
+            stride: Numbers = (),
+            padding: Numbers = 0,
+            dilation: Numbers = 1,
+            ceil_mode: bool = False,
+            *,
+            _rank: int = rank,
+        ) -> Array:
+            return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
+
+        op(f"max_pool{rank}d.default")(pool)
+
+        def pool_with_places(
+            self: Array,
+            kernel_size: Numbers,
+            stride: Numbers = (),
+            padding: Numbers = 0,
+            dilation: Numbers = 1,
+            ceil_mode: bool = False,
+            *,
+            _rank: int = rank,
+        ) -> tuple[Array, Array]:
+            """The places are numbers within the pooled axes: of equal elements the first, of NaN
+            the last.
+            """
+            made = _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
+            return made, _places(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
+
+        name = "max_pool1d_with_indices" if rank == 1 else f"max_pool{rank}d_with_indices"
+        op(f"{name}.default")(pool_with_places)
+
+
+def _places(
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    ceil: bool,
+    rank: int,
+) -> Array:
+    kernel, dilations = each(kernel_size, rank), each(dilation, rank)
+    strides = _strides(stride, kernel)
+    ends = [
+        _ends(*numbers, ceil)
+        for numbers in zip(
+            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
+        )
+    ]
+    number = jnp.zeros((), canonical(INT))
+    for axis in range(-rank, 0):
+        step = lax.broadcasted_iota(canonical(INT), x.shape[-rank:], axis + rank)
+        number = number * x.shape[axis] + step
+    widths = [(0, 0, 0)] * (x.ndim - rank) + [(max(a, 0), max(b, 0), 0) for a, b in ends]
+    values = lax.pad(x, jnp.asarray(_lowest(x.dtype), x.dtype), widths)
+    numbers = lax.pad(number, jnp.asarray(-1, number.dtype), widths[-rank:])  # -1: padding
+    best: Array | None = None
+    where: Any = None
+    counts = [
+        (size + low + high - d * (k - 1) - 1) // s + 1
+        for size, (low, high), k, s, d in zip(
+            x.shape[-rank:], ends, kernel, strides, dilations, strict=True
+        )
+    ]
+    few(math.prod(kernel), "elements of a window")
+    for offset in np.ndindex(*kernel):
+        part = (
+            ...,
+            *tuple(
+                slice(o * d, o * d + (c - 1) * s + 1, s)
+                for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
+            ),
+        )
+        value, place = values[part], jnp.broadcast_to(numbers[part[1:]], values[part].shape)
+        if best is None:
+            best, where = value, place
+            continue
+        take = (value > best) | ((where < 0) & (place >= 0))
+        if category(x.dtype) == 2:
+            take |= jnp.isnan(value)
+        best, where = jnp.where(take, value, best), jnp.where(take, place, where)
+    made: Array = where
+    return made
+
+
+_max_pools()
+
+
+def _avg_pool(
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    ceil: bool,
+    whole: bool,
+    divisor: int | None,
+    rank: int,
+) -> Array:
+    kernel, around = each(kernel_size, rank), each(padding, rank)
+    strides = _strides(stride, kernel)
+    sizes, ones = x.shape[-rank:], (1,) * rank
+    ends = [
+        _ends(*numbers, ceil) for numbers in zip(sizes, kernel, strides, around, ones, strict=True)
+    ]
+    total = _windows(x.astype(wide(x.dtype)), 0, lax.add, kernel, strides, ends, ones)
+    if divisor is not None:
+        return (total / divisor).astype(x.dtype)
+    if not any(around) and not ceil:
+        return (total / int(np.prod(kernel))).astype(x.dtype)
+    for axis, (size, k, s, p, (low, high)) in enumerate(
+        zip(sizes, kernel, strides, around, ends, strict=True)
+    ):
+        # Padding counts as elements if asked to, but never what `ceil` adds to it.
+        counted = (
+            jnp.ones((size + 2 * p,), total.dtype) if whole else jnp.ones((size,), total.dtype)
+        )
+        inner = (0, high - p) if whole else (low, high)
+        count = lax.reduce_window(counted, np.asarray(0, total.dtype), lax.add, (k,), (s,), [inner])
+        total = total / count.reshape((-1,) + (1,) * (rank - axis - 1))
+    return total.astype(x.dtype)
+
+
+def _avg_pools() -> None:
+    for rank in (1, 2, 3):
+
+        def pool(
+            self: Array,
+            kernel_size: Numbers,
+            stride: Numbers = (),
+            padding: Numbers = 0,
+            ceil_mode: bool = False,
+            count_include_pad: bool = True,
+            divisor_override: int | None = None,
+            *,
+            _rank: int = rank,
+        ) -> Array:
+            return _avg_pool(
+                self,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                _rank,
+            )
+
+        op(f"avg_pool{rank}d.default")(pool)
+
+
+_avg_pools()
+
+
+def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> Array:
+    """Part i of n of an axis goes from floor(i * size / n) to ceil((i + 1) * size / n)."""
+    rank = len(sizes)
+    for number, wanted in enumerate(sizes):
+        axis = x.ndim - rank + number
+        size = x.shape[axis]
+        wanted = size if wanted is None else wanted
+        if isinstance(wanted, int) and wanted == 1:
+            x = reduce(x, axis=axis, keepdims=True)
+        elif isinstance(size, int) and size % wanted == 0:
+            split = x.reshape(*x.shape[:axis], wanted, size // wanted, *x.shape[axis + 1 :])
+            x = reduce(split, axis=axis + 1)
+        elif isinstance(size, int):
+            parts = [
+                reduce(
+                    lax.slice_in_dim(
+                        x, i * size // wanted, -(-(i + 1) * size // wanted), axis=axis
+                    ),
+                    axis=axis,
+                    keepdims=True,
+                )
+                for i in range(few(wanted, "parts"))
+            ]
+            x = jnp.concatenate(parts, axis)
+        else:
+            raise Unsupported(
+                "adaptive pooling of an axis whose size varies to more than one element"
+            )
+    return x
+
+
+def _sizes(output_size: Numbers, rank: int) -> tuple[Any, ...]:
+    return each(output_size, rank)
+
+
+def _adaptive_pools() -> None:
+    for rank in (1, 2, 3):
+
+        def average(self: Array, output_size: Numbers, *, _rank: int = rank) -> Array:
+            x = self.astype(wide(self.dtype))
+            return _adaptive(x, _sizes(output_size, _rank), jnp.mean).astype(self.dtype)
+
+        names = [f"adaptive_avg_pool{rank}d.default"]
+        names += [f"_adaptive_avg_pool{rank}d.default"] if rank > 1 else []
+        op(*names)(average)
+
+
+_adaptive_pools()
+
+
+def _parts(size: int, wanted: int) -> tuple[Array, Array]:
+    """For each part of an axis the places in it, and which of them are places of another part."""
+    starts = [i * size // wanted for i in range(few(wanted, "parts"))]
+    ends = [-(-(i + 1) * size // wanted) for i in range(wanted)]
+    most = max(end - start for start, end in zip(starts, ends, strict=True))
+    places = np.array(starts)[:, None] + np.arange(most)[None, :]
+    beyond = places >= np.array(ends)[:, None]
+    return jnp.asarray(np.minimum(places, size - 1), canonical(INT)), jnp.asarray(beyond)
+
+
+def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
+    """Return the places of the largest elements, numbers within the pooled axes: of equal elements
+    the first, of NaN the last.
+
+    Raises Unsupported for an axis whose size varies, unless each axis has one part.
+    """
+    rank = len(sizes)
+    space = x.shape[x.ndim - rank :]
+    wanted = [size if part is None else part for size, part in zip(space, sizes, strict=True)]
+    if all(isinstance(part, int) and part == 1 for part in wanted):
+        flat = x.reshape(*x.shape[: x.ndim - rank], math.prod(space))
+        place = _largest_place(flat).astype(canonical(INT))
+        return place.reshape(*place.shape, *[1] * rank)
+    if not all(isinstance(size, int) for size in space):
+        raise Unsupported("places of adaptive pooling of an axis whose size varies")
+    values, number, outside = x, jnp.zeros((), canonical(INT)), jnp.zeros((), bool)
+    for axis, (size, part) in enumerate(zip(space, wanted, strict=True)):
+        places, beyond = _parts(size, part)
+        # Each axis becomes two: parts, and the places in one.
+        values = jnp.take(values, places, axis=x.ndim - rank + 2 * axis)
+        shape = [1] * (2 * axis) + [*places.shape] + [1] * (2 * (rank - axis - 1))
+        number = number * size + places.reshape(shape)
+        outside = outside | beyond.reshape(shape)
+    order = [*range(x.ndim - rank)]
+    order += [x.ndim - rank + 2 * axis for axis in range(rank)]
+    order += [x.ndim - rank + 2 * axis + 1 for axis in range(rank)]
+    lowest = jnp.asarray(_lowest(x.dtype), x.dtype)
+    values = jnp.where(outside, lowest, values).transpose(order)
+    numbers = jnp.broadcast_to(number, outside.shape)
+    kept = [axis - (x.ndim - rank) for axis in order[x.ndim - rank :]]
+    parts = values.shape[: values.ndim - rank]
+    count = math.prod(values.shape[values.ndim - rank :])
+    best = _largest_place(values.reshape(*parts, count))
+    numbers = numbers.transpose(kept).reshape(*parts[len(parts) - rank :], count)
+    numbers = jnp.broadcast_to(numbers, (*parts, numbers.shape[-1]))
+    return jnp.take_along_axis(numbers, best[..., None], -1)[..., 0]
+
+
+def _largest_place(x: Array) -> Array:
+    """Return the place of the largest element of the last axis: the first of equal elements, the
+    last NaN.
+    """
+    first = jnp.argmax(x, -1)
+    if category(x.dtype) != 2:
+        return first
+    missing = jnp.isnan(x)
+    last = x.shape[-1] - 1 - jnp.argmax(jnp.flip(missing, -1), -1)
+    return jnp.where(jnp.any(missing, -1), last, first)
+
+
+def _adaptive_max_pools() -> None:
+    for rank in (1, 2, 3):
+
+        def largest(self: Array, output_size: Numbers, *, _rank: int = rank) -> tuple[Array, Array]:
+            sizes = _sizes(output_size, _rank)
+            return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
+
+        op(f"adaptive_max_pool{rank}d.default")(largest)
+
+
+_adaptive_max_pools()
+
+
+@op("max_unpool2d.default", "max_unpool3d.default")
+def max_unpool(
+    self: Array,
+    indices: Array,
+    output_size: Sequence[Any],
+    stride: Numbers = (),
+    padding: Numbers = 0,
+) -> Array:
+    rank = len(output_size)
+    before = self.shape[: self.ndim - rank]
+    rows = math.prod(before)
+    empty = jnp.zeros((rows, math.prod(output_size)), self.dtype)
+    row = jnp.arange(rows, dtype=canonical(INT))[:, None]
+    made = empty.at[row, indices.reshape(rows, -1)].set(self.reshape(rows, -1), mode="drop")
+    return made.reshape(*before, *output_size)
+
+
+# Resizing.
+
+
+def _scale(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
+    """How far an element of the result is from the next, in elements of the input."""
+    if align:
+        if isinstance(wanted, int) and wanted <= 1:
+            return jnp.float32(0)
+        return _number(size - 1) / _number(wanted - 1)
+    if scale is not None and scale > 0:
+        return jnp.float32(1 / scale)
+    return _number(size) / _number(wanted)
+
+
+def _number(value: Any) -> Array:
+    return jnp.asarray(value).astype(jnp.float32)
+
+
+def _sources(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
+    """Where the result's elements lie in the input."""
+    step, places = _scale(size, wanted, align, scale), jnp.arange(wanted).astype(jnp.float32)
+    return places * step if align else (places + 0.5) * step - 0.5
+
+
+def _nearest(x: Array, axis: int, wanted: Any, scale: float | None, exact: bool) -> Array:
+    size = x.shape[axis]
+    step = _scale(size, wanted, False, scale)
+    places = jnp.arange(wanted).astype(jnp.float32)
+    at = jnp.floor((places + 0.5) * step) if exact else jnp.floor(places * step)
+    return jnp.take(x, jnp.minimum(at.astype(jnp.int32), size - 1), axis=axis, mode="clip")
+
+
+def _weighted(x: Array, axis: int, at: Sequence[Array], weights: Sequence[Array]) -> Array:
+    shape = (-1,) + (1,) * (x.ndim - axis - 1)
+    total: Any = 0
+    for places, weight in zip(at, weights, strict=True):
+        taken = jnp.take(x, jnp.clip(places, 0, x.shape[axis] - 1), axis=axis, mode="clip")
+        total = total + taken * weight.reshape(shape)
+    made: Array = total
+    return made
+
+
+def _linear(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -> Array:
+    source = jnp.maximum(_sources(x.shape[axis], wanted, align, scale), 0)
+    first = jnp.floor(source).astype(jnp.int32)
+    part = source - first
+    return _weighted(x, axis, (first, first + 1), (1 - part, part))
+
+
+def _cubic(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -> Array:
+    source = _sources(x.shape[axis], wanted, align, scale)
+    first = jnp.floor(source)
+    part = source - first
+    weights = [
+        _keys(1 + part, -0.75),
+        _keys(part, -0.75),
+        _keys(1 - part, -0.75),
+        _keys(2 - part, -0.75),
+    ]
+    return _weighted(x, axis, [first.astype(jnp.int32) + i for i in (-1, 0, 1, 2)], weights)
+
+
+def _keys(x: Array, a: float) -> Array:
+    """Keys' kernel of cubic convolution. https://doi.org/10.1109/TASSP.1981.1163711"""
+    x = jnp.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * x * a - 4 * a
+    return jnp.where(x <= 1, near, jnp.where(x < 2, far, 0))
+
+
+def _smooth(
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, cubic: bool
+) -> Array:
+    """Antialiased: the kernel is as wide as an element of the result."""
+    size = x.shape[axis]
+    step = _scale(size, wanted, align, scale)
+    wide_ = jnp.maximum(step, 1)
+    centre = step * (jnp.arange(wanted).astype(jnp.float32) + 0.5)
+    reach = (2.0 if cubic else 1.0) * wide_
+    low = jnp.maximum((centre - reach + 0.5).astype(jnp.int32), 0)
+    high = jnp.minimum((centre + reach + 0.5).astype(jnp.int32), size)
+    places = jnp.arange(size)
+    apart = (places[None, :] - centre[:, None] + 0.5) / wide_
+    weights = _keys(apart, -0.5) if cubic else jnp.maximum(1 - jnp.abs(apart), 0)
+    inside = (places[None, :] >= low[:, None]) & (places[None, :] < high[:, None])
+    weights = jnp.where(inside, weights, 0)
+    weights = weights / jnp.sum(weights, 1, keepdims=True)
+    made = jnp.tensordot(x, weights, ((axis,), (1,)), precision=lax.Precision.HIGHEST)
+    return jnp.moveaxis(made, -1, axis)
+
+
+def _resized(
+    x: Array, wanted: Sequence[Any], one_axis: Callable[[Array, int, Any, int], Array]
+) -> Array:
+    made = x.astype(wide(x.dtype)) if category(x.dtype) == 2 else x
+    rank = len(wanted)
+    for number, size in enumerate(wanted):
+        made = one_axis(made, x.ndim - rank + number, size, number)
+    if category(x.dtype) == 2:
+        return made.astype(x.dtype)
+    if made.dtype != x.dtype:
+        raise Unsupported(f"interpolation between numbers of {x.dtype}")
+    return made
+
+
+def _wanted(
+    x: Array, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None, rank: int
+) -> list[Any]:
+    if output_size is not None:
+        return list(output_size)
+    assert scale_factors is not None
+    sizes = x.shape[-rank:]
+    if not all(isinstance(size, int) for size in sizes):
+        made = []
+        for size, factor in zip(sizes, scale_factors, strict=True):
+            if factor != int(factor):
+                raise Unsupported("resizing of an axis whose size varies by a fraction")
+            made.append(size * int(factor))
+        return made
+    return [int(size * factor) for size, factor in zip(sizes, scale_factors, strict=True)]
+
+
+def _resizers() -> None:
+    axis_names = {
+        1: ["scales"],
+        2: ["scales_h", "scales_w"],
+        3: ["scales_d", "scales_h", "scales_w"],
+    }
+    kinds: list[tuple[str, int, Callable[..., Array]]] = []
+    for rank in (1, 2, 3):
+        for name, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True)):
+
+            def nearest(
+                x: Array, axis: int, size: Any, scale: Any, align: bool, *, _exact: bool = exact
+            ) -> Array:
+                return _nearest(x, axis, size, scale, _exact)
+
+            kinds.append((f"{name}{rank}d", rank, nearest))
+
+    def linear(x: Array, axis: int, size: Any, scale: Any, align: bool) -> Array:
+        return _linear(x, axis, size, align, scale)
+
+    def cubic(x: Array, axis: int, size: Any, scale: Any, align: bool) -> Array:
+        return _cubic(x, axis, size, align, scale)
+
+    kinds += [
+        ("upsample_linear1d", 1, linear),
+        ("upsample_bilinear2d", 2, linear),
+        ("upsample_trilinear3d", 3, linear),
+        ("upsample_bicubic2d", 2, cubic),
+    ]
+    for name, is_cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_aa", True)):
+
+        def smooth(
+            x: Array, axis: int, size: Any, scale: Any, align: bool, *, _cubic: bool = is_cubic
+        ) -> Array:
+            return _smooth(x, axis, size, align, scale, _cubic)
+
+        kinds.append((name, 2, smooth))
+    for name, rank, function in kinds:
+        _resizer(name, rank, function, axis_names[rank])
+
+
+def _resizer(name: str, rank: int, function: Callable[..., Array], scale_names: list[str]) -> None:
+    def resize(
+        self: Array | None = None,
+        output_size: Sequence[Any] | None = None,
+        align_corners: bool = False,
+        input: Array | None = None,
+        scale_factors: Sequence[float] | None = None,
+        scales: float | None = None,
+        scales_d: float | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Array:
+        x = self if input is None else input
+        assert x is not None
+        given = {"scales": scales, "scales_d": scales_d, "scales_h": scales_h, "scales_w": scales_w}
+        factors = (
+            [given[each_] for each_ in scale_names]
+            if scale_factors is None
+            else list(scale_factors)
+        )
+
+        def one_axis(x: Array, axis: int, size: Any, number: int) -> Array:
+            return function(x, axis, size, factors[number], align_corners)
+
+        return _resized(x, _wanted(x, output_size, scale_factors, rank), one_axis)
+
+    op(f"{name}.default", f"{name}.vec")(resize)
+
+
+_resizers()
+
+
+@op("grid_sampler.default", "grid_sampler_2d.default")
+def grid_sample(
+    input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Array:
+    """Bilinear or nearest, zeros or the border outside."""
+    if interpolation_mode > 1 or padding_mode > 1 or input.ndim != 4:
+        raise Unsupported(
+            "grid_sample with bicubic interpolation, reflection, or in three dimensions"
+        )
+    n, _, height, width = input.shape
+
+    def place(value: Array, size: int) -> Array:
+        at = (value + 1) / 2 * (size - 1) if align_corners else ((value + 1) * size - 1) / 2
+        return jnp.clip(at, 0, size - 1) if padding_mode == 1 else at
+
+    x, y = place(grid[..., 0], width), place(grid[..., 1], height)
+
+    def pick(row: Array, column: Array) -> Array:
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        r = jnp.clip(row, 0, height - 1).astype(jnp.int32)
+        c = jnp.clip(column, 0, width - 1).astype(jnp.int32)
+        taken = input[jnp.arange(n)[:, None, None], :, r, c]
+        return jnp.moveaxis(jnp.where(inside[..., None], taken, 0), -1, 1)
+
+    if interpolation_mode == 1:
+        return pick(jnp.round(y), jnp.round(x))
+    left, top = jnp.floor(x), jnp.floor(y)
+    right, low = (x - left)[:, None], (y - top)[:, None]
+    return (
+        pick(top, left) * (1 - right) * (1 - low)
+        + pick(top, left + 1) * right * (1 - low)
+        + pick(top + 1, left) * (1 - right) * low
+        + pick(top + 1, left + 1) * right * low
+    )

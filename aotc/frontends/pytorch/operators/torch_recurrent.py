@@ -1,0 +1,191 @@
+"""Recurrent layers, as `lax.scan` over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family
+
+FAMILY = Family()
+op = FAMILY
+
+type States = tuple[Array, ...]
+type Cell = Callable[[Array, States, Sequence[Array]], States]
+"""What the input makes of it (gates), the states, and weights of the recurrence: new states."""
+
+
+def _trained(given: Arguments) -> str | None:
+    if given.get("train") and given.get("dropout"):
+        return "dropout in training, random numbers"
+    return None
+
+
+def _gates(h: Array, recurrent: Sequence[Array]) -> Array:
+    weight, *bias = recurrent
+    made = h @ weight.T
+    return made + bias[0] if bias else made
+
+
+def _lstm_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
+    h, c = states
+    i, f, g, o = jnp.split(x + _gates(h, recurrent), 4, axis=-1)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+
+def _gru_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
+    (h,) = states
+    r, z, n = jnp.split(x, 3, axis=-1)
+    hr, hz, hn = jnp.split(_gates(h, recurrent), 3, axis=-1)
+    update = jax.nn.sigmoid(z + hz)
+    new = jnp.tanh(n + jax.nn.sigmoid(r + hr) * hn)
+    return ((h - new) * update + new,)
+
+
+def _tanh_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
+    return (jnp.tanh(x + _gates(states[0], recurrent)),)
+
+
+def _relu_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
+    return (jnp.maximum(x + _gates(states[0], recurrent), 0),)
+
+
+def _direction(
+    x: Array, states: States, weights: Sequence[Array], cell: Cell, backward: bool
+) -> tuple[Array, States]:
+    """One direction of a layer over time, the first axis. weights: of the input, of the recurrence,
+    then both biases if there are any, then of the projection.
+    """
+    into, recurrent, *rest = weights
+    biases, projection = (rest[:2], rest[2:]) if len(rest) >= 2 else ((), rest)
+    gates = x @ into.T
+    if biases:
+        gates = gates + biases[0]
+
+    def step(carry: States, now: Array) -> tuple[States, Array]:
+        new = cell(now, carry, [recurrent, *biases[1:]])
+        if projection:
+            new = (new[0] @ projection[0].T, *new[1:])
+        return new, new[0]
+
+    last, every = lax.scan(step, states, gates, reverse=backward)
+    return every, last
+
+
+def _layers(
+    x: Array,
+    states: Sequence[Array],
+    params: Sequence[Array],
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+    cell: Cell,
+) -> tuple[Array, ...]:
+    """The results over time, then each state after the last step."""
+    batched = x.ndim == 3
+    if not batched:
+        x, states = x[:, None], [state[:, None] for state in states]
+    elif batch_first:
+        x = x.swapaxes(0, 1)
+    directions = 2 if bidirectional else 1
+    each = len(params) // (num_layers * directions)
+    assert each >= (4 if has_biases else 2)
+    lasts: list[States] = []
+    for layer in range(num_layers):
+        made = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            weights = params[number * each : (number + 1) * each]
+            own = tuple(state[number] for state in states)
+            every, last = _direction(x, own, weights, cell, direction == 1)
+            made.append(every)
+            lasts.append(last)
+        x = jnp.concatenate(made, -1) if len(made) > 1 else made[0]
+    ends = [jnp.stack(parts) for parts in zip(*lasts, strict=True)]
+    if not batched:
+        return x[:, 0], *(end[:, 0] for end in ends)
+    return (x.swapaxes(0, 1) if batch_first else x), *ends
+
+
+@op("lstm.input", refuse=_trained)
+def lstm(
+    input: Array,
+    hx: Sequence[Array],
+    params: Sequence[Array],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Array, ...]:
+    return _layers(
+        input, list(hx), params, has_biases, num_layers, bidirectional, batch_first, _lstm_cell
+    )
+
+
+def _one_state(name: str, cell: Cell) -> None:
+    @op(name, refuse=_trained)
+    def run(
+        input: Array,
+        hx: Array,
+        params: Sequence[Array],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Array, ...]:
+        return _layers(
+            input, [hx], params, has_biases, num_layers, bidirectional, batch_first, cell
+        )
+
+
+_one_state("gru.input", _gru_cell)
+_one_state("rnn_tanh.input", _tanh_cell)
+_one_state("rnn_relu.input", _relu_cell)
+
+
+def _input(x: Array, weight: Array, bias: Array | None) -> Array:
+    made = x @ weight.T
+    return made if bias is None else made + bias
+
+
+def _recurrent(weight: Array, bias: Array | None) -> list[Array]:
+    return [weight] if bias is None else [weight, bias]
+
+
+@op("lstm_cell.default")
+def lstm_cell(
+    input: Array,
+    hx: Sequence[Array],
+    w_ih: Array,
+    w_hh: Array,
+    b_ih: Array | None = None,
+    b_hh: Array | None = None,
+) -> tuple[Array, ...]:
+    return _lstm_cell(_input(input, w_ih, b_ih), (hx[0], hx[1]), _recurrent(w_hh, b_hh))
+
+
+def _one_cell(name: str, cell: Cell) -> None:
+    @op(name)
+    def run(
+        input: Array,
+        hx: Array,
+        w_ih: Array,
+        w_hh: Array,
+        b_ih: Array | None = None,
+        b_hh: Array | None = None,
+    ) -> Array:
+        return cell(_input(input, w_ih, b_ih), (hx,), _recurrent(w_hh, b_hh))[0]
+
+
+_one_cell("gru_cell.default", _gru_cell)
+_one_cell("rnn_tanh_cell.default", _tanh_cell)
+_one_cell("rnn_relu_cell.default", _relu_cell)

@@ -1,0 +1,75 @@
+"""Arithmetic with sizes: Python numbers where sizes are known, jax's dimensions where they vary."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from aotc.frontends.pytorch.torch_refusals import Unsupported
+from aotc.frontends.pytorch.torch_symbols import highest, lowest
+
+type Scalar = Any
+
+
+def _whole(function: Callable[[float], int]) -> Callable[..., Scalar]:
+    def run(*values: Scalar) -> Scalar:
+        (value,) = values
+        return function(value) if isinstance(value, float) else value
+
+    return run
+
+
+def _divided(a: Scalar, b: Scalar) -> Scalar:
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a / b
+    raise Unsupported("a fraction of sizes that vary; export with fixed sizes")
+
+
+def _to_float(a: Scalar) -> Scalar:
+    if isinstance(a, int | float):
+        return float(a)
+    raise Unsupported("a number with a fraction made of sizes that vary; export with fixed sizes")
+
+
+def _not(a: Scalar) -> Scalar:
+    return not a
+
+
+def _choice(b: Scalar, t: Scalar, f: Scalar) -> Scalar:
+    return t if b else f
+
+
+FUNCTIONS: dict[str, Callable[..., Scalar]] = {
+    "_operator.add": operator.add,
+    "_operator.and_": operator.and_,
+    "_operator.eq": operator.eq,
+    "_operator.floordiv": operator.floordiv,
+    "_operator.ge": operator.ge,
+    "_operator.gt": operator.gt,
+    "_operator.le": operator.le,
+    "_operator.lt": operator.lt,
+    "_operator.mod": operator.mod,
+    "_operator.mul": operator.mul,
+    "_operator.ne": operator.ne,
+    "_operator.neg": operator.neg,
+    "_operator.or_": operator.or_,
+    "_operator.pos": operator.pos,
+    "_operator.pow": operator.pow,
+    "_operator.sub": operator.sub,
+    "_operator.truediv": _divided,
+    "math.ceil": _whole(math.ceil),
+    "math.floor": _whole(math.floor),
+    "math.trunc": _whole(math.trunc),
+    "round": _whole(round),
+    "torch.sym_float": _to_float,
+    "torch.sym_int": _whole(math.trunc),
+    "torch.sym_ite": _choice,
+    "torch.sym_max": highest,
+    "torch.sym_min": lowest,
+    "torch.sym_not": _not,
+    "math.sqrt": lambda a: math.sqrt(_to_float(a)),
+    "torch._sym_sqrt": lambda a: math.sqrt(_to_float(a)),
+}
+"""By the target of a node. Arguments come in order, for they have no names."""

@@ -1,0 +1,206 @@
+"""`.pt2` files: the entry point of `aotc.frontends` for PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aotc.base.errors import raise_if, refusal
+from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
+from aotc.capture.model_files.model_archive import (
+    Archive,
+    Damaged,
+    damaged,
+    in_one_folder,
+    read_archive,
+)
+from aotc.frontends.pytorch import torch_graph_checks, torch_states
+from aotc.frontends.pytorch.torch_bindings import Bindings, bind
+from aotc.frontends.pytorch.torch_interpreter import Function, function_of
+from aotc.frontends.pytorch.torch_plan import Plan, plan
+from aotc.frontends.pytorch.torch_results import Structure, read_structure
+from aotc.frontends.pytorch.torch_schema import MAJOR, Program, Range, TensorMeta, Versions, decode
+from aotc.frontends.pytorch.torch_symbols import described, evaluate, solved, symbol_of, symbols_in
+
+
+class PyTorch:
+    """Archives that `torch.export.save` of torch 2.9 or newer writes."""
+
+    suffixes = (".pt2",)
+
+    def read(self, file: ModelFile) -> Model:
+        """See `aotc.capture.model_files.frontend_protocol.Frontend`. Nothing is unpickled: a graph
+        and raw bytes.
+        """
+        try:
+            archive = in_one_folder(read_archive(file.data))
+            name, program, initial = _program(archive, file)
+            model = _model(file, archive, name, program)
+        except Damaged as error:
+            raise damaged(file.text, error) from error
+        if initial and not any(each.initial is not None for each in model.inputs):
+            expected = "another signature: calls of this model change nothing that it owns"
+            raise refusal("AOTC-E845", file.text, torch_states.INITIAL, expected=expected)
+        return torch_states.initial_state(model) if initial else model
+
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """See `aotc.capture.model_files.frontend_protocol.HasOperators`."""
+        return torch_graph_checks.operators()
+
+
+def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
+    """The program that the signature names, after its name; whether its initial state is meant."""
+    if bytes(archive.read("archive_format")) != b"pt2":
+        raise Damaged("a .pt2 archive", "another kind of archive")
+    names = sorted(
+        name.removeprefix("models/").removesuffix(".json")
+        for name in archive.members
+        if name.startswith("models/") and name.endswith(".json")
+    )
+    if not names:
+        raise Damaged("a program that torch.export.save wrote", "an archive without one")
+    wanted = file.signature
+    initial = wanted not in names and wanted is not None and wanted.endswith(torch_states.INITIAL)
+    if initial and wanted is not None:
+        wanted = wanted.removesuffix(torch_states.INITIAL).removesuffix(":") or None
+    if (wanted is None and len(names) > 1) or (wanted is not None and wanted not in names):
+        listed = ", ".join(names)[:300]
+        found = "no signature" if file.signature is None else file.signature
+        raise refusal("AOTC-E845", file.text, found, expected=f"one of {listed}")
+    name = names[0] if wanted is None else wanted
+    what = f"models/{name}.json"
+    data = archive.read(what)
+    version = decode(data, Versions, what)
+    if version.schema_version.major != MAJOR:
+        raise Damaged(
+            f"schema {MAJOR}, which torch 2.9 and newer write",
+            f"schema {version.schema_version.major}, of torch {version.torch_version!a}"[:200],
+        )
+    return name, decode(data, Program, what), initial
+
+
+def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> Model:
+    signature = program.graph_module.signature
+    made = plan(program.graph_module.graph)
+    if len(signature.input_specs) != len(made.inputs):
+        raise Damaged(f"{len(signature.input_specs)} inputs of the graph", str(len(made.inputs)))
+    structure, results = _results(program, made)
+    made, changes = torch_states.find(made, signature)
+    found = torch_graph_checks.findings(made, file.text, file.enable_x64)
+    if any(step.target == torch_graph_checks.SUBCLASS for step in made.steps):
+        raise_if(found)  # their bytes are pickles, which says less about the cause
+    bindings = bind(file, archive, model, signature, made, changes)
+    raise_if([*found, *bindings.found])
+    return Model(
+        function=_function(file.text, made, bindings, structure, results, changes),
+        inputs=tuple(given for given, _ in bindings.inputs),
+        weights=bindings.weights,
+        ranges=_ranges(bindings.inputs, program.range_constraints),
+        producer={
+            "framework": "PyTorch",
+            "torch": program.torch_version[:100],
+            "schema": f"{program.schema_version.major}.{program.schema_version.minor}",
+        },
+        narrowed=tuple(sorted(bindings.narrowed)),
+        layers=_layers(made),
+    )
+
+
+def _layers(made: Plan) -> dict[str, tuple[str, ...]]:
+    """The lines that each module's own steps come from, by its path; branches and loops count for
+    the module that has them.
+    """
+    lines: dict[str, dict[str, None]] = {}
+    for step in made.steps:
+        if step.layer:
+            lines.setdefault(step.layer, {}).update({step.line: None} if step.line else {})
+        for _, value in step.inputs:
+            if isinstance(value, Plan):
+                for layer, found in _layers(value).items():
+                    lines.setdefault(layer, {}).update(dict.fromkeys(found))
+    return {layer: tuple(found) for layer, found in lines.items()}
+
+
+def _results(program: Program, made: Plan) -> tuple[Structure, list[int]]:
+    """The structure of the results, and which of the graph's outputs they are."""
+    specs = program.graph_module.signature.output_specs
+    if len(specs) != len(made.outputs):
+        raise Damaged(f"{len(specs)} results of the graph", str(len(made.outputs)))
+    results = [i for i, spec in enumerate(specs) if hasattr(spec.user_output, "arg")]
+    calls = program.graph_module.module_call_graph
+    if not calls or calls[0].fqn or calls[0].signature is None:
+        raise Damaged("the call of the model itself", "none")
+    named = program.graph_module.treespec_namedtuple_fields
+    return read_structure(calls[0].signature.out_spec, len(results), named), results
+
+
+def _ranges(
+    inputs: list[tuple[ModelInput, TensorMeta]], ranges: Mapping[str, Range]
+) -> dict[str, tuple[int | None, int | None]]:
+    symbols = sorted({name for given, _ in inputs for name in given.shape if isinstance(name, str)})
+    made: dict[str, tuple[int | None, int | None]] = {}
+    for name in symbols:
+        if name in ranges:
+            made[name] = (ranges[name].min_val, ranges[name].max_val)
+        else:
+            made[name] = (None, None)
+    return made
+
+
+def _function(
+    where: str,
+    made: Plan,
+    bindings: Bindings,
+    structure: Structure,
+    results: list[int],
+    changes: torch_states.Changes,
+) -> Callable[..., Any]:
+    run: Function = function_of(made, where, {})
+
+    def function(weights: Mapping[str, Any], *given: Any) -> Any:
+        _check_sizes(where, bindings.inputs, given)
+        values = [each.value(weights, given) for each in bindings.bound]
+        outputs = run(*values)
+        result = structure.build(iter([outputs[i] for i in results]))
+        before = {each.name: value for each, value in zip(bindings.bound, values, strict=True)}
+        return torch_states.with_states(result, outputs, before, changes, bindings.state)
+
+    return function
+
+
+def _check_sizes(
+    where: str, inputs: list[tuple[ModelInput, TensorMeta]], given: tuple[Any, ...]
+) -> None:
+    """Sizes are those of the file; those with the same symbol are the same."""
+    if len(given) != len(inputs):
+        raise refusal("AOTC-E846", where, f"{len(given)} inputs", expected=f"{len(inputs)} inputs")
+    symbols: dict[str, Any] = {}
+    for (spec, meta), value in zip(inputs, given, strict=True):
+        if len(value.shape) != len(meta.sizes):
+            _other_sizes(where, spec, meta, value)
+        for size, found in zip(meta.sizes, value.shape, strict=True):
+            name = symbol_of(size)
+            if name is not None:
+                symbols.setdefault(name, found)
+    for (_, meta), value in zip(inputs, given, strict=True):
+        for size, found in zip(meta.sizes, value.shape, strict=True):
+            symbols |= solved(size, found, symbols)
+    for (spec, meta), value in zip(inputs, given, strict=True):
+        for size, found in zip(meta.sizes, value.shape, strict=True):
+            wanted = evaluate(size, symbols)
+            if wanted is not None and wanted != found:
+                _other_sizes(where, spec, meta, value)
+
+
+def _other_sizes(where: str, spec: ModelInput, meta: TensorMeta, value: Any) -> None:
+    related = any(symbols_in(size) and symbol_of(size) is None for size in meta.sizes)
+    raise refusal(
+        "AOTC-E846",
+        where,
+        f"{spec.name} {list(value.shape)}",
+        expected=f"{spec.name} [{', '.join(map(described, meta.sizes))}]",
+        hint="list the profiles of the entry point whose sizes fit each other, such as "
+        "profiles = [{ a = 2, b = 3 }], or state multiple_of for a dimension"
+        if related
+        else None,
+    )

@@ -1,0 +1,175 @@
+"""What of a graph the frontend does not have: looked for in the whole graph before it is traced."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aotc.base.errors import finding
+from aotc.frontends.pytorch.operators import FAMILIES, REFUSED
+from aotc.frontends.pytorch.operators.torch_operator_table import Memory
+from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS
+from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
+from aotc.frontends.pytorch.torch_memory import DECOMPOSE, Refused, is_identity, sharing
+from aotc.frontends.pytorch.torch_plan import (
+    EFFECTS,
+    PREFIX,
+    DTypeNumber,
+    Other,
+    Plan,
+    Ref,
+    Step,
+    arguments,
+    refs,
+)
+from aotc.frontends.pytorch.torch_schema import TensorMeta
+from aotc_runtime.base.errors import Finding
+
+CONDITION = "higher_order.cond"
+LOOP = "higher_order.while_loop"
+DECOMPOSED = "export the model with operators of core ATen alone: `program.run_decompositions()`"
+LISTED = (
+    "docs/frontends.md lists the operators; write the model with others, or report the missing one"
+)
+COMPOSED = (
+    "save `program.run_decompositions()`, which may have simpler operators for it; or write the "
+    "model with others, which docs/frontends.md lists"
+)
+PAD = "compute it outside of the model, or pad to a fixed size"
+FIXED = "call model.eval() before exporting"
+SUBCLASS = "export.access_subclass_inner_tensor.default"
+UNWRAP = (
+    "before exporting, replace them by plain tensors: `torchao.utils.unwrap_tensor_subclass(model)`"
+)
+EFFECTLESS = "leave out of the model what does more than compute"
+X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
+NAMED_MAX = 4
+"""Operators that a message names."""
+
+WIDE = {8: "float64", 11: "complex128"}
+
+
+def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
+    """Return one for each operator and reason, with the first line of the model that has it;
+    operators of one line, or with one cure for all of them, have one together.
+    """
+    grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    for refused in _refused(plan, {}, enable_x64):
+        grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
+    together: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    for (_, reason, hint), steps in grouped.items():
+        at = "" if hint == X64 else steps[0].line or steps[0].name
+        together[at, reason, hint] += steps
+    return [
+        finding("AOTC-E844", _where(where, steps), f"{_targets(steps)}: {reason}", hint=hint)
+        for (_, reason, hint), steps in together.items()
+    ]
+
+
+def _targets(steps: list[Step]) -> str:
+    targets = list(dict.fromkeys(step.target for step in steps))
+    more = f" and {len(targets) - NAMED_MAX} more" if len(targets) > NAMED_MAX else ""
+    return ", ".join(targets[:NAMED_MAX]) + more
+
+
+def _where(where: str, steps: list[Step]) -> str:
+    line = next((step.line for step in steps if step.line), f"node {steps[0].name}")
+    times = f" (and {len(steps) - 1} more)" if len(steps) > 1 else ""
+    return f"{where}: {line}{times}"
+
+
+def _refused(plan: Plan, outside: Mapping[str, str], enable_x64: bool) -> Iterator[Refused]:
+    for step in plan.steps:
+        yield from _operator(step, plan.tensors)
+        yield from _unknown_dtype(step, plan.tensors)
+        if not enable_x64:
+            yield from _wide(step, plan.tensors)
+        for _, value in step.inputs:
+            if isinstance(value, Plan):
+                inside = dict.fromkeys(refs(value.inputs), "an argument of a branch")
+                yield from _refused(value, inside, enable_x64)
+    yield from sharing(plan, outside)[1]
+
+
+def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    if step.target in FUNCTIONS or is_identity(step):
+        return
+    if step.target in (CONDITION, LOOP):
+        yield from _subgraphs(step)
+        return
+    known = step.operator
+    others = [value for _, value in step.inputs if isinstance(value, Other)]
+    if step.target == EFFECTS:
+        named = next((other.text.removeprefix(PREFIX) for other in others), "an operator")
+        yield Refused(step, f"the effects of {named!a}"[:200], EFFECTLESS)
+        return
+    if known is None:
+        yield _unknown(step)
+        return
+    for other in others:
+        yield Refused(step, f"an argument of the kind {other.kind}", LISTED)
+    if step.in_place is not None and known.memory is not Memory.FRESH:
+        yield Refused(step, "changes the shape of a tensor in place", DECOMPOSE)
+    given = {name: _seen(value, tensors) for name, value in arguments(step).items()}
+    if "sparse" in given and given["sparse"] is True and step.target != "aten.embedding.default":
+        yield Refused(step, "a sparse tensor", "use dense tensors")
+    reason = known.refuse(given) if known.refuse is not None else None
+    if reason is not None:
+        yield Refused(step, reason, FIXED if "training" in reason else PAD)
+    for name, value in step.inputs:
+        if isinstance(value, DTypeNumber) and value.number not in SCALAR_TYPES:
+            yield Refused(step, f"{name} is no dtype that numpy has", LISTED)
+
+
+def _subgraphs(step: Step) -> Iterator[Refused]:
+    wanted = 2
+    if sum(isinstance(value, Plan) for _, value in step.inputs) != wanted:
+        yield Refused(step, "without its two graphs", "export the model anew")
+
+
+def _unknown(step: Step) -> Refused:
+    packet = step.target.split(".")
+    base = packet[1].rstrip("_") if len(packet) > 1 else step.target
+    if step.target.startswith("aten.") and base in REFUSED:
+        reason = REFUSED[base]
+        return Refused(step, reason, FIXED if reason == "random numbers" else PAD)
+    if step.target == "higher_order.wrap_with_autocast":
+        return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
+    if step.target == SUBCLASS:
+        return Refused(step, "a tensor subclass, such as torchao makes of weights", UNWRAP)
+    hint = COMPOSED if packet[0] == "aten" else LISTED
+    return Refused(step, "no operator of this frontend", hint)
+
+
+def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
+    """An argument as `Refuse` functions see it."""
+    if isinstance(value, Ref):
+        return tensors.get(value.name)
+    if isinstance(value, tuple):
+        return tuple(_seen(item, tensors) for item in value)
+    return value
+
+
+def _unknown_dtype(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    for name in refs(step.outputs):
+        if name in tensors and tensors[name].dtype not in SCALAR_TYPES:
+            yield Refused(step, "makes a dtype that numpy does not have", LISTED)
+
+
+def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    if step.operator is not None and step.operator.narrow:
+        return
+    for name in refs(step.outputs):
+        if name in tensors and tensors[name].dtype in WIDE:
+            yield Refused(
+                step,
+                f"makes {WIDE[tensors[name].dtype]}, and 64-bit types are off",
+                X64,
+            )
+
+
+def operators() -> dict[str, list[str]]:
+    """Names of all operators of torch that are had, by family; those in place are as the others."""
+    families = {title: [name for name, _ in family] for title, family in FAMILIES.items()}
+    return {**families, "sizes and control flow": [*FUNCTIONS, CONDITION, LOOP]}

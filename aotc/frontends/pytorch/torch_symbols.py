@@ -1,0 +1,165 @@
+"""Expressions over symbols of sizes, as torch writes sympy's:
+"Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(1))".
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jax import core
+
+from aotc.frontends.pytorch.torch_schema import Sym
+
+type Size = Any
+"""A number, or a dimension of jax."""
+
+LENGTH_MAX = 4000
+"""Characters. Expressions of sizes have some hundred."""
+
+POWER_MAX = 8
+
+NUMBER_MAX = 2**62
+"""Beyond, numbers are no sizes: powers of powers have more digits than memory."""
+
+SYMBOL = re.compile(r"\A(?:Symbol\('([A-Za-z_]\w*)'(?:, \w+=\w+)*\)|([A-Za-z_]\w*))\Z")
+
+
+def highest(*sizes: Size) -> Size:
+    made = sizes[0]
+    for size in sizes[1:]:
+        both = isinstance(made, int | float) and isinstance(size, int | float)
+        made = max(made, size) if both else core.max_dim(made, size)
+    return made
+
+
+def lowest(*sizes: Size) -> Size:
+    made = sizes[0]
+    for size in sizes[1:]:
+        both = isinstance(made, int | float) and isinstance(size, int | float)
+        made = min(made, size) if both else core.min_dim(made, size)
+    return made
+
+
+def _power(base: Size, exponent: Size) -> Size:
+    if not isinstance(exponent, int) or not 0 <= exponent <= POWER_MAX:
+        raise ValueError(exponent)
+    return base**exponent
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Size]] = {
+    "Add": lambda *sizes: sum(sizes[1:], sizes[0]),
+    "CleanDiv": operator.floordiv,
+    "FloorDiv": operator.floordiv,
+    "Max": highest,
+    "Min": lowest,
+    "Mod": operator.mod,
+    "Mul": lambda *sizes: math.prod(sizes[1:], start=sizes[0]),
+    "Pow": _power,
+    "PythonMod": operator.mod,
+}
+
+
+def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
+    """What a size is where the symbols are these; None if that cannot be said."""
+    if isinstance(size.as_int, int):
+        return size.as_int
+    text = _text(size)
+    if len(text) > LENGTH_MAX:
+        return None
+    try:
+        return _bounded(ast.parse(text, mode="eval").body, symbols)
+    except (
+        SyntaxError,
+        TypeError,
+        ValueError,
+        KeyError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ):
+        return None
+
+
+def _bounded(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
+    made = _value(node, symbols)
+    if isinstance(made, int) and abs(made) > NUMBER_MAX:
+        raise ValueError(made)
+    return made
+
+
+def _value(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
+    match node:
+        case (
+            ast.Name(id=name)
+            | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))])
+        ):
+            return symbols[name]
+        case ast.Call(func=ast.Name(id="Integer"), args=[number], keywords=[]):
+            return ast.literal_eval(number)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            return _FUNCTIONS[name](*(_bounded(argument, symbols) for argument in arguments))
+    raise ValueError(ast.dump(node))
+
+
+def _text(size: Sym) -> str:
+    return getattr(size.as_expr, "expr_str", "")
+
+
+def symbol_of(size: Sym) -> str | None:
+    """The symbol that a size is, if it is no expression."""
+    found = SYMBOL.match(_text(size))
+    return None if found is None else found[1] or found[2]
+
+
+def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
+    """The symbol that is not known yet, where the size grows with that one alone, by the same
+    number each time: rounded down where no whole number makes it the size that was found.
+    """
+    unknown = symbols_in(size) - symbols.keys()
+    if len(unknown) != 1 or not isinstance(found, int):
+        return {}
+    (name,) = unknown
+    start, second, third = (evaluate(size, {**symbols, name: n}) for n in range(3))
+    if not (isinstance(start, int) and isinstance(second, int) and isinstance(third, int)):
+        return {}
+    step = second - start
+    return {name: (found - start) // step} if step and third - second == step else {}
+
+
+def described(size: Sym) -> str:
+    """For messages: "4*s77 + 1"."""
+    if isinstance(size.as_int, int):
+        return str(size.as_int)
+    text = _text(size)
+    try:
+        if len(text) <= LENGTH_MAX:
+            return _written(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return ascii(text)[:200]
+
+
+def _written(node: ast.expr) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
+            return name
+        case ast.Call(func=ast.Name(id="Integer"), args=[number]):
+            return ast.unparse(number)
+        case ast.Call(func=ast.Name(id="Add"), args=terms):
+            return " + ".join(map(_written, terms))
+        case ast.Call(func=ast.Name(id="Mul"), args=factors):
+            sums = [isinstance(f, ast.Call) and ast.unparse(f.func) == "Add" for f in factors]
+            texts = map(_written, factors)
+            return "*".join(
+                f"({t})" if is_sum else t for t, is_sum in zip(texts, sums, strict=True)
+            )
+    return ast.unparse(node)
+
+
+def symbols_in(size: Sym) -> set[str]:
+    return set(re.findall(r"Symbol\('(\w+)'", _text(size)))

@@ -1,0 +1,1 @@
+"""StableHLO modules, programs exported by `jax.export` and TensorFlow exports."""

@@ -1,0 +1,70 @@
+"""Modules of MLIR from files, parsed without jax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc.base.errors import refusal
+from aotc_runtime.base.errors import AotcError
+
+BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
+"""How MLIR's bytecode begins, and the name of who wrote it that follows in portable artifacts
+(https://openxla.org/stablehlo/compatibility).
+"""
+
+
+@contextmanager
+def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
+    """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
+    nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
+    """
+    try:
+        yield
+    except (AotcError, ImportError):
+        raise
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        found = "; ".join([type(error).__name__, *lines[:2]])
+        raise refusal("AOTC-E843", where, found, expected=expected) from error
+
+
+BEYOND = ("infeed", "outfeed", "recv", "send")
+"""Operations of StableHLO that wait for others, by name."""
+
+
+def require_alone(module: Any, where: str) -> None:
+    """Refuse a module that exchanges data with others while it runs: its callers would wait for
+    ever. Raises CaptureError (AOTC-E844).
+    """
+    found: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        name = str(operation.name).removeprefix("stablehlo.")
+        if name in BEYOND:
+            found.add(name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if found:
+        raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}, which waits for others")
+
+
+def parse(data: bytes, where: str, expected: str) -> Any:
+    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
+    (AOTC-E843).
+    """
+    is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
+    with refused_as_damaged(where, expected):
+        if is_portable:
+            module = stablehlo.deserialize_portable_artifact(ir.Context.current, data)
+        else:
+            if not data.startswith(BYTECODE):
+                data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
+            module = ir.Module.parse(data, context=ir.Context.current)
+        module.operation.verify()
+    return module

@@ -1,0 +1,68 @@
+"""`python -m aotc.frontends.stablehlo.module_probe_worker FOLDER`: reads modules, and writes them
+anew.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+from aotc.base.errors import refusal
+from aotc.base.workers import confined_process
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.capture.model_files.custom_call_checks import require_known_calls
+from aotc.compile.mlir.mlir_context import new_context
+from aotc.frontends.stablehlo.module_checks import parse, refused_as_damaged, require_alone
+from aotc.frontends.stablehlo.module_probe import MIB, Job
+
+
+def write_anew(job: Job, progress: Progress) -> None:
+    """Raises CaptureError (AOTC-E843) for what is no module."""
+    if job.kind == "jax.export":
+        import jax.export  # noqa: F401  (before the limits, which count from here on)
+    _limit(job)
+    for number in range(job.count):
+        path = Path(job.folder, str(number))
+        progress.started(f"reading {job.text}")
+        with new_context():
+            with refused_as_damaged(job.text, job.expected):
+                module = _module(job, path.read_bytes())
+            require_alone(module, job.text)
+            require_known_calls(module, job.text, static=False)
+            with path.with_suffix(".read").open("wb") as stream:
+                module.operation.write_bytecode(stream)
+
+
+def _module(job: Job, data: bytes) -> Any:
+    if job.kind == "module":
+        return parse(data, job.text, job.expected)
+    import jax.export
+
+    try:
+        exported = jax.export.deserialize(bytearray(data))
+    except NotImplementedError as error:
+        # What jax has no class for; its own effects are refused by the frontend.
+        if "effect" not in str(error):
+            raise
+        raise refusal("AOTC-E844", job.text, str(error)[:300]) from error
+    module = exported.mlir_module(serialized=False)
+    module.operation.verify()
+    return module
+
+
+def _limit(job: Job) -> None:
+    """From here on: the memory that it has so far is its libraries'."""
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(spent.ru_utime + spent.ru_stime) + job.seconds
+    confined_process.at_most(resource.RLIMIT_CPU, seconds, grace=1)
+    confined_process.at_most(resource.RLIMIT_CORE, 0)
+    confined_process.at_most(
+        resource.RLIMIT_DATA, confined_process.data_bytes() + job.memory_mib * MIB
+    )
+    confined_process.keep_secret(*job.secrets)
+    confined_process.shut_off(job.folder)
+
+
+if __name__ == "__main__":
+    answer(Job, write_anew)

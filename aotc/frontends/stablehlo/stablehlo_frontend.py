@@ -1,0 +1,361 @@
+"""StableHLO modules as models: text, MLIR bytecode and portable artifacts.
+
+A module is called as `jax.export` calls what it has exported. Its constants become weights, so that
+they lie in the bundle once and not in every executable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import mlir
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import func, stablehlo
+
+from aotc.base.errors import refusal
+from aotc.capture import jax_private
+from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
+from aotc.frontends.stablehlo.module_checks import PORTABLE, refused_as_damaged
+from aotc.frontends.stablehlo.module_probe import rewritten
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError
+
+SUFFIXES = (".mlir", ".mlirbc")
+CONSTANT_BYTES_MIN = 33
+"""Constants of so many bytes become weights; jax keeps smaller ones in its modules, too."""
+
+MAIN = "main"
+EXPECTED = f"a StableHLO module of at most version {stablehlo.get_current_version()}"
+
+
+class StablehloFrontend:
+    """Reads modules with static sizes; one module is one profile."""
+
+    suffixes = SUFFIXES
+
+    def read(self, file: ModelFile) -> Model:
+        """A module's function, `main` unless the signature names another.
+
+        Raises CaptureError: AOTC-E843 for what is no module of a known version, E844 for sizes that
+        vary and types that are no arrays, E845 without such a function.
+        """
+        (verified,) = rewritten(file, [file.data], EXPECTED)
+        called = called_in(file, verified)
+        return model_of(
+            called.exported,
+            [
+                ModelInput(name, np.dtype(each.dtype), each.shape)
+                for name, each in zip(called.names, called.inputs, strict=True)
+            ],
+            called.lifted,
+            {"StableHLO": _version(file.data)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A module's function. exported: as `jax.export` has it; it takes the inputs, then the lifted
+    constants.  names: of the inputs.
+    """
+
+    exported: Any
+    inputs: Sequence[jax.ShapeDtypeStruct]
+    outputs: Sequence[jax.ShapeDtypeStruct]
+    names: Sequence[str]
+    lifted: Mapping[str, Array]
+
+
+def called_in(file: ModelFile, verified: bytes) -> Called:
+    """A module's function, `main` unless the signature names another. verified: the module as
+    `rewritten` returns it.  Raises CaptureError as `StablehloFrontend.read`.
+    """
+    with mlir.make_ir_context(), refused_as_damaged(file.text, EXPECTED):
+        module = ir.Module.parse(verified, context=_context())
+        main = _entry(module, file)
+        kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
+        outputs = [_abstract(each, f"result {n}", file) for n, each in enumerate(kind.results)]
+        names = _argument_names(main, len(inputs))
+        spell_out(module)
+        lifted = lift_constants(module)
+        serialized = jax_private.serialize_portable(module, stablehlo.get_current_version())
+
+    def shaped(*_: Any) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(each.shape, each.dtype) for each in outputs)
+
+    like = jax.export.export(jax.jit(shaped, keep_unused=True))(*inputs)
+    more = [*map(_described, lifted.values())]
+    exported = jax_private.with_module(like, serialized, more)
+    return Called(exported, inputs, outputs, names, lifted)
+
+
+def model_of(
+    exported: Any,
+    inputs: Sequence[ModelInput],
+    weights: Mapping[str, Array],
+    producer: Mapping[str, str],
+    put_together: Callable[[Sequence[Any]], Any] = tuple,
+) -> Model:
+    """A model that calls an exported function: its inputs, then its weights in their order.
+
+    put_together: its result, from the list of arrays.
+    """
+
+    def function(bound: Mapping[str, Any], *arrays: Any) -> Any:
+        found = exported.call(*arrays, *(bound[name] for name in weights))
+        return put_together(jax.tree.leaves(found))
+
+    return Model(function, tuple(inputs), weights, {}, producer)
+
+
+def _context() -> Any:
+    return ir.Context.current
+
+
+def _entry(module: Any, file: ModelFile) -> Any:
+    """The function to call, under the name that jax calls. Raises CaptureError (AOTC-E845)."""
+    functions = {
+        ir.StringAttr(each.attributes["sym_name"]).value: each
+        for each in module.body.operations
+        if each.operation.name == "func.func"
+    }
+    wanted = file.signature or (MAIN if MAIN in functions else next(iter(functions), MAIN))
+    if wanted not in functions or (not file.signature and wanted != MAIN and len(functions) > 1):
+        raise refusal(
+            "AOTC-E845",
+            file.text,
+            ", ".join(sorted(functions)) or "no function",
+            expected=f"a function {file.signature or MAIN}",
+        )
+    if wanted != MAIN:
+        if MAIN in functions:
+            ir.SymbolTable.replace_all_symbol_uses(MAIN, "main.of.the.file", module.operation)
+            ir.SymbolTable.set_symbol_name(functions[MAIN], "main.of.the.file")
+        ir.SymbolTable.replace_all_symbol_uses(wanted, MAIN, module.operation)
+        ir.SymbolTable.set_symbol_name(functions[wanted], MAIN)
+    for name, each in functions.items():
+        visible = "public" if name == wanted else "private"
+        each.attributes["sym_visibility"] = ir.StringAttr.get(visible)
+    # What it does not call is not part of the model.
+    passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    return ir.SymbolTable(module.operation)[MAIN]
+
+
+def _abstract(kind: Any, what: str, file: ModelFile) -> jax.ShapeDtypeStruct:
+    """Raises CaptureError (AOTC-E844)."""
+    refuse = partial(_refused, file, what)
+    try:
+        tensor = ir.RankedTensorType(kind)
+    except (ValueError, TypeError):
+        raise refuse(str(kind), "arrays") from None
+    if not tensor.has_static_shape:
+        raise refuse(str(kind), "sizes that are fixed: one module for each, or a jax.export file")
+    dtype = _dtype(tensor.element_type)
+    if dtype is None:
+        raise refuse(str(kind), "element types that jax has")
+    return jax.ShapeDtypeStruct(tuple(tensor.shape), dtype)
+
+
+def _refused(file: ModelFile, what: str, found: str, expected: str) -> AotcError:
+    return refusal("AOTC-E844", f"{file.text} {what}", found, expected=expected)
+
+
+_DTYPES = {
+    "i1": "bool",
+    **{f"i{bits}": f"int{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"ui{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "complex<f32>": "complex64",
+    "complex<f64>": "complex128",
+    **{
+        f"f8{kind}": f"float8_{kind.lower()}"
+        for kind in ("E3M4", "E4M3", "E4M3FN", "E4M3FNUZ", "E4M3B11FNUZ", "E5M2", "E5M2FNUZ")
+    },
+    "f8E8M0FNU": "float8_e8m0fnu",
+}
+"""Element types of StableHLO by their spelling, and the dtypes of jax."""
+
+
+def _dtype(element: Any) -> np.dtype[Any] | None:
+    name = _DTYPES.get(str(element))
+    return None if name is None else np.dtype(jnp.dtype(name))
+
+
+def _argument_names(main: Any, count: int) -> list[str]:
+    """Names of arguments from the module's locations, where those are names; else arg0, arg1, …"""
+    names = []
+    for number, argument in enumerate(main.regions[0].blocks[0].arguments):
+        text = str(argument.location)
+        name = text.removeprefix('loc("').removesuffix('")')
+        named = text == f'loc("{name}")' and name.isidentifier()
+        names.append(name if named else f"arg{number}")
+    if len({*names}) < count:
+        return [f"arg{number}" for number in range(count)]
+    return names
+
+
+SCAN = "chlo.scan"
+_SPELL_CHLO = "chlo-legalize-to-stablehlo"
+
+
+def spell_out(module: Any) -> None:
+    """Write what XLA computes otherwise than StableHLO says in operations that it computes well.
+
+    `add` of truth values as `or`: constant folding takes them for numbers of one bit, and 1 + 1 for
+    0. `maximum` and `minimum` of complex numbers as comparisons: XLA compares real parts alone.
+    `chlo.scan` as a loop: jaxlib does not write it as a portable artifact.
+    """
+    if any(_walk(function, SCAN) for function in module.body.operations):
+        stablehlo.register_stablehlo_passes()
+        spelled = f"builtin.module(func.func({_SPELL_CHLO}))"
+        passmanager.PassManager.parse(spelled).run(module.operation)
+    for function in module.body.operations:
+        for name in ("stablehlo.add", "stablehlo.maximum", "stablehlo.minimum"):
+            for operation in _walk(function, name):
+                element = str(operation.results[0].type.element_type)
+                with ir.InsertionPoint(operation), operation.location:
+                    if name == "stablehlo.add" and element == "i1":
+                        made = stablehlo.OrOp(*operation.operands).result
+                    elif name != "stablehlo.add" and element.startswith("complex<"):
+                        made = _extreme(operation, "GT" if "max" in name else "LT")
+                    else:
+                        continue
+                operation.results[0].replace_all_uses_with(made)
+                operation.erase()
+
+
+def _extreme(operation: Any, direction: str) -> Any:
+    """The one of two complex numbers that comes first by real parts, then by imaginary ones."""
+    one, other = operation.operands
+
+    def compared(part: Any, how: str) -> Any:
+        parts = [part(each).result for each in (one, other)]
+        return stablehlo.compare(*parts, stablehlo.ComparisonDirectionAttr.get(how))
+
+    same = compared(stablehlo.RealOp, "EQ")
+    imaginary = compared(stablehlo.ImagOp, direction)
+    first = stablehlo.select(same, imaginary, compared(stablehlo.RealOp, direction))
+    return stablehlo.select(first, one, other)
+
+
+def lift_constants(module: Any) -> dict[str, Array]:
+    """Make the large constants of a module arguments of `main`, behind those that it has; by a name
+    that tells their content, in the order of the arguments.
+    """
+    table = ir.SymbolTable(module.operation)
+    needed: dict[str, dict[str, Array]] = {}
+
+    def lift(name: str) -> dict[str, Array]:
+        """The constants of a function and of those that it calls, which it takes from now on."""
+        if name not in needed:
+            needed[name] = {}
+            needed[name] = _lifted(table[name], lift)
+        return needed[name]
+
+    return lift(MAIN)
+
+
+def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str, Array]:
+    """Make large constants of a function, and what its callees take since theirs were lifted, its
+    last arguments.
+    """
+    block, found = function.regions[0].blocks[0], dict[str, Array]()
+    arguments: dict[str, Any] = {}
+
+    def argument(name: str, array: Array, kind: Any) -> Any:
+        if name not in found:
+            found[name] = array
+            arguments[name] = block.add_argument(kind, function.location)
+        return arguments[name]
+
+    for operation in _walk(function, "func.call"):
+        callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        if more := lift(callee):
+            kinds = ir.FunctionType(
+                ir.TypeAttr(_sibling(function, callee).attributes["function_type"]).value
+            ).inputs[-len(more) :]
+            pairs = zip(more.items(), kinds, strict=True)
+            passed = [argument(name, array, kind) for (name, array), kind in pairs]
+            results = [each.type for each in operation.results]
+            symbol = ir.FlatSymbolRefAttr.get(callee)
+            with ir.InsertionPoint(operation), operation.location:
+                call = func.CallOp(results, symbol, [*operation.operands, *passed])
+            for old, new in zip(operation.results, call.results, strict=True):
+                old.replace_all_uses_with(new)
+            operation.erase()
+    for operation in _walk(function, "stablehlo.constant"):
+        array = _array(operation)
+        if array is not None and array.nbytes >= CONSTANT_BYTES_MIN:
+            told = f"{array.dtype}{array.shape}".encode() + array.tobytes()
+            name = f"constant_{sha256(told).removeprefix('sha256:')[:16]}"
+            result = operation.results[0]
+            result.replace_all_uses_with(argument(name, array, result.type))
+            operation.erase()
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    types = [*kind.inputs, *(each.type for each in arguments.values())]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, kind.results))
+    if "arg_attrs" in function.attributes and arguments:
+        known = [*ir.ArrayAttr(function.attributes["arg_attrs"])]
+        nothing = [ir.DictAttr.get({}) for _ in arguments]
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([*known, *nothing])
+    return found
+
+
+def _walk(function: Any, name: str) -> list[Any]:
+    """The operations of this name in a function, nested ones included."""
+    found: list[Any] = []
+
+    def visit(operation: Any) -> ir.WalkResult:
+        if operation.name == name:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    return found
+
+
+def _sibling(function: Any, name: str) -> Any:
+    return ir.SymbolTable(function.operation.parent)[name]
+
+
+def _array(constant: Any) -> Array | None:
+    """The value of a constant; None where it repeats one number, or MLIR's bindings cannot show it:
+    of complex numbers they raise TypeError.
+    """
+    try:
+        dense = ir.DenseElementsAttr(constant.attributes["value"])
+        tensor = ir.RankedTensorType(dense.type)
+        dtype = _dtype(tensor.element_type)
+        if dense.is_splat or dtype is None or dtype.name not in _READABLE:
+            return None
+        return np.array(np.asarray(dense), dtype).reshape(tuple(tensor.shape))
+    except (ValueError, TypeError):
+        return None
+
+
+_READABLE = frozenset(
+    {"float32", "float64", "float16"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""Dtypes of constants that MLIR's Python bindings show as arrays of numpy."""
+
+
+def _described(array: Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def _version(data: bytes) -> str:
+    """The version in which a portable artifact was written; "" for other modules."""
+    start = data.find(PORTABLE, 0, 64)
+    end = data.find(b"\0", start)
+    return data[start + len(PORTABLE) : end].decode("ascii", "replace") if start >= 0 else ""

@@ -1,0 +1,120 @@
+"""What a build was made from, gathered for its provenance."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from aotc.base.errors import refusal
+from aotc.base.workers import worker_environment
+from aotc.bundle.sign.build_provenance import BUILDER_ID, Materials, Revision
+from aotc.config import tuning_file
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.tuning_file import TuningFile
+from aotc.pipeline.tasks import code_identity
+from aotc_runtime.base.digest import sha256
+
+BUILDER_VARIABLE = "AOTC_BUILDER_ID"
+GIT_SECONDS = 20
+_URI = re.compile(r"\A[a-z][a-z0-9+.-]*:[!-~]{1,500}\Z")
+_COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+
+
+def builder_id(stated: str | None) -> str:
+    """The URI that names who builds: as stated, from the environment, or that of a local build.
+
+    Raises UsageError (AOTC-E092) for anything else than a URI.
+    """
+    found = stated if stated is not None else os.environ.get(BUILDER_VARIABLE, BUILDER_ID)
+    if not _URI.match(found):
+        raise refusal(
+            "AOTC-E092", "--builder-id" if stated is not None else BUILDER_VARIABLE, repr(found)
+        )
+    return found
+
+
+def gather(
+    manifest: BuildManifest,
+    made_from: Collection[str],
+    targets: Sequence[str],
+    started: datetime | None,
+    finished: datetime,
+    tuning: TuningFile | None,
+    builder: str,
+    variables: Mapping[str, bool],
+) -> Materials:
+    """What provenance says of a build.
+
+    made_from: names of the files that the build read, as provenance spells them.  targets: as the
+    manifest or the caller writes them.  started: None where the environment states the time of the
+    build, so that the same build says the same.  variables: that the program read, and whether each
+    was set.
+    """
+    return Materials(
+        targets=tuple(targets),
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        environment=worker_environment.PINNED,
+        variables=variables,
+        code=code_identity.code_digests(),
+        started=started,
+        finished=finished,
+        revision=revision_of(manifest.root, {manifest.path.name, *made_from}),
+        tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
+        builder_id=builder,
+    )
+
+
+def revision_of(folder: Path, made_from: Collection[str]) -> Revision | None:
+    """The git commit of a folder, and whether the build is dirty: whether a tracked file of the
+    folder is changed, or a file that the build was made from is not as the commit has it.
+
+    None outside of a repository, without git, or in a repository that git does not trust.
+    made_from: paths from the folder; of files elsewhere, what their paths end in.
+    """
+    git = shutil.which("git")
+    if git is None:
+        return None
+    commit = _git(git, folder, "rev-parse", "--verify", "HEAD")
+    top = _git(git, folder, "rev-parse", "--show-toplevel")
+    status = _git(
+        git, folder, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z", ":/"
+    )
+    if commit is None or top is None or status is None or not _COMMIT.match(commit.strip()):
+        return None
+    place = folder.resolve()
+    wanted = {os.path.normpath(name) for name in made_from}
+    for line in filter(None, status.split("\0")):
+        state, path = line[:2], Path(top.strip()).resolve() / line[3:]
+        is_tracked = state != "??"
+        if is_tracked and path.is_relative_to(place):
+            return Revision(commit.strip(), dirty=True)
+        if os.path.relpath(path, place) in wanted or any(
+            path.as_posix().endswith(f"/{name}") for name in wanted if not (place / name).exists()
+        ):
+            return Revision(commit.strip(), dirty=True)
+    return Revision(commit.strip(), dirty=False)
+
+
+def _git(git: str, folder: Path, *arguments: str) -> str | None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            # Programs that a repository's own configuration names are not run.
+            [git, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *arguments],
+            cwd=folder,
+            env={**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,252 @@
+"""`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from aotc.base.child_processes import Processes
+from aotc.base.evidence import MIXED, EngineChoice, LeftOutEngine
+from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
+from aotc.compile.compiler_protocol import Backend
+from aotc.config import tuning_file
+from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
+from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
+from aotc.pipeline.scratch_folder import Scratch
+from aotc.pipeline.target_assembly import AssembledTarget
+from aotc_runtime.schema.bundle_manifest import XLA, BuiltWith, Target, Tuned, engine_name
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+
+type Assemble = Callable[[Target, Mapping[ExecutableKey, Executable]], AssembledTarget]
+"""Makes the parts of a target with these executables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A target as one engine compiles it. backend: with its cache, so that nothing is compiled
+    twice.
+    """
+
+    target: Target
+    jobs: Mapping[ExecutableKey, CompileJob]
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What was taken for a target. jobs: that made the executables.  executables: each with the
+    evidence for its choice.  choice: of the engine, if there were several.
+    """
+
+    target: Target
+    jobs: Mapping[ExecutableKey, CompileJob]
+    executables: dict[ExecutableKey, Executable]
+    choice: EngineChoice | None
+
+
+type Objective = Literal["latency", "start", "memory"]
+
+
+class Tuner(Protocol):
+    """Whatever measures candidates on this host (`--tune`)."""
+
+    def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
+        """The targets that this host cannot run, and why.
+
+        Raises CompileError (AOTC-E911) if it can run none of them.
+        """
+
+    def search(
+        self,
+        ways: Sequence[Way],
+        defaults: Mapping[ExecutableKey, Executable],
+        program: CapturedProgram,
+        scratch: Scratch,
+        assemble: Assemble,
+        objective: Objective,
+        *,
+        mixed: bool,
+        workers: int,
+        processes: Processes,
+        on_step: Callable[[int, int], None],
+    ) -> Best:
+        """The best executables of one target.
+
+        ways: the engines of the target, in the order of its list.  defaults: the untuned
+        executables of the first.  assemble: makes the parts of a bundle from candidates.
+        objective: in what one engine is better than another.  mixed: whether every executable has
+        the engine that calls it fastest.  workers: compilations at a time.
+        on_step: given the steps done, and how many there are.
+        Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
+        the measuring process crashed.
+        """
+
+
+type Tuning = Tuner | Recorded
+
+
+def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
+    """The targets that are not tuned, and why.
+
+    Raises CompileError (AOTC-E911) if this host is to measure and can run none of them.
+    """
+    if tuning is None:
+        return {}
+    if isinstance(tuning, Recorded):
+        reasons = tuning.file.not_tuned
+        return {t.name: reasons[t.name] for t in targets if t.name in reasons}
+    return tuning.not_tuned(targets)
+
+
+def replay(
+    jobs: ByTarget[CompileJob],
+    recorded: Recorded,
+    program: CapturedProgram,
+    scratch: Scratch,
+    built_with: Mapping[str, BuiltWith],
+) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
+    """The jobs with the choices of a tuning file, and those choices. built_with: by target. Raises
+    UsageError (AOTC-E031) for a file that does not fit the program, its targets or the compilers.
+    """
+    tools = {name: each.tools for name, each in built_with.items()}
+    chosen = choices(recorded, jobs, _positions(program), version("jaxlib"), tools)
+    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
+    tuned_jobs = {target: dict(each) for target, each in jobs.items()}
+    tuned = {target: dict(each) for target, each in chosen.items()}
+    for target, each in chosen.items():
+        for key, choice in each.items():
+            profile, job = profiles[key], jobs[target][key]
+            candidate = Candidate(choice.choice, choice.options, bool(choice.captured))
+            tuned_jobs[target][key] = candidate_job(job, candidate, profile, weights)
+            if choice.captured:
+                # The bundle records what was done here, whatever somebody wrote into the file.
+                captured = weights.arguments(profile)
+                tuned[target][key] = msgspec.structs.replace(choice, captured=captured)
+    return tuned_jobs, tuned
+
+
+def _positions(program: CapturedProgram) -> Positions:
+    return {
+        key: position
+        for entry_point in program.entry_points.values()
+        for position, key in enumerate(entry_point.by_key)
+    }
+
+
+def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
+    """The engines that a tuning file chose, by target, with the evidence."""
+    if not isinstance(tuning, Recorded):
+        return {}
+    targets = tuning.file.targets.items()
+    return {name: each.choice for name, each in targets if each.choice is not UNSET}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A target as its engines compile it that are asked. engines: in order; a tuning file names
+    one.  beside: those that the file says make single executables, by engine.
+    """
+
+    engines: tuple[Target, ...]
+    beside: Mapping[str, Target]
+
+
+def asked_engines(tuning: Tuning | None, candidates: Sequence[Target]) -> Asked:
+    """The engines of a target that are asked: those of a tuning file, else all. Raises UsageError
+    (AOTC-E031) for a file that has chosen among others.
+    """
+    if not isinstance(tuning, Recorded):
+        return Asked(tuple(candidates), {})
+    of = {engine_name(each): each for each in candidates}
+    chosen, beside = tuning_file.engines_of(tuning, candidates[0].name, [*of])
+    asked = tuple(candidates) if chosen is None else (of[chosen],)
+    return Asked(asked, {name: of[name] for name in beside})
+
+
+def as_recorded(
+    jobs: Mapping[ExecutableKey, CompileJob],
+    recorded: Recorded,
+    program: CapturedProgram,
+    beside: Mapping[str, Target],
+) -> dict[ExecutableKey, CompileJob]:
+    """The jobs of a target, those of single executables for the engines that the file names.
+    beside: those, by name; none for a target that the file says was not tuned.
+    """
+    positions = _positions(program)
+    return {
+        key: job if other is None else replace(job, target=other)
+        for key, job in jobs.items()
+        for engine in [tuning_file.engine_beside(recorded, job.target.name, key, positions[key])]
+        for other in [beside.get(engine or "")]
+    }
+
+
+def main_target(targets: Sequence[Target]) -> Target:
+    """That which names a bundle's target, of those that its executables are for: XLA's, since only
+    of the target's own engine it says which versions of jaxlib may run it, or else the first.
+    """
+    return next((each for each in targets if engine_name(each) == XLA), targets[0])
+
+
+def notes(
+    not_tuned: Mapping[str, str],
+    executables: ByTarget[Executable],
+    listed: Mapping[str, str],
+    chosen: Mapping[str, EngineChoice],
+    engines: Mapping[str, Sequence[str]],
+) -> Iterator[str]:
+    """Notes on a tuned build: targets that are not tuned, engines that were chosen, weights that it
+    holds twice. listed: by target with several engines, the one that compiled it.  engines: all
+    that compiled a target.
+    """
+    for target, reason in not_tuned.items():
+        order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
+        yield f"not tuned: this host cannot run target {target}: {reason}{order}"
+    for target, choice in chosen.items():
+        how = f"by {choice.engine}, chosen for its {choice.objective}"
+        if choice.engine == MIXED:
+            how = f"by {' and '.join(engines[target])}, each executable by the fastest of them"
+        yield f"{target} is compiled {how}; `aotc inspect` shows what was measured"
+        for each in choice.engines:
+            if isinstance(each, LeftOutEngine):
+                reason = each.reason.partition("\n")[0]
+                yield f"{target} was not measured with {each.engine}: {reason}"
+    every = [executable for each in executables.values() for executable in each.values()]
+    capturing = sum(bool(executable.captured) for executable in every)
+    if capturing:
+        yield (
+            f"{capturing} of {len(every)} executables hold their weights as constants; the "
+            "bundle has them in its weights as well"
+        )
+
+
+def _platforms(jobs: Mapping[ExecutableKey, CompileJob]) -> set[str]:
+    return {job.target.platform for job in jobs.values()}
+
+
+def file_of(
+    executables: ByTarget[Executable],
+    jobs: ByTarget[CompileJob],
+    program: CapturedProgram,
+    not_tuned: Mapping[str, str],
+    chosen: Mapping[str, EngineChoice],
+    compiled: Mapping[str, tuple[Target, BuiltWith]],
+) -> TuningFile:
+    """The choices of this build as a tuning file. compiled: the targets, with what made them."""
+    tuned = {
+        target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
+        for target, each in executables.items()
+    }
+    targets = {
+        name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
+        for name, (target, made) in compiled.items()
+        if name not in not_tuned
+        if engine_name(target) != XLA or name in chosen or len(_platforms(jobs[name])) > 1
+    }
+    jaxlib = version("jaxlib")
+    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)

@@ -1,0 +1,359 @@
+"""Stores of cache entries: the protocol, and the one in a local folder.
+
+An entry is a file `ab/cdef…` named after its key. It begins with a SHA-256 over its key and data,
+so that an entry which is damaged, cut short or under the wrong name is not used. Entries are
+written beside their place and renamed, so that a killed build leaves a whole entry or none. A
+file's modification time is when the entry was last used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aotc.base.directory_owner import is_ours
+from aotc.base.temporary_files import PART, locked, remove_abandoned, remove_folder, temporary_file
+from aotc.pipeline.cache.cache_files import FOLDER, KeptFiles
+from aotc_runtime.base.digest import pieces, sha256_bytes
+
+MAGIC = b"aotc-entry-1\n"
+DIGEST_BYTES = 32
+HEX = frozenset("0123456789abcdef")
+
+INNER_MODE = 0o700
+
+ENTRIES = "entries"
+FILES_PART = 2
+"""Files that are kept as they are have one part in this many of a store's size: the weights of one
+large model do not drive out everything else."""
+
+RECORDS = "records"
+"""What the last build of each manifest and bundle name did, for `--explain`; small, and no part of
+the size."""
+
+RECORDS_KEPT = 200
+RECORD_BYTES_MAX = 256 * 2**20
+"""A record has some kilobytes for each task; one of hundreds of executables, some hundred kB."""
+
+_ENTRY = re.compile(r"[0-9a-f]{64}\Z")
+_UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How much a folder holds. bytes: of all entries together."""
+
+    entries: int
+    bytes: int
+
+
+class Store(Protocol):
+    """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes that were put there; None if there are none, or if they are damaged."""
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """What each place holds under this key, the nearest first: where a key does not determine
+        the data, the remote store may hold other data than the local one.
+        """
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Keep the bytes if possible. A full or read-only store fails no build."""
+
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file that has this digest, if possible, as `put` does; its bytes are not read
+        where the file system can give it another name.
+        """
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path where nothing is yet; whether there is one.
+        Somebody may have damaged it: who packs it hashes it. Raises OSError if there is no room.
+        """
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for people: damaged entries, a place that cannot be written."""
+
+
+class Cache(Store, Protocol):
+    """A store with what only a local one has: records of builds, and a limit on its size."""
+
+    def read_record(self, name: str) -> bytes | None:
+        """What the last build of this name left; None if it left nothing."""
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """Leave it for the next build of this name."""
+
+    def trim(self) -> Contents:
+        """Remove what was not used for the longest time until its limit holds; what was removed."""
+
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+
+    def stop(self) -> None:
+        """End what is being read and written elsewhere, from another thread."""
+
+
+def inner_folders(folder: Path) -> Iterator[Path]:
+    """Folders in which a store in this one keeps files; some may not be there."""
+    yield folder / RECORDS
+    for kept in (folder / ENTRIES, folder / FOLDER):
+        yield kept
+        with suppress(FileNotFoundError, NotADirectoryError):
+            yield from sorted(kept.iterdir())
+
+
+class LocalStore:
+    """A folder of at most `limit` bytes; `trim`, which every build calls in the end, removes the
+    least recently used entries beyond it.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self._lock = threading.Lock()
+        self._damaged: list[str] = []
+        self._unwritable = ""
+        self._files = KeptFiles(folder, self.get, self.put, self._make)
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
+        made anew. One larger than the whole cache may be is not read.
+        """
+        path = self._path(key)
+        try:
+            start, data = _read(path, len(MAGIC) + DIGEST_BYTES, self.limit)
+        except OSError:
+            return None
+        if start != MAGIC + _digest(key, data):
+            with self._lock:
+                self._damaged.append(path.name)
+            with suppress(OSError):
+                _remove(path)
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return data
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """The bytes under a key, if there are any: a folder holds them once."""
+        data = self.get(key)
+        if data is not None:
+            yield data
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Keep the bytes if possible; data larger than the whole cache may be is not kept."""
+        if len(data) > self.limit:
+            return
+        path = self._path(key)
+        try:
+            self._make(path.parent)
+            _write(path, MAGIC + _digest(key, data), data)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def put_file(self, digest: str, path: Path) -> None:
+        """Keep a file that has this digest, if possible."""
+        try:
+            self._files.put(digest, path)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def get_file(self, digest: str, path: Path) -> bool:
+        """Put the file with this digest at a path; whether there is one. Raises OSError."""
+        return self._files.get(digest, path)
+
+    def remove_damaged(self) -> int:
+        """Hash the files that are kept as they are, and remove those that are others; how many."""
+        return self._files.remove_damaged()
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for people about damaged entries and a folder that cannot be written."""
+        with self._lock:
+            damaged, unwritable = len(self._damaged), self._unwritable
+        found = []
+        if damaged:
+            found.append(f"damaged entries of the cache, made anew: {damaged}")
+        if unwritable:
+            found.append(f"the cache in {self.folder} cannot be written: {unwritable}")
+        return tuple(found)
+
+    def read_record(self, name: str) -> bytes | None:
+        """What the last build of this name left; None if it left nothing."""
+        try:
+            return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
+        except OSError:
+            return None
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """Leave data for the next build of this name, if the folder can be written."""
+        path = self.folder / RECORDS / name
+        try:
+            self._make(path.parent)
+            _write(path, data)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def contents(self) -> Contents:
+        """How many entries there are now, and their bytes."""
+        every = (*self._entries(), *self._files.entries())
+        sizes = [status.st_size for _, status in every]
+        return Contents(len(sizes), sum(sizes))
+
+    def trim(self, limit: int | None = None) -> Contents:
+        """Remove the least recently used entries beyond a limit in bytes, the store's own unless
+        one is given; what was removed.
+
+        One process trims at a time; others may read and write entries meanwhile.
+        """
+        limit = self.limit if limit is None else limit
+        removed = Contents(0, 0)
+        try:
+            self._make(self.folder / ENTRIES)
+            with locked(self.folder / ENTRIES):
+                files = [
+                    (status.st_atime_ns, path, status) for path, status in self._files.entries()
+                ]
+                removed = _removed(files, limit // FILES_PART)
+                files = [each for each in files if each[1].exists()]
+                entries = [(status.st_mtime_ns, path, status) for path, status in self._entries()]
+                more = _removed([*files, *entries], limit)
+                removed = Contents(removed.entries + more.entries, removed.bytes + more.bytes)
+                self._forget_old_records()
+                self._tidy()
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+        return removed
+
+    @property
+    def unwritable(self) -> str:
+        """Why something could not be written or removed; empty if everything could."""
+        with self._lock:
+            return self._unwritable
+
+    def stop(self) -> None:
+        """Do nothing: a local store has nothing to wait for."""
+
+    def clear(self) -> Contents:
+        """Remove every entry and record; what was removed."""
+        removed = self.trim(-1)
+        remove_folder(self.folder / RECORDS)
+        return removed
+
+    def _forget_old_records(self) -> None:
+        with suppress(FileNotFoundError):
+            names = (p for p in (self.folder / RECORDS).iterdir() if set(p.name) <= HEX)
+            for path in sorted(names, key=lambda p: p.stat().st_mtime_ns)[:-RECORDS_KEPT]:
+                path.unlink(missing_ok=True)
+
+    def _make(self, folder: Path) -> None:
+        """A folder of this one, and none that others may write, whatever the umask is."""
+        inner = folder.relative_to(self.folder)
+        for each in (*reversed(inner.parents), inner):
+            (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)
+
+    def _path(self, key: str) -> Path:
+        digits = key.removeprefix("sha256:")
+        return self.folder / ENTRIES / digits[:2] / digits[2:]
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Every entry that still exists when it is looked at; files with other names are
+        skipped.
+        """
+        try:
+            folders = sorted((self.folder / ENTRIES).iterdir())
+        except OSError:
+            return
+        for folder in folders:
+            with suppress(OSError):
+                for path in folder.iterdir():
+                    if _ENTRY.match(f"{folder.name}{path.name}"):
+                        with suppress(FileNotFoundError):
+                            yield path, path.lstat()
+
+    def _tidy(self) -> None:
+        """Remove files that killed builds had begun to write."""
+        for folder in inner_folders(self.folder):
+            with suppress(OSError):
+                for path in folder.iterdir():
+                    if found := _UNFINISHED.match(path.name):
+                        remove_abandoned(folder, found[1])
+
+
+def _digest(key: str, data: bytes | memoryview) -> bytes:
+    return sha256_bytes(key.encode() + b"\n" + sha256_bytes(data))
+
+
+def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
+    """The first `head` bytes of a file, and the rest of at most `limit` bytes. Both are empty for
+    anything but a regular file, since reading a device or a pipe might never end, and for another
+    user's.
+
+    Raises OSError, with EFBIG for a larger file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return b"", b""
+        raise
+    try:
+        status = os.fstat(descriptor)
+        # Others put files there only by exchanging a folder above this one.
+        if not stat.S_ISREG(status.st_mode) or not is_ours(status):
+            return b"", b""
+        if status.st_size > head + limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            # No more if it grows meanwhile; and as much memory is taken as is asked for.
+            return file.read(head), file.read(max(0, status.st_size - head))
+    finally:
+        os.close(descriptor)
+
+
+type _Used = tuple[int, Path, os.stat_result]
+"""When something was last used, and what it is."""
+
+
+def _removed(found: Sequence[_Used], limit: int) -> Contents:
+    """Remove what was not used for the longest time until the rest keeps to a limit in bytes; what
+    was removed. Raises OSError.
+    """
+    removed, freed = 0, 0
+    left = sum(status.st_size for _, _, status in found)
+    for _, path, status in sorted(found, key=lambda each: (each[0], each[1].name)):
+        if left <= limit:
+            break
+        _remove(path)
+        left -= status.st_size
+        removed, freed = removed + 1, freed + status.st_size
+    return Contents(removed, freed)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        remove_folder(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, *chunks: bytes | memoryview) -> None:
+    """Write all of a file or nothing. Not synced: what a power cut damages, `get` recognises."""
+    with temporary_file(path) as (temporary, descriptor):
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for chunk in chunks:
+                for piece in pieces(chunk):
+                    file.write(piece)
+        temporary.replace(path)

@@ -1,0 +1,235 @@
+"""The tasks of one build: looked up in the cache before they run, with a record of why each ran."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import msgspec
+
+from aotc.base.msgpack_values import unpacked
+from aotc.pipeline.cache.cache_keys import Kind, Parts, Task, changes
+from aotc.pipeline.cache.cache_store import Cache
+from aotc_runtime.base.errors import AotcError
+
+type Last = Mapping[str, Parts]
+"""The last build's tasks, by name."""
+
+FIRST = "not built before"
+UNKNOWN = "the last build had no such task"
+GONE = "nothing has changed, but its result is not in the cache any more"
+OFF = "the cache is off"
+NOT_KEPT = "its result of the last build was not kept"
+"""Also the name of a part that marks, in the record, a task whose result is never kept; no key that
+is looked up has such a part."""
+
+ALWAYS = ("every build does",)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A task that has ended. reasons: why it ran, none if the cache had it.  seconds: it
+    ran for.
+    """
+
+    task: Task
+    cached: bool
+    reasons: tuple[str, ...]
+    seconds: float
+
+
+class End(StrEnum):
+    """What becomes of a task that has no result."""
+
+    FAILED = "failed"
+    STOPPED = "stopped"
+    NOT_BEGUN = "not begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A task without a result. name: as of a `Task`.  codes: of the findings that it failed with,
+    each once; it was stopped, or never begun, because of others.
+    """
+
+    kind: Kind
+    name: str
+    end: End
+    codes: tuple[str, ...] = ()
+
+
+type OnDone = Callable[[Done], None]
+
+
+class Tasks:
+    """The tasks of one build. Threads may share it.
+
+    store: None for no cache.  last: what the last build of the same manifest did.
+    """
+
+    def __init__(
+        self, store: Cache | None, last: Last, on_done: OnDone = lambda done: None
+    ) -> None:
+        self.store = store
+        self._last, self._on_done = last, on_done
+        self._lock = threading.Lock()
+        self._done: dict[str, Done] = {}
+        self._undone: dict[str, Undone] = {}
+        self._ending = False
+
+    def expect(self, planned: Iterable[tuple[Kind, str]]) -> None:
+        """These there will be if nothing fails: kinds, and what each makes."""
+        for kind, of in planned:
+            self._without_result(kind, of, End.NOT_BEGUN)
+
+    @contextmanager
+    def attempt(self, kind: Kind, of: str) -> Iterator[None]:
+        """Note what becomes of a task if the block, which is all of it, does not end well."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, AotcError) and not self._ending:
+                codes = tuple(dict.fromkeys(finding.code for finding in error.findings))
+                self._without_result(kind, of, End.FAILED, codes)
+            else:
+                self._without_result(kind, of, End.STOPPED)
+            raise
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """If the block is left by an exception, what fails from then on was stopped because of it:
+        a process that was killed cannot say so.
+        """
+        try:
+            yield
+        except BaseException:
+            self._ending = True
+            raise
+
+    def _without_result(self, kind: Kind, of: str, end: End, codes: tuple[str, ...] = ()) -> None:
+        name = Task(kind, of, {}).name
+        with self._lock:
+            self._undone[name] = Undone(kind, name, end, codes)
+
+    def run[T](self, task: Task, type_: type[T], make: Callable[[], T]) -> T:
+        """The result of a task from the cache, or a new one by `make`. Raises what `make`
+        raises.
+        """
+        found = self.recall(task.key, type_)
+        if found is not None:
+            self.note(task, cached=True)
+            return found
+        with self.timed(task) as keep:
+            made = make()
+            keep(made)
+        return made
+
+    @contextmanager
+    def timed(self, task: Task, why: tuple[str, ...] = ()) -> Iterator[Callable[[object], None]]:
+        """Run a task in the block, and note how long it took. Yields a function that puts its
+        result into the cache.
+
+        why: as for `note`.
+        """
+        started = self.clock()
+        yield lambda result: self.keep(task.key, result)
+        self.note(task, cached=False, seconds=self.clock() - started, why=why)
+
+    def clock(self) -> float:
+        """A clock in seconds; only differences mean anything."""
+        return time.perf_counter()
+
+    def recall[T](self, key: str, type_: type[T]) -> T | None:
+        """The value under a key, decoded; None if there is none, or it is not of this type."""
+        data = self.store.get(key) if self.store else None
+        return None if data is None else _decoded(data, type_)
+
+    def recall_every[T](self, key: str, type_: type[T]) -> Iterator[T]:
+        """The values under a key, the nearest first, for a key that does not determine its value:
+        the remote cache may hold another one than this.
+        """
+        for data in self.store.every(key) if self.store else ():
+            found = _decoded(data, type_)
+            if found is not None:
+                yield found
+
+    def keep(self, key: str, value: object) -> None:
+        """Put a value into the cache, if there is one."""
+        if self.store:
+            self.store.put(key, msgspec.msgpack.encode(value))
+
+    def note(
+        self, task: Task, *, cached: bool, seconds: float = 0.0, why: tuple[str, ...] = ()
+    ) -> None:
+        """Note that a task has ended. why: it ran, where the caller knows better than its
+        key says.
+        """
+        reasons = () if cached else why or self._reasons(task)
+        done = Done(task, cached, reasons, seconds)
+        with self._lock:
+            self._done[task.name] = done
+        self._on_done(done)
+
+    def done(self) -> tuple[Done, ...]:
+        """Every task, in the order of a build. A task that ran because the module changed says why
+        the module did, by what the capture was run for.
+        """
+        order = list(Kind)
+        with self._lock:
+            every = sorted(
+                self._done.values(),
+                key=lambda done: (order.index(done.task.kind), _by_number(done.task.of)),
+            )
+        capture = next((d.reasons for d in every if d.task.kind is Kind.CAPTURE), ())
+        return tuple(replace(done, reasons=_traced_back(done, capture)) for done in every)
+
+    def undone(self) -> tuple[Undone, ...]:
+        """Every task that was expected or attempted, and has no result, in the order of a build."""
+        order = list(Kind)
+        with self._lock:
+            left = [each for name, each in self._undone.items() if name not in self._done]
+        return tuple(sorted(left, key=lambda each: (order.index(each.kind), _by_number(each.name))))
+
+    def record(self) -> Last:
+        """Keep the parts of every task's key for the next build."""
+        with self._lock:
+            return {name: dict(done.task.parts) for name, done in sorted(self._done.items())}
+
+    def _reasons(self, task: Task) -> tuple[str, ...]:
+        if self.store is None:
+            return (OFF,)
+        before = self._last.get(task.name)
+        if before is None:
+            return (UNKNOWN,) if self._last else (FIRST,)
+        if NOT_KEPT in before:
+            return (NOT_KEPT,)
+        return tuple(map(str, changes(before, task.parts))) or (GONE,)
+
+
+def _by_number(text: str) -> list[tuple[int, str]]:
+    """A sort key that puts batch=8 before batch=16."""
+    parts = re.findall(r"\d+|\D+", text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _decoded[T](data: bytes, type_: type[T]) -> T | None:
+    try:
+        return unpacked(data, type_)
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
+        return None
+
+
+def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
+    """ "module changed" becomes "module changed: source file model.py changed"."""
+    known = [reason for reason in capture if reason not in (FIRST, UNKNOWN, GONE, OFF)]
+    if not known:
+        return done.reasons
+    return tuple(
+        f"{reason}: {', '.join(known)}" if reason == "module changed" else reason
+        for reason in done.reasons
+    )

@@ -1,0 +1,124 @@
+"""What calls of an executable take in memory, and whether a target's limit allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from msgspec import UNSET, UnsetType
+
+from aotc.base.errors import finding
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, numpy_dtype
+from aotc_runtime.schema.bundle_manifest import (
+    BundleManifest,
+    DType,
+    Memory,
+    Mesh,
+    ProfileRecord,
+    Sharding,
+    TensorSpec,
+    WeightSet,
+    WeightTensor,
+)
+from aotc_runtime.schema.manifest_labels import label
+
+GRAIN = 16 * 1024
+"""Bytes. A measurement counts whole pages, several at a time: smaller differences mean nothing."""
+
+
+def call_bytes(
+    profile: ProfileRecord, inputs: Sequence[TensorSpec], mesh: Mesh | UnsetType = UNSET
+) -> int:
+    """Bytes that one call allocates on each device: copies of its inputs (of the device's pieces of
+    them), temporaries, and outputs that do not take the place of a donated input. What libraries
+    take while they multiply or convolve comes on top: XLA does not know it
+    (docs/toolchain-notes.md).
+
+    The inputs are counted here, not taken from XLA's argument_bytes: those include the bound
+    weights, which all executables share, and leave out inputs that the executable never reads.
+    """
+    input_bytes = sum(
+        piece_bytes(shape, spec.dtype, spec.sharding, mesh)
+        for spec, shape in zip(inputs, profile.input_shapes, strict=True)
+    )
+    memory = profile.memory
+    return input_bytes + memory.temp_bytes + memory.output_bytes - memory.alias_bytes
+
+
+def piece_bytes(
+    shape: Sequence[int], dtype: DType, sharding: Sharding, mesh: Mesh | UnsetType
+) -> int:
+    """Bytes of an array that one device holds."""
+    count = 1
+    if mesh is not UNSET:
+        sizes = mesh.sizes
+        count = prod(sizes[name] for names in sharding for name in names)
+    return prod(shape) * numpy_dtype(dtype).itemsize // count
+
+
+def device_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
+    """Bytes of the weights that one accelerator holds."""
+    return sum(
+        piece_bytes(tensor.shape, tensor.dtype, tensor.sharding, mesh)
+        for set_ in weights.values()
+        for tensor in set_.tensors
+    )
+
+
+def host_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
+    """Bytes of the weights in a process: the mapped blobs, which all CPU devices use in place, and
+    copies of those pieces that are not contiguous in the blob, or not aligned as XLA needs it.
+    """
+    every = [tensor for set_ in weights.values() for tensor in set_.tensors]
+    copied = [tensor for tensor in every if tensor.sharding and not _is_in_place(tensor, mesh)]
+    blobs = sum(ref.size for set_ in weights.values() for ref in set_.blobs)
+    return blobs + sum(piece_bytes(t.shape, t.dtype, (), mesh) for t in copied)
+
+
+def _is_in_place(tensor: WeightTensor, mesh: Mesh | UnsetType) -> bool:
+    whole = piece_bytes(tensor.shape, tensor.dtype, (), mesh)
+    piece = piece_bytes(tensor.shape, tensor.dtype, tensor.sharding, mesh)
+    return not any(tensor.sharding[1:]) and whole % ALIGNMENT == piece % ALIGNMENT == 0
+
+
+def total_bytes(memory: Memory) -> int:
+    """Bytes of everything that XLA knows of an executable while it runs: arguments (the bound
+    weights among them), results, temporaries and code.
+    """
+    results = memory.output_bytes - memory.alias_bytes
+    return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
+
+
+def over_limit(
+    manifest: BundleManifest, limit: int, where: str, measured: Mapping[str, int]
+) -> Iterator[Finding]:
+    """AOTC-E973 for each profile that, together with all weights, needs more than `limit` bytes.
+
+    measured: bytes that a call was seen to take, by label; empty to go by XLA's analysis alone,
+    which is a lower bound. By the analysis, the largest need is what the loader asks a host for
+    (`requires.memory_bytes`).
+    """
+    weights = host_weight_bytes(manifest.weights, manifest.mesh)
+    devices = manifest.requires.devices
+    for name, entry_point in manifest.entry_points.items():
+        for profile in entry_point.profiles:
+            named = label(name, profile.sizes)
+            known = devices * call_bytes(profile, entry_point.inputs, manifest.mesh)
+            seen = measured.get(named, 0)
+            of_call = seen if seen > known + GRAIN else known
+            needed = weights + of_call
+            if needed > limit:
+                memory = profile.memory
+                yield finding(
+                    "AOTC-E973",
+                    where,
+                    f"{named} needs {needed}: {weights} of weights, {of_call} for a call, "
+                    f"{memory.temp_bytes} of them temporary"
+                    + (
+                        f" and {of_call - known} of libraries, as measured"
+                        if of_call > known
+                        else ""
+                    ),
+                    expected=f"at most {limit} bytes for each profile",
+                )

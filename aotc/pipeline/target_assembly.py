@@ -1,0 +1,259 @@
+"""From captured entry points and executables to bundle manifests and blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from aotc.base.evidence import EngineChoice, Evidence
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
+from aotc.bundle.write.bundle_writer import Blob, TargetParts
+from aotc.check.parity_process import Ran
+from aotc.check.value_trials import Plans
+from aotc.compile.compiler_registry import kind_of
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.pipeline.build_evidence import target_evidence, with_trials
+from aotc.pipeline.engine_order import Fallen
+from aotc.pipeline.host_requirements import made_by, requirements
+from aotc.pipeline.policy_proofs import EntryProofs, proven_policies
+from aotc.pipeline.scratch_folder import Scratch, digest_of
+from aotc_runtime.base import canonical_json
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.safetensors_reader import read_tensors
+from aotc_runtime.schema.bundle_manifest import (
+    CARRIED_FORMAT,
+    MIXED_FORMAT,
+    BlobRef,
+    BuiltWith,
+    BundleManifest,
+    EntryPoint,
+    ParityNotRun,
+    ProfileRecord,
+    Sharding,
+    Symbolic,
+    Target,
+    Tolerance,
+    WeightSet,
+    WeightTensor,
+)
+from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
+from aotc_runtime.system.streamed_bundle import pass_file
+
+NOT_YET = ParityNotRun(reason="parity runs after packing")
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledTarget:
+    """A target of a build. evidence: what the blob of that type among its parts says."""
+
+    parts: TargetParts
+    evidence: Evidence
+
+
+class Assembler:
+    """Makes the parts of one target after another from the same program and weights.
+
+    built_with: by platform.  fallen: targets that another engine compiled than the first asked.
+    """
+
+    def __init__(
+        self,
+        manifest: BuildManifest,
+        program: CapturedProgram,
+        built_with: Mapping[str, BuiltWith],
+        scratch: Scratch,
+        fallen: Sequence[Fallen] = (),
+    ) -> None:
+        self._manifest, self._program, self._scratch = manifest, program, scratch
+        self._built_with, self._fallen = built_with, fallen
+        self._weights = _weight_blobs(program, scratch)
+
+    def assemble(
+        self,
+        target: Target,
+        executables: Mapping[ExecutableKey, Executable],
+        chosen: EngineChoice | None = None,
+    ) -> AssembledTarget:
+        """The bundle manifest of a target with these executables, and every blob it refers to.
+
+        executables: perhaps candidates, none of them checked yet. A captured profile without one is
+        one that other targets have and this one does not.  chosen: the target's engine, by
+        measurement.
+        """
+        program, platforms = self._program, [each.platform for each in executables.values()]
+        built_with = made_by(self._built_with, target, platforms)
+        lowered_for = kind_of(target.platform).lowered_for
+        refused = [each.refusal for each in self._fallen if each.target == target.name]
+        evidence = target_evidence(program, executables, refused, chosen)
+        evidence_blob = Blob(canonical_json.encode(evidence), oci_layout.EVIDENCE_TYPE)
+        blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
+        entry_points = {}
+        for name, captured in program.entry_points.items():
+            records = []
+            for key, profile in captured.by_key.items():
+                if key in executables:
+                    executable = executables[key]
+                    module = Blob(profile.module_for(lowered_for).artifact, oci_layout.MODULE_TYPE)
+                    code = Blob(executable.serialized, oci_layout.EXECUTABLE_TYPE)
+                    fixture = Blob(self._scratch.fixture(key).read_bytes(), oci_layout.FIXTURE_TYPE)
+                    blobs += (module, code, fixture)
+                    refs = (module.ref(), code.ref(), fixture.ref())
+                    records.append(_profile(profile, executable, refs, target))
+            entry_points[name] = _entry_point(
+                captured,
+                self._manifest.entry_points[name],
+                tuple(records),
+                _symbolic(captured, blobs),
+            )
+        weight_sets = {
+            name: _weight_set(set_, program.weights[name], program.shardings.get(name, {}))
+            for name, set_ in self._weights.items()
+        }
+        mesh = UNSET if program.mesh is None else program.mesh
+        needs = requirements(
+            target, built_with, entry_points, executables.values(), weight_sets, mesh
+        )
+        manifest = BundleManifest(
+            format_version=max(
+                CARRIED_FORMAT if needs.engines is UNSET else MIXED_FORMAT,
+                *(each.format_version for each in entry_points.values()),
+            ),
+            name=self._manifest.name,
+            version=self._manifest.version,
+            target=target,
+            requires=needs,
+            built_with=built_with,
+            accepts_jaxlib=(built_with.jaxlib,),
+            dimensions={name: spec.accepted for name, spec in self._manifest.dimensions.items()},
+            weights=weight_sets,
+            entry_points=entry_points,
+            mesh=mesh,
+            compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
+            evidence=evidence_blob.ref(),
+        )
+        return AssembledTarget(TargetParts(manifest, blobs), evidence)
+
+
+def proven(assembled: AssembledTarget, ran: Ran, proofs: EntryProofs, plans: Plans) -> TargetParts:
+    """The parts of a target with what its executables did, and the proofs of its policies. plans:
+    of the value trials.
+    """
+    parts = assembled.parts
+    parities = dict(ran.fixtures)
+    entry_points = {
+        name: replace(
+            entry_point,
+            out_of_profile=proven_policies(entry_point.out_of_profile, proofs.get(name, {})),
+            profiles=tuple(
+                replace(
+                    profile, parity=ran.not_run or parities[executable_key(name, profile.sizes)]
+                )
+                for profile in entry_point.profiles
+            ),
+        )
+        for name, entry_point in parts.manifest.entry_points.items()
+    }
+    evidence = canonical_json.encode(with_trials(assembled.evidence, ran, plans))
+    blob = Blob(evidence, oci_layout.EVIDENCE_TYPE)
+    blobs = [each for each in parts.blobs if each.media_type != oci_layout.EVIDENCE_TYPE]
+    manifest = replace(parts.manifest, entry_points=entry_points, evidence=blob.ref())
+    return TargetParts(manifest, [*blobs, blob])
+
+
+def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
+    """The safetensors files of every weights set, by the name of the set."""
+    return {
+        name: tuple(
+            Blob(pass_file(path), oci_layout.WEIGHTS_TYPE, path, digest_of(path))
+            for path in scratch.weights(name)
+        )
+        for name in sorted(program.weights)
+    }
+
+
+def _profile(
+    profile: CapturedProfile,
+    executable: Executable,
+    refs: tuple[BlobRef, BlobRef, BlobRef],
+    target: Target,
+) -> ProfileRecord:
+    """refs: of the module, the executable and the fixture."""
+    module, code, fixture = refs
+    return ProfileRecord(
+        sizes=profile.sizes,
+        input_shapes=profile.input_shapes,
+        output_shapes=profile.output_shapes,
+        arguments=tuple(
+            argument
+            for place, argument in enumerate(profile.arguments)
+            if place not in executable.captured
+        ),
+        module=module,
+        executable=code,
+        fixture=fixture,
+        parity=NOT_YET,
+        memory=executable.memory,
+        cost=executable.cost,
+        custom_call_targets=executable.custom_call_targets,
+        thunks=executable.thunks,
+        tuned=UNSET if executable.tuned is None else executable.tuned,
+        platform=UNSET if executable.platform in ("", target.platform) else executable.platform,
+    )
+
+
+def _entry_point(
+    captured: CapturedEntryPoint,
+    spec: EntryPointSpec,
+    profiles: tuple[ProfileRecord, ...],
+    symbolic: Symbolic | None,
+) -> EntryPoint:
+    return EntryPoint(
+        function=captured.function,
+        parameters=captured.parameters,
+        inputs=captured.inputs,
+        result=captured.result,
+        outputs=captured.outputs,
+        dimensions=captured.dimensions,
+        relations=spec.relations,
+        out_of_profile=dict(spec.out_of_profile),
+        bound=captured.bound,
+        static=captured.static,
+        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
+        lifted=captured.lifted,
+        profiles=profiles,
+        specialized=captured.specialized,
+        symbolic=UNSET if symbolic is None else symbolic,
+        numerics="finite" if spec.numerics == "finite" else UNSET,
+    )
+
+
+def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | None:
+    if captured.symbolic is None:
+        return None
+    blob = Blob(captured.symbolic.module.artifact, oci_layout.MODULE_TYPE)
+    blobs.append(blob)
+    return Symbolic(
+        module=blob.ref(),
+        arguments=captured.symbolic.arguments,
+        stablehlo=captured.symbolic.module.stablehlo_version,
+    )
+
+
+def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Sharding]) -> WeightSet:
+    return WeightSet(
+        blobs=tuple(blob.ref() for blob in blobs),
+        origin=origin,
+        tensors=tuple(
+            WeightTensor(
+                name=name,
+                dtype=info.dtype,
+                shape=info.shape,
+                sharding=shardings.get(name, ()),
+            )
+            for blob in blobs
+            for name, info in read_tensors(memoryview(blob.data), where="weights").items()
+        ),
+    )

@@ -1,0 +1,169 @@
+"""One call of a loaded bundle from the command line: inputs from files, results to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.base.errors import finding, refusal
+from aotc.bundle.write.output_paths import NPZ, require_file_place
+from aotc.report.array_files import Array, filled, read_arguments, retyped, write_npz
+from aotc_runtime import LoadedBundle, load
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.pytrees import Tree
+from aotc_runtime.serving.flattened_arguments import flatten
+from aotc_runtime.serving.readiness import compare
+from aotc_runtime.serving.rebuilt_trees import arguments_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """document: JSON-able result.  findings: results that differ from what was expected."""
+
+    document: dict[str, Any]
+    findings: tuple[Finding, ...]
+
+
+def run_once(
+    bundle_path: Path,
+    entry_point: str,
+    trust: Path,
+    target: str | None,
+    inputs: Sequence[str],
+    output: Path | None,
+    expect: Sequence[str],
+    *,
+    rtol: float,
+    atol: float,
+) -> Outcome:
+    """Load, call once, write and compare.
+
+    Raises what `load` and a call raise; UsageError: AOTC-E011 malformed `--input` or `--expect`,
+    E012 a file that cannot be read, E013 inputs that are not the entry point's; E003 if `output`
+    cannot be written, E004 if it is a file that is no .npz file.
+    """
+    if output is not None:
+        require_file_place(output, NPZ)
+    given = read_arguments(inputs, "--input")
+    expected = read_arguments(expect, "--expect")
+    with load(bundle_path, trust=trust, target=target) as bundle:
+        callable_ = bundle[entry_point]
+        specs = tuple(callable_.spec.inputs[leaf] for leaf in callable_.passed)
+        adds = {spec.path for spec in callable_.spec.inputs} - {spec.path for spec in specs}
+        values = _input_leaves(specs, given, entry_point, adds)
+        passed = dict(zip(callable_.passed, values, strict=True))
+        leaves = [passed.get(leaf) for leaf in range(len(callable_.spec.inputs))]
+        positional, named = arguments_of(callable_.parameters, leaves)
+        result = callable_(*positional, **named)
+        results = _named_results(callable_.spec.outputs, callable_.spec.result, result)
+        document = _document(bundle, entry_point, results)
+    if output is not None:
+        write_npz(output, results)
+        document["output"] = str(output)
+    findings = list(_compare(results, expected, rtol, atol))
+    return Outcome(document, tuple(findings))
+
+
+def _input_leaves(
+    specs: tuple[TensorSpec, ...],
+    given: dict[str, Array | str],
+    entry_point: str,
+    adds: Set[str],
+) -> list[Array]:
+    """In the order of the specs. adds: inputs that the loader passes, masks and lengths."""
+    known = [spec.path for spec in specs]
+    missing = [path for path in known if path not in given]
+    surplus = [name for name in given if name not in known]
+    if missing or surplus:
+        raise refusal(
+            "AOTC-E013",
+            entry_point,
+            "; ".join(
+                [f"none for {', '.join(missing)}"] * bool(missing)
+                + [f"unknown {', '.join(surplus)}"] * bool(surplus)
+            ),
+            expected="--input for " + (", ".join(known) or "nothing"),
+            hint=f"leave {' and '.join(sorted(adds & set(surplus)))} out: the loader passes what "
+            "marks the real sizes"
+            if adds & set(surplus)
+            else "name the inputs as `aotc inspect` shows them",
+        )
+    return [_leaf(spec, given[spec.path]) for spec in specs]
+
+
+def _leaf(spec: TensorSpec, value: Array | str) -> Array:
+    if isinstance(value, str):
+        return filled(spec, value)
+    return retyped(value, numpy_dtype(spec.dtype))
+
+
+def _named_results(specs: tuple[TensorSpec, ...], tree: Tree, result: Any) -> dict[str, Array]:
+    leaves = dict(flatten(tree, result, "result"))
+    return {spec.path or "result": leaves[index] for index, spec in enumerate(specs)}
+
+
+def _document(bundle: LoadedBundle, entry_point: str, results: dict[str, Array]) -> dict[str, Any]:
+    report = bundle.report()
+    calls = report["entry_points"][entry_point]["calls"]
+    return {
+        "bundle": f"{bundle.name} {bundle.version}",
+        "root_digest": bundle.root_digest,
+        "target": report["target"],
+        "path": next(label for label, count in calls.items() if count),
+        "compilations": report["compilations"],
+        "load_seconds": report["timings"]["total"],
+        "results": {
+            name: {
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                "preview": _preview(array),
+            }
+            for name, array in results.items()
+        },
+    }
+
+
+def _preview(array: Array) -> str:
+    with np.printoptions(precision=5, threshold=12, edgeitems=3, linewidth=76):
+        return str(array)
+
+
+def _compare(
+    results: dict[str, Array], expected: dict[str, Array | str], rtol: float, atol: float
+) -> list[Finding]:
+    findings = []
+    for name, reference in expected.items():
+        if name not in results or isinstance(reference, str):
+            raise refusal(
+                "AOTC-E013",
+                f"--expect {name}",
+                name if name not in results else str(reference),
+                expected="NAME=@file.npy for one of " + ", ".join(results),
+                hint="name the result as `aotc inspect` shows it",
+            )
+        actual = results[name]
+        reference = retyped(reference, actual.dtype)
+        found = ""
+        if actual.shape != reference.shape or actual.dtype != reference.dtype:
+            found = f"{actual.dtype.name}{list(actual.shape)}"
+        else:
+            difference = compare(actual, reference, rtol, atol)
+            if not difference.within:
+                found = f"max abs error {difference.max_abs:.3g}, {difference.ulp_max} ulp"
+        if found:
+            findings.append(
+                finding(
+                    "AOTC-E954",
+                    f"result {name}",
+                    found,
+                    expected=f"{reference.dtype.name}{list(reference.shape)} as in the file, "
+                    f"within rtol={rtol:g} atol={atol:g}",
+                )
+            )
+    return findings

@@ -1,0 +1,211 @@
+"""A reviewed bundle as data: what it contains and who claims to have signed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from aotc.base.evidence import Coverage, EntryPointEvidence, Evidence
+from aotc.base.source_locations import EntryPointLines
+from aotc.bundle.read.bundle_review import Claim, Review
+from aotc.pipeline.call_memory import call_bytes, total_bytes
+from aotc.report.sizes_report import shapes_report
+from aotc.report.structure_text import structures
+from aotc_runtime.base.canonical_json import decoder
+from aotc_runtime.formats.certificate_predicate import Certificate
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
+from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, engine_name, engine_of
+from aotc_runtime.schema.mesh_report import mesh_report
+from aotc_runtime.schema.tensor_text import tensor_text
+
+
+def bundle_report(review: Review) -> dict[str, Any]:
+    """Contents of a bundle, and what its attestations claim."""
+    lines = review.lines()
+    return {
+        "bundle": review.bundle,
+        "name": review.name,
+        "version": review.version,
+        "root_digest": review.root_digest,
+        "signatures": [said for claim in review.claims for said in _claims(claim)],
+        "signatures_verified": review.verified,
+        "targets": {
+            name: manifest_report(target.manifest, target.evidence, lines)
+            for name, target in review.targets.items()
+        },
+        "absent_targets": list(review.absent),
+        "blobs": review.blobs,
+    }
+
+
+def _claims(claim: Claim) -> list[dict[str, Any]]:
+    """Who says they signed, and with what provenance."""
+    definition = _definition(claim.stated)
+    variables = definition.internalParameters.variables
+    said = {
+        "predicate_type": claim.predicate_type,
+        "build_type": definition.buildType,
+        **_build(claim.stated),
+        **({"variables": variables} if variables else {}),
+        **_certificate(claim),
+    }
+    first, *others = [{"key_id": key_id, **said} for key_id in claim.key_ids]
+    for other in others:
+        other.pop("sources", None)  # many, and those of the statement beside the first signature
+    return [first, *others]
+
+
+class _Internal(Struct, frozen=True):
+    variables: dict[str, str] = {}
+
+
+class _Definition(Struct, frozen=True):
+    buildType: str | None = None
+    internalParameters: _Internal = _Internal()
+
+
+class _Built(Struct, frozen=True):
+    buildDefinition: _Definition = _Definition()
+
+
+def _definition(predicate: bytes) -> _Definition:
+    """What provenance says was built; nothing of a predicate that is none, or malformed."""
+    try:
+        return decoder(_Built).decode(predicate).buildDefinition
+    except msgspec.ValidationError:
+        return _Definition()
+
+
+def _build(predicate: bytes) -> dict[str, Any]:
+    """The facts that a policy's rules on builds ask for; empty if the predicate is not
+    provenance.
+    """
+    try:
+        found = decoder(Provenance).decode(predicate)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    finished = found.runDetails.metadata.finishedOn
+    return {
+        "builder": found.runDetails.builder.id,
+        "finished_on": finished.isoformat().replace("+00:00", "Z") if finished else None,
+        "sources": {
+            f"{algorithm}:{digest}": source.name or source.uri
+            for source in found.sources()
+            for algorithm, digest in source.digest.items()
+        },
+    }
+
+
+def _certificate(claim: Claim) -> dict[str, Any]:
+    """What a certificate claims; empty for any other statement."""
+    if claim.predicate_type != CERTIFICATE_TYPE:
+        return {}
+    try:
+        found = decoder(Certificate).decode(claim.stated)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return {
+        "target": found.target,
+        "package": found.release.package,
+        "version": found.release.version,
+        "outcome": found.outcome,
+        "certified_on": found.certifiedOn.isoformat().replace("+00:00", "Z"),
+    }
+
+
+def manifest_report(
+    manifest: BundleManifest,
+    evidence: Evidence | None = None,
+    lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """One target: requirements, toolchain, weights and entry points, with their evidence if it was
+    read. lines: by entry point, where in the sources it is.
+    """
+    told = evidence.entry_points if evidence else {}
+    chosen = evidence.chosen if evidence else msgspec.UNSET
+    refused = (evidence.refused or ()) if evidence else ()
+    return {
+        "target": msgspec.to_builtins(manifest.target),
+        "engine": engine_name(manifest.target),
+        "engines": [engine_of(each) for each in manifest.platforms],
+        **({} if chosen is msgspec.UNSET else {"engine_choice": msgspec.to_builtins(chosen)}),
+        **({"engines_refused": msgspec.to_builtins(refused)} if refused else {}),
+        "requires": msgspec.to_builtins(manifest.requires),
+        "built_with": msgspec.to_builtins(manifest.built_with),
+        "accepts_jaxlib": list(manifest.accepts_jaxlib),
+        "dimensions": msgspec.to_builtins(manifest.dimensions),
+        "mesh": mesh_report(manifest),
+        "weights": {
+            name: {
+                "origin": weights.origin,
+                "tensors": len(weights.tensors),
+                "size_bytes": sum(ref.size for ref in weights.blobs),
+                "digests": [ref.digest for ref in weights.blobs],
+            }
+            for name, weights in manifest.weights.items()
+        },
+        "entry_points": {
+            name: _entry_point(entry_point, told.get(name), manifest)
+            | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})
+            for name, entry_point in manifest.entry_points.items()
+        },
+    }
+
+
+def _entry_point(
+    entry_point: EntryPoint, told: EntryPointEvidence | None, manifest: BundleManifest
+) -> dict[str, Any]:
+    return {
+        "function": entry_point.function,
+        "parameters": [parameter.name for parameter in entry_point.parameters],
+        "donated": [p.name for p in entry_point.parameters if p.donated],
+        "bound": entry_point.bound,
+        "static": entry_point.static,
+        "inputs": {spec.path: tensor_text(spec) for spec in entry_point.inputs},
+        "outputs": {spec.path or "result": tensor_text(spec) for spec in entry_point.outputs},
+        "structures": structures(entry_point),
+        **shapes_report(entry_point),
+        "tolerance": msgspec.to_builtins(entry_point.tolerance),
+        "numerics": entry_point.numerics or "ieee",
+        "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],
+        "profiles": [
+            {
+                "sizes": profile.sizes,
+                "engine": engine_of(manifest.platform_of(profile)),
+                "executable_bytes": profile.executable.size,
+                "module_bytes": profile.module.size,
+                "memory": {
+                    **msgspec.to_builtins(profile.memory),
+                    "call_bytes": call_bytes(profile, entry_point.inputs, manifest.mesh),
+                    "total_bytes": total_bytes(profile.memory),
+                },
+                "cost": msgspec.to_builtins(profile.cost),
+                "thunks": profile.thunks,
+                "custom_call_targets": list(profile.custom_call_targets),
+                "parity": msgspec.to_builtins(profile.parity),
+                **(
+                    {}
+                    if profile.tuned is msgspec.UNSET
+                    else {"tuned": msgspec.to_builtins(profile.tuned)}
+                ),
+                **({} if told is None else {"evidence": msgspec.to_builtins(told.profiles[index])}),
+            }
+            for index, profile in enumerate(entry_point.profiles)
+        ],
+        **({} if told is None else {"coverage": _coverage(told.coverage)}),
+        **({} if told is None or not told.reference else {"reference": told.reference}),
+        **({} if told is None or not told.model else {"model": msgspec.to_builtins(told.model)}),
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "lines": coverage.lines,
+        "traced": coverage.traced,
+        "files": msgspec.to_builtins(coverage.files),
+    }

@@ -1,0 +1,399 @@
+"""Reports for people: short lines and tables that fit a terminal."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+from rich.console import Console
+from rich.text import Text
+
+from aotc.base.constants import EVERYTHING, NOT_SET, SET
+from aotc.report.sizes_report import masks_and_lengths, shapes_lines
+from aotc.report.text_columns import columns
+from aotc_runtime.base.rendering import printable, say
+from aotc_runtime.formats.in_toto import SBOM_TYPE
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    CudaDevice,
+    RocmDevice,
+    Target,
+    TargetDevice,
+    TpuDevice,
+    engine_name,
+)
+from aotc_runtime.schema.manifest_labels import sizes_text
+
+if TYPE_CHECKING:
+    from aotc.pipeline.build import Built
+
+
+def size(count: int) -> str:
+    """1.2 MB."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("GB is the last unit")
+
+
+def count(number: int, noun: str) -> str:
+    """1 array, 2 arrays."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _parity(parity: dict[str, Any]) -> tuple[str, str]:
+    """The largest absolute error against plain JAX, and the largest in ulp."""
+    if parity["status"] != "ran":
+        return "not run", "here"
+    return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
+
+
+PROFILE_COLUMNS = (
+    *("profile", "executable", "memory", "temp", "kernels", "library", "max err", "ulp"),
+)  # fmt: skip
+
+STRUCTURE_CHARACTERS_MAX = 400
+"""The longest structure that a text shows whole; a training state may have hundreds of leaves."""
+
+UNLIMITED = 10_000
+"""Columns of output that is not a terminal."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise, where rich would exit with status 1, which stands for an internal error."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+class _Page:
+    """Output in which text is only text: no markup, and no control characters from an unverified
+    bundle. Where it is not a terminal, lines are as long as they have to be.
+    """
+
+    def __init__(self) -> None:
+        self.console = _Console()
+        if not self.console.is_terminal:
+            self.console.width = UNLIMITED
+
+    def line(self, text: str, *, title: str = "", indent: str = "") -> None:
+        """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
+        line = Text(indent)
+        line.append(printable(title), style="bold")
+        line.append(printable(text))
+        self.console.print(line, soft_wrap=True, highlight=False)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
+        """A table whose rows have names; its header is bold."""
+        named = [[printable(cell) for cell in row] for row in rows]
+        for text, is_header in columns(header, named, self.console.width, indent):
+            self.line("" if is_header else text, title=text if is_header else "")
+
+
+def _print_targets(targets: dict[str, Any], page: _Page) -> None:
+    for name, target in targets.items():
+        requires = target["requires"]
+        threads = count(target["target"]["threads"], "thread")
+        page.line(
+            f"  {_runs_with(target)}, {threads}, needs {size(requires['memory_bytes'])} memory",
+            title=name,
+        )
+        for line in engine_lines(target):
+            page.line(f"  {line}")
+        for line in mesh_lines(target["mesh"]):
+            page.line(f"  {line}")
+        for set_name, weights in target["weights"].items():
+            page.line(
+                f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
+                f"{size(weights['size_bytes'])}, from {weights['origin']}",
+            )
+        for entry_name, entry in target["entry_points"].items():
+            _print_entry_point(entry_name, entry, page)
+
+
+def _runs_with(target: Mapping[str, Any]) -> str:
+    """The versions of the engine that may run a target's executables."""
+    requires = target["requires"]
+    beside = requires.get("engines", {}).values()
+    packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
+    if engine_name(msgspec.convert(target["target"], Target)) != XLA:
+        packages[0] = requires["device"]
+    return ", ".join(f"{p['plugin']} {' or '.join(p['accepts_plugin'])}" for p in packages)
+
+
+def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
+    """Why a target has its engine, if its build asked or measured several."""
+    for each in target.get("engines_refused", ()):
+        found = each["found"].partition("\n")[0]
+        yield f"not {each['engine']}: {each['where']} ({each['code']}: {found})"
+    if choice := target.get("engine_choice"):
+        yield f"engine {choice['engine']}, chosen for its {choice['objective']}"
+        for each in choice["engines"]:
+            if each["status"] == "left-out":
+                yield f"  {each['engine']}: {each['reason'].partition('\n')[0]}"
+                continue
+            latency, start = each["latency_us"], each["start_ms"]
+            yield (
+                f"  {each['engine']}: {latency['median']} us a call ({latency['least']} to "
+                f"{latency['most']}), ready in {start['median']} ms ({start['least']} to "
+                f"{start['most']}), {size(each['memory_bytes']['median'])} resident, "
+                f"{each['relative']} of the first's {choice['objective']}"
+            )
+
+
+def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
+    """Lines for the mesh and the arrays that are sharded over it."""
+    if mesh is None:
+        return []
+    axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
+    lines = [f"mesh {axes}: {count(len(mesh['devices']), 'device')}"]
+    for owner, cut in mesh["shardings"].items():
+        shown = [f"{path} [{text}]" for path, text in cut.items()]
+        more = f", … {len(shown) - 4} more" if len(shown) > 4 else ""
+        lines.append(f"  {owner}: {', '.join(shown[:4])}{more}")
+    return lines
+
+
+def _shortened(items: dict[str, str]) -> str:
+    listed = [f"{path} {text}" for path, text in items.items()]
+    shown = listed[:4] + ([f"… {len(listed) - 4} more"] if len(listed) > 4 else [])
+    return ", ".join(shown) or "nothing"
+
+
+def _cut(structure: str) -> str:
+    short = structure[:STRUCTURE_CHARACTERS_MAX]
+    return structure if short == structure else f"{short}… (whole: aotc inspect --json)"
+
+
+def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
+    added = masks_and_lengths(entry)
+    parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
+    page.line(f"({', '.join(parameters)})", title=name, indent="  ")
+    inputs = {path: text for path, text in entry["inputs"].items() if path not in added}
+    page.line(f"    takes {_shortened(inputs)}")
+    if added:
+        page.line(f"    added by the loader: {_shortened(added)}")
+    page.line(f"    gives {_shortened(entry['outputs'])}")
+    for owner, structure in entry["structures"].items():
+        page.line(f"    {owner} is {_cut(structure)}")
+    if entry["donated"]:
+        page.line(f"    donates {', '.join(entry['donated'])}")
+    rows = []
+    for profile in entry["profiles"]:
+        generated = profile["thunks"].get("kernel", 0)
+        row = (
+            sizes_text(profile["sizes"]) or "-",
+            size(profile["executable_bytes"]),
+            size(profile["memory"]["total_bytes"]),
+            size(profile["memory"]["temp_bytes"]),
+            str(generated),
+            str(sum(profile["thunks"].values()) - generated),
+            *_parity(profile["parity"]),
+        )
+        rows.append(row)
+    page.table(PROFILE_COLUMNS, rows, indent=4)
+    for line in (*shapes_lines(entry), *evidence_lines(entry)):
+        page.line(f"    {line}")
+    served: dict[str, list[str]] = {profile["engine"]: [] for profile in entry["profiles"]}
+    for profile in entry["profiles"]:
+        served[profile["engine"]].append(sizes_text(profile["sizes"]))
+    if len(served) > 1:
+        parts = (f"{engine} {', '.join(sizes)}" for engine, sizes in served.items())
+        page.line(f"    engines: {'; '.join(parts)}")
+    for profile in entry["profiles"]:
+        if tuned := profile.get("tuned"):
+            sizes = sizes_text(profile["sizes"]) or "-"
+            page.line(f"    tuned {sizes}: {tuned_text(tuned)}")
+
+
+def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
+    """What was traced of an entry point, and who does its work, if its evidence was read."""
+    if coverage := entry.get("coverage"):
+        missed = sum(
+            f["traced"] < f["lines"] for found in coverage["files"].values() for f in found
+        )
+        rest = f", {count(missed, 'function')} not whole" if missed else ""
+        yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
+    if entry.get("reference") == "recorded":
+        yield "compared with results recorded elsewhere, which plain JAX did not compute here"
+    if model := entry.get("model"):
+        yield made_of(model)
+    if entry.get("numerics") == "finite":
+        yield "states finite numbers: NaN and infinities were not compared with plain JAX"
+    yield from trial_lines(entry)
+    told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
+    places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
+    if places:
+        yield f"work by {', '.join(places)}"
+
+
+def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
+    """Which value trials the executables of an entry point ran, those of the same ones together."""
+    found: dict[str, list[str]] = {}
+    for profile in entry["profiles"]:
+        if trials := profile.get("evidence", {}).get("trials"):
+            found.setdefault(trials_text(trials), []).append(sizes_text(profile["sizes"]))
+    for text, sizes in found.items():
+        of = f" ({'; '.join(filter(None, sizes))})" if len(found) > 1 else ""
+        yield f"tried with {text}{of}"
+
+
+def trials_text(trials: dict[str, Any]) -> str:
+    """Which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
+    text = f"inputs {', '.join(trials['ran'])}" if trials["ran"] else "its fixture alone"
+    reasons: dict[str, list[str]] = {}
+    for kind, why in trials["skipped"].items():
+        reasons.setdefault(why, []).append(kind)
+    text += "".join(f"; not {', '.join(kinds)}: {why}" for why, kinds in reasons.items())
+    if trials["truth"]:
+        text += f"; as close to float64 as plain JAX with {', '.join(trials['truth'])}"
+    if trials["state"] == "within":
+        text += "; repeated calls agree within the tolerance"
+    return text
+
+
+def made_of(model: dict[str, Any]) -> str:
+    """The file that an entry point was made of, and whether anything shows it was read well. model:
+    a `ModelOrigin` as JSON has it.
+    """
+    by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
+    checked = "its results were compared with none of its framework's"
+    if expected := model.get("expected"):
+        within = f"{expected['atol']} + {expected['rtol']} * |expected|"
+        checked = f"gives what {expected['file']} has, within {within}"
+    return f"made of {model['file']} ({by}); {checked}"
+
+
+def tuned_text(tuned: dict[str, Any]) -> str:
+    """What was chosen for an executable, and on what evidence."""
+    measured = {c["name"]: c for c in tuned["candidates"] if c["status"] == "measured"}
+    out_of = f"of {count(len(measured), 'candidate')} on {tuned['processor']}"
+    chosen = measured.get(tuned["choice"])
+    if chosen is None:
+        return f"{tuned['choice']}, nothing could be measured"
+    p50, base = f"{chosen['p50_us']} us", tuned["candidates"][0]["name"]
+    if tuned["choice"] == "default":
+        return f"default, {p50}; none {out_of} saved {100 * float(tuned['margin']):.0f} %"
+    whose = "the default's" if base == "default" else f"{base}'s"
+    # With several engines it is the best of its engine, which was taken for the whole target.
+    best = "best" if base == "default" else "taken"
+    return f"{tuned['choice']}, {p50}, {chosen['relative']} of {whose} time; {best} {out_of}"
+
+
+def print_bundle(report: dict[str, Any]) -> None:
+    """The text of `aotc inspect`."""
+    page = _Page()
+    page.line("", title=f"{report['name']} {report['version']}")
+    page.line(f"root    {report['root_digest']}")
+    certificates = [claim for claim in report["signatures"] if "outcome" in claim]
+    bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
+    others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
+    claims = list(dict.fromkeys(_key_of(claim) for claim in others))
+    signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
+    page.line(f"signed  {signed}")
+    for claim in certificates:
+        said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
+        page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
+    for claim in bills:
+        page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
+    read = {name: said for claim in others for name, said in claim.get("variables", {}).items()}
+    for word, said in (("read", SET), ("asked", NOT_SET)):
+        if names := sorted(name for name in read if read[name] == said):
+            shown = ", ".join("all together" if n == EVERYTHING else n for n in names)
+            page.line(f"{word:8}variables, {said}: {shown}")
+    for name in report["absent_targets"]:
+        page.line(f"absent  {name}: signed with the others, left out of this copy")
+    _print_targets(report["targets"], page)
+
+
+def _key_of(claim: dict[str, Any]) -> str:
+    return claim["key_id"][:16] or "a key without id"
+
+
+def print_build(built: Built, *, verbose: bool) -> None:
+    """The text of `aotc build`."""
+    from aotc.report.build_report import build_report
+
+    report = build_report(built)
+    page = _Page()
+    page.line(
+        f"  {report['bundle']}  {size(report['size_bytes'])}",
+        title=f"{report['name']} {report['version']}",
+    )
+    page.line(f"root    {report['root_digest']}")
+    signed = report["signed_by"]
+    page.line(f"signed  {signed[:16] if signed else 'nobody'}")
+    _print_targets(report["targets"], page)
+    # By name: entry points share the arrays that both close over.
+    lifted = {
+        constant["tensor"]: f"{constant['dtype']}{list(constant['shape'])}"
+        for target in list(report["targets"].values())[:1]
+        for entry in target["entry_points"].values()
+        for constant in entry["lifted"]
+    }
+    if lifted:
+        what = count(len(lifted), "closed-over array")
+        page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
+    page.line(f"took    {times}")
+    for measure in built.kept_apart if verbose else ():
+        page.line(f"apart   {measure}")
+    for job, lines in report["diagnostics"].items():
+        if verbose:
+            page.line(f"{job}:")
+            for line in lines:
+                page.line(f"  {line}")
+    if report["diagnostics"] and not verbose:
+        page.line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
+
+
+def _processor(target: Target) -> tuple[tuple[str, str], ...]:
+    return (
+        ("processor", target.cpu),
+        ("features", " ".join(target.features)),
+        ("tuning", " ".join(target.tuning) or "-"),
+        ("threads", str(target.threads)),
+    )
+
+
+def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
+    match device:
+        case CudaDevice():
+            changed = "".join(f", {key} {value}" for key, value in device.changes.items())
+            what = f"{device.description}{changed}, compute capability {device.compute_capability}"
+        case TpuDevice():
+            what = device.topology
+        case RocmDevice():
+            what = device.architecture
+    return (("device", what), ("runs on", ", ".join(device.kinds)))
+
+
+def print_target(target: Target) -> None:
+    """The text of `aotc targets show`."""
+    page = _Page()
+    for name, value in (
+        ("name", target.name),
+        ("platform", f"{target.platform} {target.triple}"),
+        *(_processor(target) if target.cpu else ()),
+        *(() if target.device is UNSET else _device(target.device)),
+        ("devices", str(target.devices)),
+        ("options", ", ".join(f"{k}={v}" for k, v in target.options.items()) or "-"),
+    ):
+        page.line(f"{name:<10} {value}")
+
+
+def print_run(document: dict[str, Any]) -> None:
+    """The text of `aotc run`."""
+    for name, result in document["results"].items():
+        say(f"{name} {result['dtype']}{result['shape']}", *result["preview"].splitlines())
+    say(
+        f"served by {document['path']} of {document['bundle']} for {document['target']}, "
+        f"{count(document['compilations'], 'compilation')}"
+    )
+    if "output" in document:
+        say(f"wrote {document['output']}")

@@ -1,0 +1,1 @@
+"""Errors, codes, limits, digests and canonical JSON."""

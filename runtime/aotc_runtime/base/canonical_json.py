@@ -1,0 +1,136 @@
+"""The doors for JSON, and for TOML.
+
+`decode` is that of our own documents: one value has one spelling (RFC 8785). They hold no floats
+and only ASCII keys, for which msgspec's sorted encoding is exactly RFC 8785. Decoding re-encodes
+and compares, so that duplicate keys, white space, other escapes or another key order are refused
+rather than interpreted.
+
+`decode_foreign` is that of what other tools write or rewrite, which are index.json, attestations'
+manifests, envelopes and statements: any spelling, unknown fields where the type allows them, but no
+key twice, since readers differ in which of the two they take.
+
+`decode_toml` is that of policies and build manifests.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import msgspec
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import refusal
+
+_lock = threading.Lock()
+_made: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder[T](type_: type[T]) -> msgspec.json.Decoder[T]:
+    """The JSON decoder of a type; afterwards `msgspec.convert` to it is safe as well.
+
+    msgspec describes a struct to itself when the struct is first decoded, and two threads that do
+    so at once end the process with a segmentation fault (seen with 0.22.0).
+    """
+    with _lock:
+        if type_ not in _made:
+            _made[type_] = msgspec.json.Decoder(type_)
+        return _made[type_]
+
+
+def encode(value: Any) -> bytes:
+    """The canonical JSON bytes of a value."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
+    """Read canonical JSON into a type. Raises BundleFormatError (AOTC-E101, AOTC-E102)."""
+    try:
+        value = decoder(type_).decode(data)
+        again = encode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal(
+            "AOTC-E101", where, str(error), expected=f"JSON that is a valid {type_.__name__}"
+        ) from error
+    if again != data:
+        raise refusal("AOTC-E102", where, "another spelling of the same value")
+    return value
+
+
+_MARKS = (b",", b":", b"[", b"{")
+
+
+def check_keys(data: bytes) -> None:
+    """Raise ValueError unless each key is unique in its object; the data is valid JSON already.
+
+    Decoders keep one of two equal keys, so that what they read, written again, has fewer keys.
+    """
+    if _keys(data) != _keys(msgspec.json.encode(msgspec.json.decode(data))):
+        raise ValueError("a key stands twice in an object")
+
+
+def _keys(data: bytes) -> int:
+    """How many keys a JSON text has: colons outside of strings."""
+    if b"\\" in data:  # so that every quote that is left begins or ends a string
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return sum(part.count(b":") for part in data.split(b'"')[::2])
+
+
+def marks_in(data: bytes) -> int:
+    """How many commas, colons and opening brackets a text has, in strings or not: JSON holds no
+    more values than one more than that.
+    """
+    return sum(map(data.count, _MARKS))
+
+
+def _check_marks(data: bytes, most: int, where: str) -> None:
+    """AOTC-E111: more values than any real document has. Asked before any is made."""
+    marks = marks_in(data)
+    if marks > most:
+        raise refusal(
+            "AOTC-E111",
+            where,
+            str(marks),
+            expected=f"JSON with at most {most} commas, colons and opening brackets",
+            hint="no tool writes so many values: fetch or build the bundle again",
+        )
+
+
+def decode_foreign[T](
+    data: bytes | memoryview, type_: type[T], *, where: str, marks: int = limits.STATEMENT_MARKS_MAX
+) -> T:
+    """Read JSON in any spelling. marks: how many commas, colons and opening brackets it may have.
+
+    Raises BundleFormatError (AOTC-E106, AOTC-E111).
+    """
+    copy = bytes(data)
+    _check_marks(copy, marks, where)
+    try:
+        value = decoder(type_).decode(copy)
+        check_keys(copy)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise refusal("AOTC-E106", where, str(error), type=type_.__name__) from error
+    return value
+
+
+_LONG_NUMBER = re.compile(r"[0-9A-Fa-f_]{5000}")
+"""Longer than any number is; tomllib takes 150 bytes for each digit."""
+
+_TOML_MARKS = "\n", ".", ",", "=", "[", "{"
+
+
+def decode_toml(text: str) -> dict[str, Any]:
+    """Parse TOML, whose parts are counted first: tomllib takes the square of some.
+
+    Raises ValueError for what is none or has more parts than any real file, and RecursionError.
+    """
+    import tomllib  # not needed where a policy is passed as an object
+
+    if sum(map(text.count, _TOML_MARKS)) > limits.TOML_MARKS_MAX:
+        raise ValueError(f"more than {limits.TOML_MARKS_MAX} lines, keys and values")
+    if any(line.count(".") > limits.TOML_DOTS_MAX for line in text.split("\n")):
+        raise ValueError(f"a line with more than {limits.TOML_DOTS_MAX} dots")
+    if _LONG_NUMBER.search(text):
+        raise ValueError("a number of 5000 digits or more")
+    return tomllib.loads(text)

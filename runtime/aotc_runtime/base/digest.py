@@ -1,0 +1,114 @@
+"""Digests as the OCI image specification writes them: `sha256:` and 64 lower-case hex digits."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+
+_SHA256 = hashes.SHA256()
+
+PARALLEL_BYTES_MIN = 8 * 2**20
+"""Below this, threads cost more than hashing takes."""
+
+PATTERN = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
+
+
+def sha256(data: bytes | bytearray | memoryview) -> str:
+    """The digest of the bytes, in OCI's spelling.
+
+    By cryptography, which verification loads anyway; hashlib would bring a second OpenSSL into the
+    process. Other threads run meanwhile.
+    """
+    return "sha256:" + sha256_bytes(data).hex()
+
+
+def sha256_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """The 32 bytes of SHA-256 (FIPS 180-4)."""
+    return _sha256_of(pieces(data))
+
+
+def sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> str:
+    """The digest of pieces that follow each other, of which none is kept."""
+    return "sha256:" + _sha256_of(data).hex()
+
+
+def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
+    state = hashes.Hash(_SHA256)
+    for piece in data:
+        state.update(piece)
+    return state.finalize()
+
+
+def pieces(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
+    """The bytes in one piece; in many where they lie in a map that gives its memory back behind who
+    reads it (`aotc_runtime.system.streamed_bundle`).
+    """
+    passed: Any = getattr(getattr(data, "obj", None), "pieces", None)
+    return passed(data) if passed else iter((data,))
+
+
+class Hashing:
+    """Digests in the making, in threads of their own, the largest data first.
+
+    Pages of a mapped file are read as the hashing reaches them, so reading one blob overlaps with
+    hashing another. Little data waits for `finish`: threads would cost more than hashing takes.
+    """
+
+    def __init__(self, data: Sequence[memoryview], threads: int) -> None:
+        self._data = data
+        sizes = [len(view) for view in data]
+        # Taken from the end; a list's pop is atomic.
+        self._waiting = sorted(range(len(data)), key=lambda index: sizes[index])
+        # No digest looks like this: what a thread could not hash matches nothing.
+        self._digests = [""] * len(data)
+        self._threads: list[threading.Thread] = []
+        if sum(sizes) < PARALLEL_BYTES_MIN:
+            return
+        for _ in range(min(threads, len(data))):
+            thread = threading.Thread(target=self._work, name="aotc-hash", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the process may have no more threads: those it has will do
+                break
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                index = self._waiting.pop()
+            except IndexError:
+                return
+            self._digests[index] = sha256(self._data[index])
+
+    def finish(self) -> list[str]:
+        """The digest of each, in the order given; the calling thread helps."""
+        self._work()
+        for thread in self._threads:
+            thread.join()
+        return self._digests
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for what was begun."""
+        self._waiting.clear()
+        for thread in self._threads:
+            thread.join()
+
+
+def cores() -> int:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def sha256_each(data: Sequence[memoryview]) -> list[str]:
+    """The digest of each, in the order given, on every core of this process."""
+    return Hashing(data, min(cores(), len(data)) - 1).finish()
+
+
+def is_digest(text: str) -> bool:
+    """Whether the text is a well-formed sha256 digest; no other algorithm is accepted."""
+    return PATTERN.match(text) is not None

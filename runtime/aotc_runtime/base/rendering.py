@@ -1,0 +1,123 @@
+"""Findings as text and as JSON, documents of commands, and an engine's error in one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from aotc_runtime.base.errors import Finding
+
+
+def _encodable(text: str) -> str:
+    """File names may hold bytes that are no UTF-8 (surrogates in Python), which JSON cannot."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def printable(text: str) -> str:
+    """Return one line of text for a terminal or a log.
+
+    Every character that steers a terminal, starts a line or is invisible is written as its escape.
+    All text that comes from a file, a registry or a request goes through here before it is printed.
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _encodable(text))
+
+
+def say(*lines: str) -> None:
+    """Print lines of text on stdout, each as `printable` writes it."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def warn(*lines: str) -> None:
+    """Print lines of text on stderr, each as `printable` writes it."""
+    sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def warn_of(error: BaseException) -> None:
+    """Print the traceback of an error on stderr, each line as `printable` writes it."""
+    warn(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
+
+
+def logged(value: object) -> str:
+    """Return a value as one field of a log line, quoted where it would read as several."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    spelled = printable(text.replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{spelled}"' if not text or {*' "=\\'} & {*spelled} else spelled
+
+
+def _printable(text: str) -> str:
+    """Return text of several lines for a finding: indented, so that none of them forges another."""
+    return "\n            ".join(map(printable, text.split("\n")))
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """All findings as text for people, one block each."""
+    return "\n".join(
+        f"{f.code} {_printable(f.where)}\n  expected  {_printable(f.expected)}\n"
+        f"  found     {_printable(f.found)}\n  hint      {_printable(f.hint)}"
+        for f in findings
+    )
+
+
+def to_json(finding: Finding) -> dict[str, str]:
+    """One finding as JSON."""
+    return {
+        "code": finding.code,
+        "where": _encodable(finding.where),
+        "expected": _encodable(finding.expected),
+        "found": _encodable(finding.found),
+        "hint": _encodable(finding.hint),
+    }
+
+
+def refusal(
+    findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of a command that refuses."""
+    listed = [to_json(finding) for finding in findings]
+    return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """A document as JSON for stdout, indented, with its newline."""
+    return (
+        _json_printable(msgspec.json.format(msgspec.json.encode(_all_encodable(document)))) + "\n"
+    )
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a document as one line of JSON, without its newline."""
+    return _json_printable(msgspec.json.encode(_all_encodable(document)))
+
+
+def _json_printable(data: bytes) -> str:
+    """Return JSON whose texts hold no character that steers a terminal. JSON itself escapes only
+    those below U+0020; others can only stand in texts, where an escape means the same.
+    """
+    text = data.decode()
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def _all_encodable(value: Any) -> Any:
+    """A document whose texts are encodable."""
+    match value:
+        case dict():
+            return {_all_encodable(key): _all_encodable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_all_encodable(item) for item in value]
+        case str():
+            return _encodable(value)
+        case _:
+            return value
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,231 @@
+"""The devices of an engine in this process, and the arrays and executables on them: what each
+engine implements, with the words that it is told. `protocol` says how an engine is found and used.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
+    from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+DEVICES_MAX = 4096
+"""The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more
+the square of their number."""
+
+type Array = np.ndarray[Any, Any]
+
+type Buffer = Any
+"""An array on a device, never a numpy array; only its engine looks into it."""
+
+type Executable = Any
+"""What an engine made of verified bytes. It gives its memory back when nothing refers to it."""
+
+type Tiles = tuple[tuple[int, ...], ...]
+"""For each device, the position of its piece along each axis; () for each if all hold the whole
+array.
+"""
+
+
+class Placement(Protocol):
+    """How arrays of one shape lie on several devices. A device has one object for each, so they are
+    compared by identity. tiles: what an executable has to say of such an array.
+    """
+
+    @property
+    def tiles(self) -> Tiles: ...
+
+
+class Aval(Struct, frozen=True):
+    """Shape and dtype of an array on a device. placement: over several devices, None for the first
+    one.  weak_type: never; XLA reads these objects as they are, and asks for it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    weak_type: bool = False
+    placement: Placement | None = None
+
+
+class Stored(Struct, frozen=True):
+    """A verified executable that is not loaded yet. outputs: of its results, in order.  where: what
+    errors call it.
+    """
+
+    blob: VerifiedBlob
+    outputs: Sequence[Aval]
+    where: str
+
+
+class Device(ABC):
+    """The devices of one platform in this process.
+
+    platform: of the targets whose executables run here.  engine: its name in messages.  threads: of
+    its pool.  device_count: how many devices.  flags: of the environment, that steer the engine.
+    error: what it raises.  minds_jax: whether settings of jax may change it.  was_forked: whether
+    this process is a fork of the one that started it, in which its threads are gone.
+    repeats_exactly: whether the same inputs always give the same bytes; false where threads add up
+    in another order each time.
+    """
+
+    platform: str
+    engine: str
+    threads: int = 1
+    device_count: int = 1
+    flags: str = ""
+    error: type[Exception] = RuntimeError
+    minds_jax: bool = False
+    was_forked: bool = False
+    repeats_exactly: bool = True
+
+    @abstractmethod
+    def deserialize(
+        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
+    ) -> list[Executable]:
+        """Load executables, in order; compiles and runs nothing.
+
+        numbers: of the devices that each runs on.  custom_calls: names of what they call beside
+        their own code. Raises BackendError (AOTC-E753) for bytes that the engine does not load.
+        """
+
+    @abstractmethod
+    def put(self, array: Array, aval: Aval) -> Buffer:
+        """Copy a user's array to the device; the array may change as soon as this returns."""
+
+    @abstractmethod
+    def execute(self, executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
+        """Run on the calling thread until the results are there; other Python threads go on
+        meanwhile. Raises `error`.
+        """
+
+    @abstractmethod
+    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
+        """A result as numpy: a copy, or a read-only view that keeps the buffer alive."""
+
+    def share(self, array: Array, aval: Aval) -> Buffer:
+        """An array that never changes, such as a weight in a mapped file: in place if that is
+        possible. By default a copy.
+        """
+        return self.put(array, aval)
+
+    def direct(
+        self,
+        executable: Executable,
+        weights: Sequence[Buffer],
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> Callable[..., list[Buffer]] | None:
+        """A function of the input leaves, numpy arrays and buffers of exactly their avals, that
+        runs an executable faster than `put` and `execute` do; None if there is none.
+
+        Asked only for an executable that takes the weights first, then every input, and donates
+        none.
+        """
+        return None
+
+    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
+        """What `direct` made, as a function from arrays to arrays, where that is faster."""
+        found: Callable[..., list[Array]] | None = getattr(direct, "on_host", None)
+        return found
+
+    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+        """A function that reads all results of a call as `to_numpy` does; made once, called
+        often.
+        """
+        read = self.to_numpy
+        return lambda buffers: [read(b, a) for b, a in zip(buffers, avals, strict=True)]
+
+    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+        """A function that reads a call's only result as `to_numpy` does and returns it by itself;
+        made once, called often.
+        """
+        read = self.to_numpy
+        return lambda buffers: read(buffers[0], aval)
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        """Whether a call that donated the buffer used it up."""
+        return False
+
+    def delete(self, buffer: Buffer) -> None:
+        """Give the memory of a donated buffer back that the call could not reuse; by default it
+        goes with the last reference.
+        """
+        del buffer
+
+    def to_dlpack(self, buffer: Buffer) -> Any:
+        """A DLPack capsule that keeps the buffer alive. Raises BufferError where there is none."""
+        raise BufferError(f"arrays of {self.engine} cannot be handed on by DLPack")
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """Where buffers lie: kind and number as in dlpack.h. Raises BufferError."""
+        raise BufferError(f"arrays of {self.engine} cannot be handed on by DLPack")
+
+    def compilations(self) -> int:
+        """Executables alive that were neither deserialized nor compiled for calls under a policy
+        that allows it: 0, or a bug.
+        """
+        return 0
+
+    def forget_released(self) -> None:
+        """Let go of memory that released buffers and executables used in place; by default nothing
+        is kept.
+        """
+        return
+
+    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
+        """How arrays of a shape lie on a mesh whose devices there are. Asked only of engines whose
+        facts state several devices.
+        """
+        raise NotImplementedError(f"{self.engine} has one device")
+
+    def tiles(
+        self, executable: Executable
+    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+        """How the parameters and the results of an executable lie on its devices, as the engine
+        itself says; asked where `placement` is.
+        """
+        raise NotImplementedError(f"{self.engine} has one device")
+
+    def compile_symbolic(
+        self,
+        module: VerifiedBlob,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        options: Mapping[str, str],
+        where: str,
+    ) -> Executable:
+        """Compile a verified StableHLO module with symbolic dimensions for the shapes of these
+        inputs, on the calling thread, other Python threads going on meanwhile.
+
+        Raises BackendError (AOTC-E756), as it does by default.
+        """
+        from aotc_runtime.engines.engine_options import only_profiles
+
+        raise only_profiles(where, self.platform)
+
+    def memory_of(self, executable: Executable) -> int:
+        """Bytes that a call of an executable, compiled here, allocates beside its inputs."""
+        raise NotImplementedError(f"{self.engine} compiles nothing here")
+
+    def watch_forks(self) -> None:
+        """Have `was_forked` said in processes forked from here on; for engines with threads."""
+        self._pid = os.getpid()
+        os.register_at_fork(after_in_child=self._mark_forked)
+
+    def _mark_forked(self) -> None:
+        self.was_forked = True
+
+    def require_unforked(self) -> None:
+        """Raises BackendError (AOTC-E754) in a process forked after the engine was started."""
+        if self.was_forked:
+            from aotc_runtime.engines.engine_options import forked
+
+            raise forked(self.engine, self._pid)

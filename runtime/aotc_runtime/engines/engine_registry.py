@@ -1,0 +1,125 @@
+"""The engines of this host: XLA is found by itself, others by the Python entry-point group
+`aotc_runtime.engines`; they and the system are asked what this host is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aotc_runtime.engines.engine_device import DEVICES_MAX, Device
+from aotc_runtime.schema.bundle_manifest import XLA, engine_of
+from aotc_runtime.schema.host_facts import Accelerator, HostFacts, Wanted
+from aotc_runtime.system import host_probe, processor_check
+
+if TYPE_CHECKING:
+    from aotc_runtime.engines.engine_protocol import Engine
+
+GROUP = "aotc_runtime.engines"
+
+# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
+# jaxlib is loaded, which others may do before XLA is needed here.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+_PROCESSOR: Mapping[str, Collection[str]] = {XLA: ()}
+
+
+@cache
+def find(name: str) -> Engine | None:
+    """An engine by its name; None if no distribution brings it."""
+    if name == XLA:
+        # It imports numpy, which dies of SIGILL on processors that this refuses. What
+        # importlib.metadata would find costs milliseconds of every load.
+        processor_check.require()
+        from aotc_runtime.engines.xla import xla_engine as xla
+
+        return xla
+    if name in ("iree", "onnxruntime", "openvino"):
+        engine: Engine = import_module(f"aotc_runtime.engines.{name}.{name}_engine")
+        return engine
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name=name):
+        found: Engine = point.load()
+        return found
+    return None
+
+
+def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
+    """The devices that executables for a platform run on in this process.
+
+    Raises BackendError (AOTC-E758) where no engine for it is installed, and what `Engine.start`
+    raises.
+    """
+    engine = find(engine_of(platform))
+    if engine is None:
+        from aotc_runtime.engines.engine_options import no_engine
+
+        raise no_engine(platform, GROUP)
+    return engine.start(platform, threads, devices)
+
+
+def prepare(
+    wanted: Wanted, threads: int | None, devices: int | None, memory_limit: int | None
+) -> HostFacts:
+    """The facts of this host for a bundle that is trusted, once the engines that describe the
+    processor were started for it.
+
+    wanted: what the bundle needs.  threads, devices, memory_limit: what the caller of `load` asks
+    for. Raises what `detect` raises, and ResourceError (AOTC-E555) for more devices than there are.
+    """
+    count = wanted.devices if devices is None else devices
+    if count > DEVICES_MAX:
+        from aotc_runtime.engines.engine_options import refused_devices
+
+        raise refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+    facts = detect(memory_limit, count, wanted.platforms, threads)
+    if devices is not None and facts.devices < devices:
+        from aotc_runtime.engines.engine_options import refused_devices
+
+        raise refused_devices(f"at most {facts.devices}, which were made before", devices)
+    return facts
+
+
+def detect(
+    memory_limit: int | None = None,
+    devices: int | None = None,
+    platforms: Mapping[str, Collection[str]] = _PROCESSOR,
+    threads: int | None = None,
+) -> HostFacts:
+    """The facts of this process' host.
+
+    Of the processor an engine is asked, where its compiler decides what a feature is; without one
+    the system is, which is enough to verify bundles. Starts XLA on the processor if it is installed
+    and asked; raises what its start raises, and before jaxlib is touched IncompatibleHostError
+    (AOTC-E506) where it cannot run.
+
+    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    devices: how many a bundle wants to run on here, if one does; there are then as many as the
+    processor was divided into, now or before.  platforms: of accelerators that are looked for, by
+    the engine that knows them; only these engines are asked for anything.  threads: of the engine
+    that is started.
+    """
+    found = accelerators(platforms)
+    for name in sorted(platforms, key=lambda name: (name != XLA, name)):
+        engine = find(name)
+        machine = engine.machine(threads, devices) if engine is not None else None
+        if machine is not None:
+            return host_probe.facts(machine, devices, memory_limit, found)
+    return host_probe.facts(host_probe.machine(), devices, memory_limit, found)
+
+
+def accelerators(platforms: Mapping[str, Collection[str]]) -> tuple[Accelerator, ...]:
+    """The devices of each of these platforms of which there is a device or a plugin, as its engine
+    says. May start the driver of these devices.
+    """
+    found = (
+        engine.facts(platform)
+        for name, known in platforms.items()
+        if known and (engine := find(name)) is not None
+        for platform in known
+    )
+    return tuple(each for each in found if each and (each.devices or each.plugin))

@@ -1,0 +1,32 @@
+"""What every engine that is installed has here: for commands and builds, which ask before they know
+of a bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import entry_points
+
+from aotc_runtime.engines.engine_registry import GROUP, detect, find
+from aotc_runtime.schema.bundle_manifest import XLA
+from aotc_runtime.schema.host_facts import HostFacts
+
+
+def detect_all(devices: int | None = None) -> HostFacts:
+    """The facts of this process' host, with what every installed engine has here."""
+    return detect(devices=devices, platforms=_every_platform())
+
+
+def _every_platform() -> dict[str, Sequence[str]]:
+    """The platforms of every engine that is installed, XLA first."""
+    found = ((name, find(name)) for name in (XLA, *sorted(installed() - {XLA})))
+    return {name: engine.platforms for name, engine in found if engine is not None}
+
+
+@cache
+def installed() -> frozenset[str]:
+    """The names of the engines that are installed. It takes milliseconds: whoever forks processes
+    asks before them.
+    """
+    return frozenset(point.name for point in entry_points(group=GROUP))

@@ -1,0 +1,382 @@
+"""The processor as IREE runs it: an executable is a module of IREE's virtual machine.
+
+Private names of iree-base-runtime 3.13.0: `iree._runtime_libs._runtime`, the library that the
+package `iree.runtime` wraps; the wrapper takes 60 ms to import and 10 us for each call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.rendering import first_line
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.iree.iree_archive import require_module
+from aotc_runtime.engines.iree.iree_elements import ELEMENTS, tensor_word
+from aotc_runtime.engines.iree.iree_names import (
+    DRIVER,
+    DRIVERS,
+    FUNCTION,
+    IREE,
+    LOCAL_SYNC,
+    LOCAL_TASK,
+    SCOPE,
+)
+
+ALIGNMENT = 64
+"""Bytes; IREE copies a parameter that lies elsewhere, for every context."""
+
+COPIED_BYTES_MAX = 2**14
+"""What a call takes, and what it gives, that is copied into and out of memory that stays."""
+
+_DECLARATION = "iree.abi.declaration"
+_TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
+
+
+class IreeError(Exception):
+    """What IREE says of an executable that failed while it ran."""
+
+
+class Weight(NamedTuple):
+    """A bound weight: memory that executables use in place. No buffer of IREE's, since it becomes a
+    parameter of each module that it is bound to.
+    """
+
+    array: Array
+
+
+class Hal(NamedTuple):
+    """One of IREE's devices. module: through which contexts reach it."""
+
+    device: Any
+    module: Any
+
+
+class IreeExecutable:
+    """A verified module of one public function. where: what errors call it.  driver: that suits
+    it.
+    """
+
+    def __init__(self, where: str, module: Any, function: Any, driver: str, results: int) -> None:
+        self.where, self.module, self.function = where, module, function
+        self.driver, self.results = driver, results
+        self.bound: dict[tuple[int, ...], Bound] = {}
+
+
+class Bound:
+    """An executable with its weights.
+
+    A context of IREE's runs one call at a time, so there are as many as calls have run at once. All
+    of them share the code and the weights. kept: arrays that IREE refers to without owning them.
+    """
+
+    def __init__(self, executable: IreeExecutable, make: Callable[[], Any], kept: object) -> None:
+        self.function, self.make, self._kept = executable.function, make, kept
+        self._results = range(executable.results)
+        self.idle = [make()]
+
+    def caller(self, runtime: Any) -> Callable[[Any], list[Buffer]]:
+        """A function that runs the executable on a list of IREE's buffers."""
+        idle, make, function = self.idle, self.make, self.function
+        variants, view, results = runtime.VmVariantList, runtime.HalBufferView, self._results
+        count = len(results)
+
+        def call(inputs: Any) -> list[Buffer]:
+            outputs = variants(count)
+            try:
+                try:
+                    context = idle.pop()
+                except IndexError:
+                    context = make()
+                context.invoke(function, inputs, outputs)
+            except Exception as error:
+                # Its context is not used again.
+                raise IreeError(first_line(error)) from error
+            idle.append(context)
+            get = outputs.get_as_object
+            return [get(index, view) for index in results]
+
+        return call
+
+
+class IreeDevice(Device):
+    """The processor. runtime: IREE's library."""
+
+    platform, engine = IREE, "IREE"
+    error = IreeError
+
+    def __init__(self, runtime: Any, threads: int) -> None:
+        self.threads = threads
+        self._runtime, self._instance = runtime, runtime.VmInstance()
+        self._hals: dict[str, Hal] = {}
+        self._lock = threading.RLock()
+        memory, usage = runtime.MemoryType, runtime.BufferUsage
+        self._memory = int(memory.DEVICE_LOCAL | memory.HOST_VISIBLE)
+        self._usage = int(usage.DEFAULT | usage.MAPPING)
+        self._buffers = self._hal(LOCAL_SYNC).device
+        self.watch_forks()
+
+    def _hal(self, driver: str) -> Hal:
+        """The device of a driver, started when it is first asked for."""
+        with self._lock:
+            if driver not in self._hals:
+                if driver == LOCAL_TASK:
+                    self._runtime.parse_flags(f"--task_topology_group_count={self.threads}")
+                device = self._runtime.create_hal_driver(driver).create_default_device()
+                module = self._runtime.create_hal_module(self._instance, device)
+                self._hals[driver] = Hal(device, module)
+            return self._hals[driver]
+
+    def deserialize(
+        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
+    ) -> list[IreeExecutable]:
+        """Load modules, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
+        are damaged, or are of another architecture or function.
+        """
+        return [self._load(stored) for stored in every]
+
+    def _load(self, stored: Stored) -> IreeExecutable:
+        runtime, data = self._runtime, stored.blob.data
+        try:
+            require_module(data, os.uname().machine)
+            module = runtime.VmModule.copy_buffer(self._instance, bytes(data))
+            function = module.lookup_function(FUNCTION)
+            told = {} if function is None else function.reflection
+        except Exception as error:
+            raise _not_loaded(stored.where, first_line(error)) from error
+        if function is None:
+            raise _not_loaded(stored.where, f"a module without the function {FUNCTION}")
+        driver = told.get(DRIVER)
+        if driver not in DRIVERS:
+            raise _not_loaded(stored.where, f"code for the driver {str(driver)[:40]!r}")
+        _, _, results = told.get(_DECLARATION, "").partition(" -> ")
+        found = _TENSOR.findall(results)
+        expected = [tensor_word(aval.shape, aval.dtype) for aval in stored.outputs]
+        if found != expected:
+            # Results are read by the shapes of the manifest.
+            raise _not_loaded(stored.where, f"a function that gives {', '.join(found)}"[:200])
+        suits = LOCAL_SYNC if self.threads == 1 else driver
+        return IreeExecutable(stored.where, module, function, suits, len(expected))
+
+    def share(self, array: Array, aval: Aval) -> Weight:
+        """A weight in place, or an aligned copy of one that lies between alignments."""
+        if array.ctypes.data % ALIGNMENT and array.size:
+            room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+            start = -room.ctypes.data % ALIGNMENT
+            aligned = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            aligned[...] = array
+            array = aligned
+        return Weight(array)
+
+    def put(self, array: Array, aval: Aval) -> Buffer:
+        """A copy of an array of exactly its aval."""
+        return self._copier(aval)(array)
+
+    def _copier(self, aval: Aval) -> Callable[[Array], Buffer]:
+        """A function that copies arrays of an aval."""
+        known = ELEMENTS[aval.dtype.name]
+        copy, device = self._buffers.allocator.allocate_buffer_copy, self._buffers
+        memory, usage, number = self._memory, self._usage, known.number
+        if known.stored == aval.dtype and aval.shape and 0 not in aval.shape:
+            whole = np.ascontiguousarray
+            return lambda array: copy(
+                memory,
+                usage,
+                device,
+                array if array.flags.c_contiguous else whole(array),
+                number,
+            )
+        shape, stored, view = list(aval.shape), known.stored, self._runtime.HalBufferView
+
+        def through_bytes(array: Array) -> Buffer:
+            flat = np.ascontiguousarray(array).reshape(-1).view(stored)
+            # IREE has no buffers of no bytes.
+            buffer = copy(memory, usage, device, flat if flat.size else np.zeros(1, np.uint8))
+            return view(buffer, shape, number)
+
+        return through_bytes
+
+    def execute(self, executable: IreeExecutable, arguments: list[Any]) -> list[Buffer]:
+        """Run on the calling thread, or by IREE's pool while that waits. Raises IreeError."""
+        weights = [(i, each) for i, each in enumerate(arguments) if type(each) is Weight]
+        inputs = self._runtime.VmVariantList(len(arguments) - len(weights))
+        for each in arguments:
+            if type(each) is not Weight:
+                inputs.push_ref(each)
+        return self._bound(executable, weights).caller(self._runtime)(inputs)
+
+    def direct(
+        self,
+        executable: IreeExecutable,
+        weights: Sequence[Weight],
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> Callable[..., list[Buffer]] | None:
+        """A function of the input leaves."""
+        bound = self._bound(executable, [*enumerate(weights)])
+        call = bound.caller(self._runtime)
+        variants, view = self._runtime.VmVariantList, self._runtime.HalBufferView
+        copiers, count = tuple(map(self._copier, inputs)), len(inputs)
+
+        def run(*leaves: Any) -> list[Buffer]:
+            passed = variants(count)
+            for leaf, copy in zip(leaves, copiers, strict=True):
+                passed.push_ref(leaf if type(leaf) is view else copy(leaf))
+            return call(passed)
+
+        # A tenth of a small call is making buffers.
+        is_small = _is_small(inputs) and _is_small(outputs)
+        vars(run)["on_host"] = self._copying(bound, inputs, outputs) if is_small else None
+        return run
+
+    def _copying(
+        self, bound: Bound, inputs: Sequence[Aval], outputs: Sequence[Aval]
+    ) -> Callable[..., list[Array]]:
+        """A function of arrays whose inputs IREE has already, one set of them for each of the calls
+        that have run at once. Results are copied, since one may be an input.
+        """
+        variants, view, array_of = (
+            self._runtime.VmVariantList,
+            self._runtime.HalBufferView,
+            np.ndarray,
+        )
+        count, is_single, function, make = (
+            len(outputs),
+            len(inputs) == 1,
+            bound.function,
+            bound.make,
+        )
+        wanted = [(number, aval.shape, aval.dtype) for number, aval in enumerate(outputs)]
+
+        def room() -> tuple[Any, list[Array]]:
+            passed, taken = variants(len(inputs)), []
+            for aval in inputs:
+                buffer = self.put(np.zeros(aval.shape, aval.dtype), aval)
+                taken.append(array_of(aval.shape, aval.dtype, buffer.map()))
+                passed.push_ref(buffer)
+            return passed, taken
+
+        contexts, rooms = bound.idle, [room()]
+
+        def copying(*leaves: Array) -> list[Array]:
+            given = variants(count)
+            try:
+                passed, taken = mine = rooms.pop()
+            except IndexError:
+                passed, taken = mine = room()
+            if is_single:  # going through one takes a twentieth of a small call
+                taken[0][...] = leaves[0]
+            else:
+                for array, leaf in zip(taken, leaves, strict=True):
+                    array[...] = leaf
+            try:
+                try:
+                    context = contexts.pop()
+                except IndexError:
+                    context = make()
+                context.invoke(function, passed, given)
+            except Exception as error:
+                # Neither its context nor its room is used again.
+                raise IreeError(first_line(error)) from error
+            contexts.append(context)
+            get = given.get_as_object
+            made = [
+                array_of(shape, dtype, get(number, view).map()).copy()
+                for number, shape, dtype in wanted
+            ]
+            rooms.append(mine)
+            for each in made:
+                each.setflags(False)  # type: ignore[call-arg]  # by its name it takes twice as long
+            return made
+
+        return copying
+
+    def _bound(self, executable: IreeExecutable, weights: Sequence[tuple[int, Weight]]) -> Bound:
+        """The executable with these weights, by their place among its arguments."""
+        key = tuple(id(weight.array) for _, weight in weights)
+        bound = executable.bound.get(key)
+        if bound is None:
+            with self._lock:
+                bound = executable.bound.get(key) or self._bind(executable, weights)
+                executable.bound[key] = bound
+        return bound
+
+    def _bind(self, executable: IreeExecutable, weights: Iterable[tuple[int, Weight]]) -> Bound:
+        runtime, instance, hal = self._runtime, self._instance, self._hal(executable.driver)
+        index, kept = runtime.ParameterIndex(), tuple(weight.array for _, weight in weights)
+        for place, weight in weights:
+            index.add_buffer(str(place), weight.array.reshape(-1).view(np.uint8))
+        provider = index.create_provider(scope=SCOPE)
+
+        def context() -> Any:
+            parameters = runtime.create_io_parameters_module(instance, provider)
+            return runtime.VmContext(instance, modules=[hal.module, parameters, executable.module])
+
+        try:
+            return Bound(executable, context, kept)
+        except Exception as error:
+            raise _not_loaded(executable.where, first_line(error)) from error
+
+    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
+        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
+        return self._viewer(aval)(buffer)
+
+    def _viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+        """A function that shows buffers of an aval as arrays."""
+        shape, dtype, stored = aval.shape, aval.dtype, ELEMENTS[aval.dtype.name].stored
+        if 0 in shape:
+
+            def empty(_: Buffer) -> Array:
+                array = np.empty(shape, dtype)
+                array.setflags(write=False)
+                return array
+
+            return empty
+        make, is_stored = np.ndarray, stored == dtype
+
+        def shown(buffer: Buffer) -> Array:
+            # IREE's own `asarray` of what it maps takes 5 us, numpy's `frombuffer` twice this.
+            array: Array = make(shape, stored, buffer.map())
+            if not is_stored:
+                array = array.view(dtype)
+            array.setflags(write=False)
+            return array
+
+        return shown
+
+    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+        """A function that reads all results of a call."""
+        viewers = tuple(map(self._viewer, avals))
+        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
+
+    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+        """A function that reads a call's only result."""
+        show = self._viewer(aval)
+        return lambda buffers: show(buffers[0])
+
+
+def _is_small(avals: Sequence[Aval]) -> bool:
+    """Whether arrays are so small that copying them is what takes least, and can be."""
+    return sum(
+        prod(each.shape) * each.dtype.itemsize for each in avals
+    ) <= COPIED_BYTES_MAX and all(
+        0 not in each.shape and ELEMENTS[each.dtype.name].stored == each.dtype for each in avals
+    )
+
+
+def _not_loaded(where: str, found: str) -> AotcError:
+    return refusal(
+        "AOTC-E753",
+        where,
+        found,
+        expected="a module that IREE loads",
+        hint="rebuild the bundle with iree-base-compiler of the release of iree-base-runtime that "
+        "is installed here",
+    )

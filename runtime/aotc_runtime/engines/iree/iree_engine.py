@@ -1,0 +1,22 @@
+"""IREE as an engine (`aotc_runtime.engines.engine_protocol.Engine`): the processor, in this
+process.
+"""
+
+from __future__ import annotations
+
+from aotc_runtime.engines.iree.iree_device import IreeDevice
+from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
+from aotc_runtime.engines.processor_engine import Library, ProcessorEngine
+
+
+def _device(threads: int) -> IreeDevice:
+    from iree._runtime_libs import _runtime
+
+    return IreeDevice(_runtime, threads)
+
+
+_engine = ProcessorEngine(
+    IREE, Library("iree", RUNTIME, "iree", "IREE's runtime"), DRIVERS, _device
+)
+platforms = _engine.platforms
+facts, machine, start = _engine.facts, _engine.machine, _engine.start

@@ -1,0 +1,202 @@
+"""What the loader has to know of an ONNX graph before ONNX Runtime sees it: which memory it refers
+to, and what it gives.
+
+ONNX Runtime opens files that a graph names. A graph of aotc's names none: its weights are arrays
+that are handed over, and a graph that refers to anything else is refused. Fields are numbered as in
+onnx.proto3 (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aotc_runtime.engines import graph_names
+from aotc_runtime.engines.onnxruntime import onnxruntime_names
+
+_DEPTH_MAX = 64
+"""How deep bodies of loops and branches may lie within each other."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_EXTERNAL = 1
+"""TensorProto.DataLocation."""
+
+type View = memoryview[int]
+
+
+class Graph(NamedTuple):
+    """weights: places of those that the graph takes.  results: shape and type of each, in order, a
+    type by its number in ONNX.  pooled: whether a call is worth several threads;
+    spinning: whether these spin while they wait for each other.
+    """
+
+    weights: tuple[int, ...]
+    results: tuple[tuple[tuple[int, ...], int], ...]
+    pooled: bool
+    spinning: bool
+
+
+class GraphError(ValueError):
+    """Why bytes are no graph that aotc made."""
+
+
+def read(data: View) -> Graph:
+    """Raises GraphError for what is no ONNX model, and for one that refers to more than its
+    weights.
+    """
+    graphs, pooled, spinning = [], False, False
+    for number, value in _fields(data):
+        if number == 7:
+            graphs.append(_message(value))
+        elif number == 14:
+            told = {at: _text(text) for at, text in _fields(_message(value))}
+            if told.get(1) == onnxruntime_names.POOLED:
+                pooled, spinning = True, told.get(2) == onnxruntime_names.SPINNING
+        elif number in (20, 25):
+            raise GraphError("a graph with functions of its own")
+    if len(graphs) != 1:
+        raise GraphError("no ONNX graph")
+    weights: list[int] = []
+    results = []
+    for number, value in _fields(graphs[0]):
+        if number == 5:
+            weights += _weight(_message(value))
+        elif number == 12:
+            results.append(_result(_message(value)))
+        else:
+            _graph_field(number, value, 0)
+    return Graph(tuple(weights), tuple(results), pooled, spinning)
+
+
+def _graph_field(number: int, value: View | int, depth: int) -> None:
+    """A field of a graph, where nothing may refer to memory outside."""
+    if number == 1:
+        for inner, attribute in _fields(_message(value)):
+            if inner == 5:
+                _attribute(_message(attribute), depth + 1)
+    elif number == 5:
+        _require_inside(_message(value))
+    elif number == 15:
+        raise GraphError("a sparse array")
+
+
+_TENSORS, _GRAPHS, _SPARSE = (5, 10), (6, 11), (22, 23)
+
+
+def _attribute(attribute: View, depth: int) -> None:
+    if depth > _DEPTH_MAX:
+        raise GraphError(f"bodies of loops deeper than {_DEPTH_MAX}")
+    for number, value in _fields(attribute):
+        if number in _TENSORS:
+            _require_inside(_message(value))
+        elif number in _SPARSE:
+            raise GraphError("a sparse array")
+        elif number in _GRAPHS:
+            for inner, field in _fields(_message(value)):
+                _graph_field(inner, field, depth)
+
+
+def _reference(tensor: View) -> tuple[str, list[tuple[str, str]]] | None:
+    """The name of an array and what says where it lies; None for one within the graph."""
+    name, keys, outside = "", [], False
+    for number, value in _fields(tensor):
+        if number == 8:
+            name = _text(value)
+        elif number == 13:
+            pair = {inner: _text(text) for inner, text in _fields(_message(value))}
+            keys.append((pair.get(1, ""), pair.get(2, "")))
+        elif number == 14:
+            outside = value == _EXTERNAL
+    return (name, keys) if keys or outside else None
+
+
+def _require_inside(tensor: View) -> None:
+    if (found := _reference(tensor)) is not None:
+        raise GraphError(f"an array outside of the graph: {found}"[:200])
+
+
+def _weight(tensor: View) -> list[int]:
+    """The place of a weight; none for an array within the graph."""
+    found = _reference(tensor)
+    if found is None:
+        return []
+    name, keys = found
+    digits = name.removeprefix(graph_names.weight(0)[:-1])
+    is_ours = (
+        digits.isascii() and digits.isdecimal() and name == graph_names.weight(int(digits[:9]))
+    )
+    if not is_ours or [value for key, value in keys if key == "location"] != [
+        onnxruntime_names.WEIGHTS
+    ]:
+        raise GraphError(f"an array outside of the graph: {found}"[:200])
+    return [int(digits)]
+
+
+def _result(value: View) -> tuple[tuple[int, ...], int]:
+    """Shape and type of what a graph gives; -1 for a size that is not stated."""
+    kind, shape = 0, []
+    for tensor in _within(_message(value), 2, 1):
+        for number, field in _fields(tensor):
+            if number == 1 and isinstance(field, int):
+                kind = field
+            elif number == 2:
+                for each, dimension in _fields(_message(field)):
+                    if each == 1:
+                        sizes = [size for at, size in _fields(_message(dimension)) if at == 1]
+                        shape.append(sizes[0] if sizes and isinstance(sizes[0], int) else -1)
+    return tuple(shape), kind
+
+
+def _within(message: View, *path: int) -> Iterator[View]:
+    if not path:
+        yield message
+        return
+    for number, value in _fields(message):
+        if number == path[0]:
+            yield from _within(_message(value), *path[1:])
+
+
+def _message(value: View | int) -> View:
+    if isinstance(value, int):
+        raise GraphError("a number where a message is expected")
+    return value
+
+
+def _text(value: View | int) -> str:
+    try:
+        return bytes(_message(value)).decode()
+    except UnicodeDecodeError as error:
+        raise GraphError("a name that is no text") from error
+
+
+def _fields(data: View) -> Iterator[tuple[int, View | int]]:
+    """The fields of a message: its number, and a number or bytes."""
+    at, end = 0, len(data)
+    while at < end:
+        key, at = _varint(data, at)
+        kind = key & 7
+        if kind == _VARINT:
+            number, at = _varint(data, at)
+            yield key >> 3, number
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        else:
+            size = {_FIXED64: 8, _FIXED32: 4}.get(kind, -1)
+        if size < 0 or at + size > end:
+            raise GraphError("no ONNX graph")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: View, at: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise GraphError("no ONNX graph")

@@ -1,0 +1,216 @@
+"""The processor as OpenVINO runs on it: an executable is a graph, from which OpenVINO makes code
+for this processor when its weights are there, which is before a bundle is ready.
+
+Private names of openvino 2026.4.1: `openvino._pyopenvino`, the library that the package wraps; its
+requests cost tens of microseconds more for each call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.engines import graph_names
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.openvino import openvino_names, openvino_reader
+from aotc_runtime.engines.openvino.openvino_compilation import compile_model, last_line, read_model
+from aotc_runtime.engines.processor_engine import packed
+
+ELEMENTS = {
+    "bool": ("BOOL", "boolean"),
+    "float32": ("FP32", "f32"),
+    "int32": ("I32", "i32"),
+    "int8": ("I8", "i8"),
+    "uint8": ("U8", "u8"),
+}
+"""By the name of a numpy dtype: the word in graphs, and the name in the library."""
+
+
+class OpenvinoError(Exception):
+    """What OpenVINO says of an executable that failed while it ran."""
+
+
+class Held(NamedTuple):
+    """An array with OpenVINO's view of it, which does not keep it alive."""
+
+    array: Array
+    tensor: Any
+
+
+class _Lent:
+    """An array's memory under the flag that it may be written."""
+
+    def __init__(self, array: Array) -> None:
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+class Compiled:
+    """A graph with its weights, to which OpenVINO refers without owning them.
+
+    A request runs one call at a time, so there are as many as calls have run at once; all of them
+    share the code.
+    """
+
+    def __init__(self, compiled: Any, kept: object) -> None:
+        self._compiled, self._kept = compiled, kept
+        self._idle = [self._compiled.create_infer_request()]
+
+    def run(self, inputs: dict[int, Any], outputs: Sequence[Held]) -> None:
+        """Raises OpenvinoError. inputs: tensors, by their place among the graph's inputs."""
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self._compiled.create_infer_request()
+        try:
+            for place, held in enumerate(outputs):
+                request.set_output_tensor(place, held.tensor)
+            request.infer(inputs, True, False)
+        except Exception as error:
+            raise OpenvinoError(last_line(error)) from error
+        self._idle.append(request)
+
+
+class OpenvinoExecutable:
+    """A verified graph. needs: places of its weights among the arguments."""
+
+    def __init__(self, graph: openvino_reader.Graph, stored: Stored) -> None:
+        self.graph, self.where, self.outputs = graph, stored.where, stored.outputs
+        self.bound: dict[tuple[int, ...], Compiled] = {}
+
+
+class OpenvinoDevice(Device):
+    """The processor. package: openvino."""
+
+    platform, engine = openvino_names.ENGINE, "OpenVINO"
+    error = OpenvinoError
+
+    def __init__(self, package: Any, threads: int) -> None:
+        self.threads = threads
+        self._library = package._pyopenvino
+        self._core = self._library.Core()
+        self._lock = threading.RLock()
+        self._types = {
+            dtype: getattr(self._library.Type, name) for dtype, (_, name) in ELEMENTS.items()
+        }
+        self.watch_forks()
+
+    def deserialize(
+        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
+    ) -> list[OpenvinoExecutable]:
+        """Read graphs, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
+        refer to anything outside of them, or have other results.
+        """
+        return [_read(stored) for stored in every]
+
+    def share(self, array: Array, aval: Aval) -> Held:
+        """A weight in place."""
+        return self._held(array)
+
+    def put(self, array: Array, aval: Aval) -> Held:
+        """A copy of an array of exactly its aval."""
+        # By shape too: a number may come as a list of one.
+        return self._held(np.array(array, order="C").reshape(aval.shape))
+
+    def execute(self, executable: OpenvinoExecutable, arguments: list[Held]) -> list[Held]:
+        """Run on the calling thread and OpenVINO's pool. Raises OpenvinoError."""
+        graph = executable.graph
+        compiled = self._with_weights(executable, {i: arguments[i] for i in graph.weights})
+        made = [self._empty(aval) for aval in executable.outputs]
+        inputs = {at: arguments[place].tensor for at, place in enumerate(graph.given)}
+        compiled.run(inputs, made)
+        return made
+
+    def direct(
+        self,
+        executable: OpenvinoExecutable,
+        weights: Sequence[Held],
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> Callable[..., list[Buffer]] | None:
+        """A function of the input leaves."""
+        run = self._with_weights(executable, dict(enumerate(weights))).run
+        given = [(at, place - len(weights)) for at, place in enumerate(executable.graph.given)]
+        empty, tensor = self._empty, self._tensor
+
+        def call(*leaves: Any) -> list[Buffer]:
+            arrays = [leaf.array if type(leaf) is Held else packed(leaf) for leaf in leaves]
+            made = [empty(aval) for aval in outputs]
+            run({at: tensor(arrays[place]) for at, place in given}, made)
+            return made
+
+        return call
+
+    def _held(self, array: Array) -> Held:
+        return Held(array, self._tensor(array))
+
+    def _tensor(self, array: Array) -> Any:
+        """OpenVINO's view of an array, which it only reads where it takes it as an input or as a
+        constant; its bindings ask for one that may be written.
+        """
+        if not array.flags.writeable:
+            array = np.asarray(_Lent(array))
+        return self._library.Tensor(array, shared_memory=True)
+
+    def _empty(self, aval: Aval) -> Held:
+        return self._held(np.empty(aval.shape, aval.dtype))
+
+    def _with_weights(self, executable: OpenvinoExecutable, weights: dict[int, Held]) -> Compiled:
+        """The executable with these weights, by their place among its arguments."""
+        key = tuple(id(weight.array) for weight in weights.values())
+        bound = executable.bound.get(key)
+        if bound is None:
+            with self._lock:
+                bound = executable.bound.get(key) or self._bind(executable, weights)
+                executable.bound[key] = bound
+        return bound
+
+    def _bind(self, executable: OpenvinoExecutable, weights: dict[int, Held]) -> Compiled:
+        """Weights become constants of the graph, in place."""
+        graph = executable.graph
+        threads = self.threads if graph.pooled else 1
+        tensors = {place: weight.tensor for place, weight in weights.items()}
+        try:
+            model = read_model(self._library, self._core, graph, tensors)
+            taken = [each.get_friendly_name() for each in model.get_parameters()]
+            if taken != [graph_names.given(place) for place in graph.given]:
+                raise _not_loaded(executable.where, f"a graph that takes {taken}"[:200])
+            compiled = compile_model(self._library, self._core, model, threads)
+        except AotcError:
+            raise
+        except Exception as error:
+            raise _not_loaded(executable.where, last_line(error)) from error
+        return Compiled(compiled, list(weights.values()))
+
+    def to_numpy(self, buffer: Held, aval: Aval) -> Array:
+        """A result as numpy: read-only, without a copy."""
+        buffer.array.setflags(write=False)
+        return buffer.array
+
+
+def _read(stored: Stored) -> OpenvinoExecutable:
+    try:
+        graph = openvino_reader.read(memoryview(stored.blob.data))
+    except openvino_reader.GraphError as error:
+        raise _not_loaded(stored.where, str(error)) from error
+    expected = tuple(
+        (aval.shape, ELEMENTS.get(aval.dtype.name, ("",))[0]) for aval in stored.outputs
+    )
+    if graph.results != expected:
+        # Results are read by the shapes of the manifest.
+        raise _not_loaded(stored.where, f"a graph that gives {graph.results}"[:200])
+    return OpenvinoExecutable(graph, stored)
+
+
+def _not_loaded(where: str, found: str) -> AotcError:
+    return refusal(
+        "AOTC-E753",
+        where,
+        found,
+        expected="a graph that OpenVINO loads",
+        hint="rebuild the bundle with the release of openvino that is installed here",
+    )

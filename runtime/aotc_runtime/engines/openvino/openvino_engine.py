@@ -1,0 +1,38 @@
+"""OpenVINO as an engine (`aotc_runtime.engines.engine_protocol.Engine`): the processor, in this
+process.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from aotc_runtime.engines.openvino.openvino_device import OpenvinoDevice
+from aotc_runtime.engines.openvino.openvino_names import DEVICE, ENGINE, RUNTIME
+from aotc_runtime.engines.processor_engine import Library, ProcessorEngine
+
+CONVERTER = "openvino.tools.ovc"
+
+
+def package() -> Any:
+    """openvino, without what it imports for converting models, which sends a message to its makers
+    by a fork of this process. Raises ImportError.
+    """
+    sys.modules.setdefault(CONVERTER, None)  # type: ignore[arg-type]
+    try:
+        import openvino
+    finally:
+        if sys.modules.get(CONVERTER, sys) is None:
+            del sys.modules[CONVERTER]
+    return openvino
+
+
+def _device(threads: int) -> OpenvinoDevice:
+    return OpenvinoDevice(package(), threads)
+
+
+_engine = ProcessorEngine(
+    ENGINE, Library("openvino", RUNTIME, "openvino", "OpenVINO"), (DEVICE,), _device
+)
+platforms = _engine.platforms
+facts, machine, start = _engine.facts, _engine.machine, _engine.start

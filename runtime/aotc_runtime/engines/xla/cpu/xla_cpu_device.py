@@ -1,0 +1,248 @@
+"""The host's processor as XLA sees it: arrays are used in place, and calls run in jaxlib's own
+compiled path. Private names of jaxlib beside those of `client`:
+
+    jaxlib.xla_client.get_topology_for_devices
+    jaxlib.lapack: _lapack.initialize, registrations
+    LoadedExecutable.get_compiled_memory_stats
+    _jax: pjit, pytree.default_registry
+    _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.xla.xla_client import (
+    LoadedExecutable,
+    XlaDevice,
+    is_packed_in_xla,
+    is_plain,
+)
+from aotc_runtime.system.host_probe import Machine
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+PLATFORM = "cpu"
+
+DLPACK_CPU = 1
+"""kDLCPU in dlpack.h."""
+
+
+class _FastPath(NamedTuple):
+    """What jaxlib's dispatcher asks of a cache miss, by attribute (jaxlib/pjit.cc)."""
+
+    xla_executable: Any
+    out_pytree_def: Any
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    out_avals: Sequence[Aval]
+    out_committed: Sequence[bool]
+    kept_var_bitvec: Sequence[bool]
+    in_device_local_layouts: Sequence[None]
+    const_args: Sequence[Buffer]
+
+
+class Dispatcher:
+    """Makes calls in jaxlib's compiled call path, without jax. sharding: of everything, which lies
+    on one device.
+    """
+
+    def __init__(self, sharding: Any) -> None:
+        from jaxlib import _jax
+
+        self._sharding = sharding
+        self._pytrees = _jax.pytree.default_registry()
+        self._make = _jax.pjit
+        # It reads three settings that jax makes when it is imported; without jax they are made
+        # here: 64-bit types as they are, jit enabled, no hook. A jax imported later replaces them.
+        if "jax" not in sys.modules:
+            settings = _jax.jax_jit
+            settings.set_enable_x64_state(
+                settings._Config("aotc_enable_x64", True, include_in_jit_key=True)
+            )
+            settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
+            settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
+
+    def call(
+        self,
+        executable: LoadedExecutable,
+        weights: Sequence[Buffer],
+        inputs: int,
+        outputs: Sequence[Aval],
+        missed: Callable[[Sequence[Any]], list[Buffer]],
+    ) -> Callable[..., list[Buffer]]:
+        """A function of so many input leaves.
+
+        missed: runs the executable in another way, for leaves that the path has not seen yet. Each
+        leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither sees
+        another byte order nor, under jax's 32-bit setting, a 64-bit type. Inputs are used in place
+        while the call lasts, which is until the results are there.
+        """
+        count = len(weights) + inputs
+        fast_path = _FastPath(
+            xla_executable=executable.loaded,
+            out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
+            in_shardings=[self._sharding] * count,
+            out_shardings=[self._sharding] * len(outputs),
+            out_avals=list(outputs),
+            out_committed=[True] * len(outputs),
+            kept_var_bitvec=[True] * count,
+            in_device_local_layouts=[None] * count,
+            const_args=list(weights),
+        )
+
+        def miss(*leaves: Any) -> tuple[list[Buffer], _FastPath, bool]:
+            return missed(leaves), fast_path, False
+
+        def unknown_leaf(*_: Any) -> Any:
+            raise TypeError("a leaf that is neither a numpy array nor a buffer")
+
+        assert len(executable.handlers) == len(outputs)
+        call: Callable[..., list[Buffer]] = self._make(
+            "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
+        )
+        return call
+
+
+def target_machine(topology: bytes) -> tuple[str, str, str] | None:
+    """Return the triple, the processor and its features that a serialized topology has.
+
+    They are a protobuf message, {1: triple, 2: cpu, 3: features}. The length before each text may
+    be any byte, that of a newline too: `rocketlake` has ten letters.
+    """
+    triple = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
+    found = re.search(
+        rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology, re.DOTALL
+    )
+    if triple is None or found is None:
+        return None
+    return triple[1].decode(), found[1].decode(), found[2].decode()
+
+
+class Processor(XlaDevice):
+    """This process' processor, as one device or several."""
+
+    platform = PLATFORM
+    as_array = staticmethod(np.asarray)
+
+    def make_client(self, xla_client: Any, devices: int) -> Any:
+        """jaxlib's client of the processor."""
+        return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
+
+    def prepare(self, xla_client: Any) -> None:
+        """Take what the compiled call path needs."""
+        self._lapack_ready = False
+        self._topology = xla_client.get_topology_for_devices
+        self._dispatcher = Dispatcher(self._sharding)
+
+    def direct(
+        self,
+        executable: LoadedExecutable,
+        weights: Sequence[Buffer],
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> Callable[..., list[Buffer]] | None:
+        """A function that runs in jaxlib's compiled call path, which uses inputs in place; None
+        where an input is of numbers that XLA packs.
+        """
+        if any(is_packed_in_xla(aval.dtype) for aval in inputs):
+            return None
+
+        def miss(leaves: Sequence[Any]) -> list[Buffer]:
+            buffers = [
+                self.put(leaf, aval) if isinstance(leaf, np.ndarray) else leaf
+                for leaf, aval in zip(leaves, inputs, strict=True)
+            ]
+            return self.execute(executable, [*weights, *buffers])
+
+        return self._dispatcher.call(executable, weights, len(inputs), outputs, miss)
+
+    def machine(self) -> Machine:
+        """This host's processor as XLA's compiler sees it."""
+        topology = bytes(self._topology(self._client.devices()).serialize())
+        found = target_machine(topology)
+        if found is None:
+            raise refusal("AOTC-E752", "this host's processor", "none")
+        triple, cpu, features = found
+        names = features.split(",")
+        present = frozenset(name[1:] for name in names if name.startswith("+"))
+        architecture, count = triple.partition("-")[0], self.device_count
+        return Machine(architecture, cpu, present, self.kind, self.jaxlib, count)
+
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        """Register LAPACK if any of these custom-call targets is in it."""
+        if self._lapack_ready or not any(target.startswith("lapack_") for target in targets):
+            return
+        from jaxlib import lapack
+
+        with self._lock:
+            # Without initialize() the registered kernels call null pointers.
+            lapack._lapack.initialize()
+            for name, function, version in lapack.registrations()["cpu"]:
+                self._register(name, function, "cpu", api_version=version)
+            self._lapack_ready = True
+
+    def share(self, array: Array, aval: Aval) -> Buffer:
+        """Use an array in place if it is aligned to 64 bytes (a copy otherwise); for weights,
+        which never change.
+        """
+        place: Any = aval.placement
+        if place is not None:
+            return place.share(array, aval, self._share)
+        return self._put(
+            aval, self._sharding, [array], self._devices, True, False, self._share, True
+        )
+
+    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
+        """A result as numpy: read-only and without a copy, keeping the device buffer alive; a copy
+        of what lies on several devices, and of types that Python's buffer protocol does not know.
+        """
+        if is_plain(aval):
+            return np.asarray(buffer)
+        from aotc_runtime.engines.xla.xla_reader import converted, joined
+
+        return converted(buffer, aval) if aval.placement is None else joined(buffer)
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """The host's memory."""
+        return DLPACK_CPU, 0
+
+    def compile_symbolic(
+        self,
+        module: VerifiedBlob,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        options: Mapping[str, str],
+        where: str,
+    ) -> LoadedExecutable:
+        """Compile a verified module with symbolic dimensions for the shapes of these inputs.
+
+        Takes tens of milliseconds and more, on the calling thread, other Python threads going on
+        meanwhile. Raises BackendError (AOTC-E756).
+        """
+        from aotc_runtime.engines.xla.cpu.xla_symbolic import compiled
+
+        handlers = [self.result_handler(aval) for aval in outputs]
+        shapes = [aval.shape for aval in inputs]
+        loaded = compiled(
+            self._client, self._devices, self.error, bytes(module.data), shapes, options, where
+        )
+        executable = LoadedExecutable(loaded, handlers)
+        # Should another thread load a bundle just now, `compilations` looks again.
+        with self._lock:
+            self._known[id(loaded)] = executable
+        return executable
+
+    def memory_of(self, executable: LoadedExecutable) -> int:
+        """Bytes that a call allocates beside its inputs, as XLA says: temporaries, and results that
+        take no input's place.
+        """
+        stats = executable.loaded.get_compiled_memory_stats()
+        results = stats.output_size_in_bytes - stats.alias_size_in_bytes
+        return int(stats.temp_size_in_bytes + results)

@@ -1,0 +1,45 @@
+"""What accelerators have in common: memory of their own, and nothing is compiled for them here."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
+from aotc_runtime.engines.xla.xla_reader import copied, joined
+
+
+class Accelerated(XlaDevice):
+    """Devices of a plugin. Arrays are copied to them and back; nothing is shared."""
+
+    as_array = staticmethod(copied)
+    repeats_exactly = False  # atomic additions of scatters
+
+    def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
+        """Run, and wait for the results."""
+        results = super().execute(executable, arguments)
+        for buffer in results:
+            buffer.block_until_ready()
+        return results
+
+    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
+        """A copy on the host."""
+        return copied(buffer) if aval.placement is None else joined(buffer)
+
+
+def library_of(package: str, file: str) -> Path:
+    """A file of an installed package. Raises ImportError."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"no package {package}")
+    return Path(spec.origin).parent / file
+
+
+def start_plugin(xla_client: Any, platform: str, library: str) -> None:
+    """Load and initialize a plugin, unless jax has done so in this process."""
+    if not xla_client.pjrt_plugin_loaded(platform):
+        xla_client.load_pjrt_plugin_dynamically(platform, library)
+    if not xla_client.pjrt_plugin_initialized(platform):
+        xla_client.initialize_pjrt_plugin(platform)

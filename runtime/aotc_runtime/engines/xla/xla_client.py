@@ -1,0 +1,301 @@
+"""A client of XLA, and what is alike on every platform. Names of jaxlib below are private; each was
+seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
+
+    jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
+        SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
+    Client: deserialize_executable, live_executables, local_devices
+    LoadedExecutable.execute_sharded
+    ExecuteResults.consume_with_handlers
+    LoadedExecutable.get_parameter_shardings and
+        get_output_shardings, and those in `sharding`: only for bundles with a mesh
+    _jax: buffer_to_dlpack_managed_tensor, collect_garbage
+
+There is one client per process and platform, made on first use. Executables come from
+`VerifiedBlob`s only: from machine code, or from a symbolic module that is compiled for sizes where
+a policy allows it. None of these calls imports jax.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from msgspec import Struct
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored, Tiles
+from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
+from aotc_runtime.system import processor_check
+from aotc_runtime.system.parallel_calls import map_on_threads
+
+if TYPE_CHECKING:
+    from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements
+
+
+_READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
+"""What makes XLA read `XLA_FLAGS`, and starts nothing."""
+
+
+class LoadedExecutable(Struct, frozen=True, weakref=True):
+    """A deserialized executable and the handlers for its results, in order.
+
+    XLA gives its memory back when nothing refers to it any more.
+    """
+
+    loaded: Any
+    handlers: list[Any]
+
+
+class XlaDevice(Device):
+    """The devices of one platform as XLA sees them."""
+
+    engine = "XLA"
+    minds_jax = True
+    as_array: Callable[[Buffer], Array]
+    """Reads a result in one piece, of one of numpy's types."""
+
+    def __init__(self, threads: int | None = None, devices: int = 1) -> None:
+        processor_check.require()
+        self.threads = threads or default_threads()
+        try:
+            import jaxlib
+            import ml_dtypes  # noqa: F401 - jaxlib does at its first array, where it takes longer
+            from jaxlib import xla_client
+
+            self.jaxlib: str = jaxlib.__version__
+            # As XLA reads them: once in a process, now or when somebody used it before.
+            self.flags = os.environ.get("XLA_FLAGS", "")
+            if self.flags:
+                from aotc_runtime.engines.xla import xla_flags
+
+                xla_flags.require(_READING_FLAGS, self.jaxlib)
+            with _thread_count(threads):
+                self._client = self.make_client(xla_client, devices)
+            self._all_devices = self._client.local_devices()
+            self.device_count = len(self._all_devices)
+            self._device = self._all_devices[0]
+            self._names = xla_client
+            self._sharding = xla_client.SingleDeviceSharding(self._device)
+            self._put = xla_client.batched_device_put
+            self._handler = xla_client.array_result_handler
+            self._register = xla_client.register_custom_call_target
+            semantics = xla_client.HostBufferSemantics
+            self._copy = semantics.IMMUTABLE_ONLY_DURING_CALL
+            self._share = semantics.ZERO_COPY
+            self.error: type[Exception] = xla_client.XlaRuntimeError
+            self._collect_garbage = xla_client._xla.collect_garbage
+            self.prepare(xla_client)
+        except (ImportError, AttributeError, TypeError) as error:
+            from aotc_runtime.base.rendering import first_line
+
+            raise refusal(
+                "AOTC-E751", "jaxlib", f"{type(error).__name__}: {first_line(error)}"
+            ) from error
+        self.watch_forks()
+        self._devices = [self._device]
+        self._placements: Placements | None = None
+        # Weak, so that what nobody closes, or what failed to load, is given back as well.
+        self._known: WeakValueDictionary[int, LoadedExecutable] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def make_client(self, xla_client: Any, devices: int) -> Any:
+        """jaxlib's client. xla_client: the module.  devices: how many a processor is to be."""
+
+    def prepare(self, xla_client: Any) -> None:
+        """Take more names of jaxlib, whose absence is told as that of the others."""
+
+    @abstractmethod
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        """Register the libraries behind these custom-call targets; only those that are needed."""
+
+    @property
+    def kind(self) -> str:
+        """jaxlib's name for the device, "cpu" or a product name."""
+        return str(self._device.device_kind)
+
+    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> MeshPlacement:
+        """How arrays of a shape lie on a mesh whose devices there are."""
+        if self._placements is None:
+            # Only bundles with a mesh need it.
+            from aotc_runtime.engines.xla.xla_sharding import Placements
+
+            self._placements = Placements(self._names, self._all_devices, self._put)
+        return self._placements.placement(mesh, sharding, shape)
+
+    def tiles(
+        self, executable: LoadedExecutable
+    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+        """How the parameters and the results of an executable lie on its devices, as XLA says."""
+        from aotc_runtime.engines.xla.xla_sharding import tiles
+
+        loaded = executable.loaded
+        count = len(loaded.local_devices())
+        read = self._names.HloSharding.from_proto
+        shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
+        parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
+        return parameters, results
+
+    def result_handler(self, aval: Aval) -> Any:
+        """The handler of a result."""
+        place: Any = aval.placement
+        return self._handler(aval, self._sharding if place is None else place.sharding, True)
+
+    def deserialize(
+        self,
+        every: Sequence[Stored],
+        numbers: Sequence[int] = (0,),
+        custom_calls: Sequence[str] = (),
+    ) -> list[LoadedExecutable]:
+        """Load executables for the devices of these numbers, several at a time.
+
+        Raises BackendError (AOTC-E753) where XLA refuses one.
+        """
+        self.register_custom_calls(custom_calls)
+        devices = [self._all_devices[number] for number in numbers]
+        # Before they are known, another thread's load would take them for compiled ones.
+        with self._lock:
+            try:
+                return map_on_threads(partial(self._deserialized, devices), every, self.threads)
+            finally:
+                # XLA's threads leave the bytes that they read to be released by others: at its next
+                # call, which never comes where the bundle is refused.
+                self.forget_released()
+
+    def _deserialized(self, devices: list[Any], stored: Stored) -> LoadedExecutable:
+        handlers = [self.result_handler(aval) for aval in stored.outputs]
+        try:
+            loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
+        except self.error as error:
+            from aotc_runtime.base.rendering import first_line
+
+            raise refusal("AOTC-E753", stored.where, first_line(error)) from error
+        # Known at once: if another one fails, whoever keeps the error keeps this one alive.
+        executable = LoadedExecutable(loaded, handlers)
+        self._known[id(loaded)] = executable
+        return executable
+
+    def compilations(self) -> int:
+        """Executables alive in XLA's client that were neither deserialized nor compiled for calls
+        under a policy that allows it: 0, or a bug.
+
+        An executable that another thread has just released may still be alive in XLA, so the count
+        is taken twice and believed only if it stays.
+        """
+        for seconds in (0.001, 0.01, 0.1, 1.0):
+            count = self._unknown_executables()
+            if not count:
+                return 0
+            time.sleep(seconds)
+        return self._unknown_executables()
+
+    def _unknown_executables(self) -> int:
+        with self._lock:
+            known = dict(self._known.items())  # held, so that none of them goes away meanwhile
+            return sum(id(loaded) not in known for loaded in self._client.live_executables())
+
+    def put(self, array: Array, aval: Aval) -> Buffer:
+        """Copy a user's array to the device; the array may change as soon as this returns."""
+        place: Any = aval.placement
+        if place is not None:
+            return place.put(array, aval, self._copy)
+        return self._put(
+            aval, self._sharding, [array], self._devices, True, False, self._copy, True
+        )
+
+    def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
+        """Run on the calling thread until the results are there; other Python threads go on
+        meanwhile. Raises XLA's error.
+        """
+        results: list[Buffer] = executable.loaded.execute_sharded(arguments).consume_with_handlers(
+            executable.handlers
+        )
+        return results
+
+    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+        """A function that reads all results of a call as `to_numpy` does; made once, called
+        often.
+        """
+        if not all(map(is_plain, avals)):
+            return super().reader(avals)
+        as_array = self.as_array
+        return lambda buffers: [as_array(buffer) for buffer in buffers]
+
+    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+        """A function that reads a call's only result as numpy and returns it by itself; made once,
+        called often.
+        """
+        if not is_plain(aval):
+            return super().reader_of_one(aval)
+        as_array = self.as_array
+        return lambda buffers: as_array(buffers[0])
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        """Whether a call that donated the buffer used it up."""
+        return bool(buffer.is_deleted())
+
+    def delete(self, buffer: Buffer) -> None:
+        """Give the memory of a donated buffer back that XLA could not reuse."""
+        buffer.delete()
+
+    def to_dlpack(self, buffer: Buffer) -> Any:
+        """A DLPack capsule that keeps the buffer alive."""
+        from jaxlib import _jax
+
+        return _jax.buffer_to_dlpack_managed_tensor(buffer)
+
+    def forget_released(self) -> None:
+        """Release arrays that freed buffers used in place, and bytes that executables were made of.
+        XLA would do so at its next call, and until then keep the files mapped that hold arrays.
+        """
+        self._collect_garbage()
+
+    def pointer(self, buffer: Buffer) -> int:
+        """The address of a device buffer."""
+        return int(buffer.unsafe_buffer_pointer())
+
+
+_THREADS_VARIABLE = "PJRT_NPROC"
+
+
+def default_threads() -> int:
+    """What XLA takes: the variable, or the processors this process may run on."""
+    stated = os.environ.get(_THREADS_VARIABLE, "")
+    return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _thread_count(threads: int | None) -> Iterator[None]:
+    """Let XLA start this many threads; it asks the environment, and only while a client is made."""
+    before = os.environ.get(_THREADS_VARIABLE)
+    if threads is not None:
+        os.environ[_THREADS_VARIABLE] = str(threads)
+    try:
+        yield
+    finally:
+        if threads is not None and before is None:
+            del os.environ[_THREADS_VARIABLE]
+        elif threads is not None and before is not None:
+            os.environ[_THREADS_VARIABLE] = before
+
+
+BUILT_IN = 1
+"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
+
+
+def is_plain(aval: Aval) -> bool:
+    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
+    return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
+
+
+def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
+    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
+    return dtype.name in ("int4", "uint4")

@@ -1,0 +1,102 @@
+"""XLA as an engine (`aotc_runtime.engines.engine_protocol.Engine`), and what of it runs in this
+process: the processor, which other devices need too, and the platform that bundles run on.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.engines.engine_device import Device
+from aotc_runtime.engines.xla.cpu import xla_cpu_device as cpu
+from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.engines.xla.xla_client import XlaDevice
+from aotc_runtime.schema.host_facts import Accelerator
+from aotc_runtime.system import host_probe
+from aotc_runtime.system.host_probe import Machine
+
+platforms = ("cuda", "tpu")
+"""The platforms beside the processor's of which facts can be gathered."""
+
+_processor: Processor | None = None
+_serving: XlaDevice | None = None
+_processor_lock = threading.Lock()
+_serving_lock = threading.Lock()
+
+
+def facts(platform: str) -> Accelerator | None:
+    """The devices of an accelerator's platform, as their driver or the system says."""
+    from aotc_runtime.engines.xla.xla_platforms import facts
+
+    return facts(platform)
+
+
+def machine(threads: int | None, devices: int | None) -> Machine | None:
+    """The processor as XLA sees it, whose compiler decides what it calls a feature; None without
+    jaxlib. Raises what `processor` raises.
+    """
+    found = processor(threads, devices).machine() if host_probe.is_installed("jaxlib") else None
+    if found is None or found.architecture == "x86_64":
+        return found
+    from aotc_runtime.system.cpu_features import described
+
+    return described(found)
+
+
+def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
+    """The devices that bundles of this platform run on, the only platform of the process.
+
+    Raises BackendError (AOTC-E758) where there is no such device that XLA can use, or bundles of
+    another platform run in the process; and what `processor` raises.
+    """
+    global _serving
+    with _serving_lock:
+        if _serving is None:
+            started = processor(threads, devices)
+            _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
+    if _serving.platform != platform:
+        raise refusal(
+            "AOTC-E758",
+            "load",
+            f"one for {platform}",
+            expected=f"a process whose bundles are for {_serving.platform}",
+            hint="load it in another process",
+        )
+    if platform == cpu.PLATFORM:
+        return processor(threads, devices)
+    _serving.require_unforked()
+    return _serving
+
+
+def _accelerated(platform: str, started: Processor) -> XlaDevice:
+    from aotc_runtime.engines.xla.xla_platforms import accelerated
+
+    return accelerated(platform, started)
+
+
+def processor(threads: int | None = None, devices: int | None = None) -> Processor:
+    """This process' processor.
+
+    threads: of XLA's pool.  devices: how many to make of the processor, if nobody has asked before.
+    The first who asks decides, since a process has one client.
+    Raises BackendError: AOTC-E754 in a process forked after first use, E750 if XLA refuses the
+    flags of the environment; ResourceError (AOTC-E552) for another number of threads than there
+    are.
+    """
+    global _processor
+    current = _processor
+    if current is None:
+        with _processor_lock:
+            if _processor is None:
+                _processor = Processor(threads, devices or 1)
+            current = _processor
+    if threads is not None and threads != current.threads:
+        raise refusal(
+            "AOTC-E552",
+            "load",
+            f"{current.threads}, with which XLA was started in this process",
+            expected=f"{threads} threads for XLA",
+            hint="pass `threads` to the first load of the process",
+        )
+    current.require_unforked()
+    return current

@@ -1,0 +1,86 @@
+"""Does XLA take the flags of this process' environment? One that it does not know, or a value that
+it cannot read, ends the process when XLA first looks at them: with status 1, without a word to
+Python. So another process is asked before. Imported only where `XLA_FLAGS` is set.
+
+That process reads the flags and nothing else: no bundle, and no device. Whatever it dies of, only
+XLA's own refusal counts; where nobody can be asked, XLA is started all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from aotc_runtime.base.errors import refusal
+
+SECONDS = 30.0
+"""The longest that is waited for an answer, which takes 0.15 s. One that never comes is none, such
+as where the flags lie in a pipe.
+"""
+
+CHARACTERS_SHOWN = 500
+
+_REFUSED = re.compile(r"^F\d{4} [^\]]*\] (.+)$", re.MULTILINE)
+_REASON = re.compile(r"^E\d{4} [^\]]*\] (.+)$", re.MULTILINE)
+"""Lines of XLA's log: level, date, time, thread, file and line in front of the text."""
+
+
+def require(reading: str, jaxlib: str) -> None:
+    """Raises BackendError (AOTC-E750) if XLA refuses the flags. reading: Python that makes it read
+    them.  jaxlib: its version, for the message.
+    """
+    said = _refusal(os.environ["XLA_FLAGS"], reading)
+    if not said:
+        return
+    raise refusal(
+        "AOTC-E750",
+        "XLA_FLAGS in the environment of this process",
+        said[:CHARACTERS_SHOWN],
+        expected=f"flags that jaxlib {jaxlib} has, or the path of a file with such flags",
+    )
+
+
+@cache
+def _refusal(flags: str, reading: str) -> str:
+    """XLA's words, or "" if it said nothing against these flags. flags: those of the environment,
+    so that others are asked about again.
+    """
+    start = f"import sys; sys.path[:] = sys.argv[1:]; {reading}"
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON") or name == "PYTHONHOME"
+    }
+    try:
+        done = subprocess.run(
+            [_interpreter(), "-P", "-S", "-s", "-c", start, *sys.path],
+            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = done.stderr.decode(errors="replace")
+    refused = _REFUSED.search(said)
+    if refused is None:
+        return ""
+    return (_REASON.search(said, 0, refused.start()) or refused)[1]
+
+
+def _interpreter() -> str:
+    """The path of a Python like this one; what cannot be started if there is none. Other
+    programs that embed Python may stand in `sys.executable`, and would start themselves once more.
+    """
+    if hasattr(sys, "frozen"):
+        return ""
+    if sys.executable and Path(sys.executable).name.startswith("python"):
+        return sys.executable
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return str(Path(sys.exec_prefix, "bin", version))

@@ -1,0 +1,51 @@
+"""The platforms of XLA beside the processor's: each has a folder, imported when it is asked for."""
+
+from __future__ import annotations
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.rendering import first_line
+from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.engines.xla.xla_client import XlaDevice
+from aotc_runtime.schema.host_facts import Accelerator
+
+
+def facts(platform: str) -> Accelerator | None:
+    """The devices of a platform, as their driver or the system says; None for others."""
+    match platform:
+        case "cuda":
+            from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
+
+            return cuda.detect()
+        case "tpu":
+            from aotc_runtime.engines.xla.tpu import tpu_facts as tpu
+
+            return tpu.detect()
+    return None
+
+
+def accelerated(platform: str, started: Processor) -> XlaDevice:
+    """The devices of a platform. started: the processor, without which no plugin runs."""
+    try:
+        match platform:
+            case "cuda":
+                from aotc_runtime.engines.xla.cuda.xla_cuda_device import CudaDevice
+
+                return CudaDevice()
+            case "tpu":
+                from aotc_runtime.engines.xla.tpu.xla_tpu_device import TpuDevice
+
+                return TpuDevice()
+    except (OSError, started.error) as error:
+        raise _no_device(platform, first_line(error)) from error
+    raise _no_device(platform, "a platform that this runtime cannot start")
+
+
+def _no_device(platform: str, found: str) -> AotcError:
+    """AOTC-E758. found: what there is instead of devices."""
+    return refusal(
+        "AOTC-E758",
+        platform,
+        found,
+        expected="devices that XLA can use",
+        hint="`aotc targets check` and the driver's own tools say more",
+    )

@@ -1,0 +1,51 @@
+"""Results of XLA as numpy that cannot be read as they are: on an accelerator or on several devices,
+or of a type that numpy lacks. Private names of jaxlib beside those of `client`:
+
+    ArrayImpl._to_np_array_did_copy
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.xla.xla_client import is_packed_in_xla
+
+
+def copied(buffer: Buffer) -> Array:
+    """A copy of what lies on an accelerator."""
+    array: Array = buffer._to_np_array_did_copy()[0]
+    return array
+
+
+def joined(buffer: Buffer) -> Array:
+    """The pieces that several devices hold, put together; read-only."""
+    array = copied(buffer)
+    array.flags.writeable = False
+    return array
+
+
+def converted(buffer: Buffer, aval: Aval) -> Array:
+    """A copy of what lies in the host's memory, of a type that Python's buffer protocol does not
+    know (bfloat16, float8).
+    """
+    buffer.block_until_ready()
+    count = int(np.prod(aval.shape, dtype=np.int64))
+    if count == 0:
+        return np.empty(aval.shape, aval.dtype)
+    is_packed = is_packed_in_xla(aval.dtype)
+    size = (count + 1) // 2 if is_packed else count * aval.dtype.itemsize
+    memory = bytes((ctypes.c_char * size).from_address(buffer.unsafe_buffer_pointer()))
+    del buffer
+    if is_packed:
+        memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
+    return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
+
+
+def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
+    """Numbers of 4 bits, the lower half of a byte first, in a byte each."""
+    packed = np.frombuffer(memory, np.uint8)
+    numbers = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count]
+    return (((numbers ^ 8) - 8) if is_signed else numbers).astype(np.uint8).tobytes()

@@ -1,0 +1,172 @@
+"""`load`: open, verify, map, deserialize, run the fixtures. The bundle it returns is ready."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from aotc_runtime.engines import engine_registry
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
+from aotc_runtime.serving.readiness import make_ready
+from aotc_runtime.serving.resident_bundle import load_executables, make_resident
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.verify_bundle import Vouched, fit, vouch
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.background_loading import Loading
+
+Folder = str | os.PathLike[str]
+Trust = str | os.PathLike[str] | TrustPolicy
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    store: Folder | None = None,
+    target: str | None = None,
+    threads: int | None = None,
+    devices: int | None = None,
+    memory_limit: int | None = None,
+    wait: Literal[True] = True,
+) -> LoadedBundle: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    store: Folder | None = None,
+    target: str | None = None,
+    threads: int | None = None,
+    devices: int | None = None,
+    memory_limit: int | None = None,
+    wait: Literal[False],
+) -> Loading: ...
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    store: Folder | None = None,
+    target: str | None = None,
+    threads: int | None = None,
+    devices: int | None = None,
+    memory_limit: int | None = None,
+    wait: bool = True,
+) -> LoadedBundle | Loading:
+    """Load a bundle; it is ready when this returns, and nothing was compiled.
+
+    path: an .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
+    trust: a policy, or the path of its TOML file.
+    store: a folder for what registries have, as `aotc_serve.store.Store` has it; None for
+    $AOTC_STORE, or the user's cache. What is there needs no network.
+    target: one of the bundle's targets, or None for the best that this host can run.
+    threads: size of the engine's thread pool, or None for one thread per processor; the first load
+    in a process decides.
+    devices: how many devices the engine makes of the processor, or None for as many as this bundle
+    needs; the first load in a process decides, so state the most that a later bundle with a mesh
+    needs.
+    memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
+    wait: with False, load in a thread, and return a handle to poll, wait for or await.
+    Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
+    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError, RegistryError; the handle
+    raises it when it is waited for.
+
+    Unsafety: a bundle is machine code. Whoever holds a key the policy trusts can run anything in
+    this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
+    written into while it is loaded.
+    """
+
+    def work(enter: Callable[[State], None]) -> LoadedBundle:
+        laps = Laps()
+        require_numbers(threads, devices, memory_limit)
+        policy = policy_of(trust)
+        if isinstance(path, str) and path.startswith("oci://"):
+            from aotc_serve.store.reference_loading import fetched
+
+            numbers = threads, devices, memory_limit
+            source = fetched(
+                path, policy, store, target, lambda w: engine_registry.prepare(w, *numbers)
+            )
+        else:
+            source = open_bundle(path)
+        laps.end("open")
+        with vouch(source, policy, time.time()) as vouched:
+            laps.end("verify")
+            return load_vouched(vouched, target, threads, devices, memory_limit, laps, enter)
+
+    if wait:
+        return work(lambda _: None)
+    from aotc_runtime.serving.background_loading import Loading
+
+    return Loading(work)
+
+
+class Laps:
+    """How long the stages of a load take, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = self._last = time.perf_counter()
+
+    def end(self, stage: str) -> None:
+        """The stage ends now, and the next begins."""
+        now = time.perf_counter()
+        self.seconds |= {stage: now - self._last, "total": now - self._started}
+        self._last = now
+
+
+def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
+    """Check what a caller asks of an engine, in a module that most callers need not import."""
+    if any(asked is not None for asked in (threads, devices, memory_limit)):
+        from aotc_runtime.engines import engine_options as asked
+
+        asked.require_numbers(threads, devices, memory_limit)
+
+
+def load_vouched(
+    vouched: Vouched,
+    target: str | None,
+    threads: int | None,
+    devices: int | None,
+    memory_limit: int | None,
+    laps: Laps,
+    enter: Callable[[State], None],
+) -> LoadedBundle:
+    """What `load` does with a bundle that the policy accepts; its weights may yet be hashed."""
+    # An engine is started only for a bundle that is trusted, and has executables for it.
+    facts = engine_registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
+    laps.end("runtime")
+    fitting = fit(vouched, facts, target)
+    enter(State.LOADING)
+    started = {p: engine_registry.start(p, threads, devices) for p in fitting.manifest.platforms}
+    # The weights are being hashed meanwhile; nothing runs before that is done.
+    executables = load_executables(started, fitting.manifest, fitting.executables)
+    laps.end("deserialize")
+    resident = make_resident(fitting.finish(), executables)
+    laps.end("weights")
+    enter(State.WARMING)
+    loaded = make_ready(resident)
+    laps.end("fixtures")
+    loaded.timings.update(laps.seconds)
+    return loaded
+
+
+def policy_of(trust: object) -> TrustPolicy:
+    """The policy that a caller passes or names. Raises TrustError."""
+    if isinstance(trust, TrustPolicy):
+        return trust
+    if isinstance(trust, str | os.PathLike):
+        return read_policy(Path(trust))
+    from aotc_runtime.serving.serving_refusals import no_policy
+
+    raise no_policy(trust)

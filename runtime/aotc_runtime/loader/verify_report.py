@@ -1,0 +1,242 @@
+"""What `aotc verify` and `aotc-runtime verify` say: one document, one text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from aotc_runtime.base.errors import (
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    IntegrityError,
+    TrustError,
+    family_of,
+)
+from aotc_runtime.base.rendering import document_text
+from aotc_runtime.engines.engine_survey import detect_all
+from aotc_runtime.formats.host_facts_json import host_document
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
+from aotc_runtime.schema.trust_policy import Channel
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.verification.bundle_examination import Verdict, examine
+from aotc_runtime.verification.choice_report import certified_report, choice_report
+from aotc_runtime.verification.host_compatibility import Choice
+from aotc_runtime.verification.policy_reader import read_policy
+
+HOST = "host"
+"""The name that stands for the best target for this host."""
+
+REFUSALS = (
+    BundleFormatError,
+    IntegrityError,
+    TrustError,
+    IncompatibleRuntimeError,
+    IncompatibleHostError,
+)
+"""What a bundle is refused with, whoever asks; other errors are about asking."""
+
+
+class Report(Struct, frozen=True):
+    """A verdict in words.
+
+    document: JSON-able, without the findings.  lines: for people, if there are no findings.
+    """
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    document: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+def verify_report(
+    bundle: Path | str,
+    trust: Path,
+    target: str,
+    *,
+    full: bool = False,
+    ca: Path | None = None,
+    channel: bool = False,
+    store: Path | None = None,
+    told: Told = nobody,
+) -> Report:
+    """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
+    or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
+    channel: whether the policy's channel has to name it, too.  store: has what a load of the
+    reference needs, afterwards.  told: of bytes of a file or folder that were hashed.
+
+    Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
+    read; what is wrong with the bundle itself is in the report.
+    """
+    policy = read_policy(trust)
+    if channel:
+        from aotc_serve.channel.channel_options import channel_of
+
+        channel_of(policy, trust)
+    now, asked = time.time(), None if target == HOST else target
+    if isinstance(bundle, Path):
+        source, facts = look_into(bundle, told), detect_all()
+        verdict = examine(source, policy, facts, now, asked)
+        report = report_of(str(bundle), verdict, facts)
+        return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
+    if store is not None:
+        from aotc_runtime.system.streamed_bundle import PassedMap
+        from aotc_serve.store.reference_loading import fetched
+        from aotc_serve.store.stored_bundles import Store
+
+        facts = detect_all()
+        try:
+            kept = fetched(bundle, policy, Store(store, ca=ca), asked, lambda _: facts, PassedMap)
+        except REFUSALS:
+            # Refused before its weights were fetched: the verdict on the rest says by which gate.
+            report = verify_report(bundle, trust, target, ca=ca)
+            if report.findings:
+                return report
+            raise
+        verdict = examine(kept, policy, facts, now, asked)
+        report = report_of(kept.name, verdict, facts)
+        return _beside(report, kept, verdict, policy.channel, trust.parent, asks=channel)
+    from aotc_serve.store.reference_reading import looked_at
+
+    with looked_at(bundle, policy, now, full=full, ca=ca) as looked:
+        facts = detect_all()
+        verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
+        report = report_of(looked.shown, verdict, facts, looked.note)
+        return _beside(report, looked.source, verdict, policy.channel, trust.parent, asks=channel)
+
+
+def _beside(
+    report: Report,
+    source: BlobSource,
+    verdict: Verdict,
+    channel: Channel | None,
+    folder: Path,
+    *,
+    asks: bool,
+) -> Report:
+    """The report with what the policy's channel says, or that it was not asked."""
+    if channel is None or report.findings:
+        return report
+    if not asks:
+        return replace(
+            report, lines=(*report.lines, f"channel {channel.name} was not asked: --channel")
+        )
+    return _asked(channel, folder, source, verdict, report)
+
+
+def _asked(
+    channel: Channel, folder: Path, source: BlobSource, verdict: Verdict, report: Report
+) -> Report:
+    """docs/trust.md 11, of a bundle that would be loaded: whether the channel names it. folder: of
+    the policy.
+    """
+    manifest = verdict.manifest
+    assert manifest is not None, "a bundle that would be loaded has one"
+    name, version = manifest.name, manifest.version
+    try:
+        # Imported where a channel is asked: python-tuf need not be installed.
+        from aotc_serve.channel.channel_options import require_newest
+
+        index = bytes(source.blob(verdict.root_digest) or b"")
+        current = require_newest(channel, folder, name, version, index)
+    except TrustError as error:
+        return Report(error.findings, error.exit_code, report.document, ())
+    stamp = current.roles["timestamp"]
+    document = report.document | {
+        "gates": [*verdict.gates, "channel"],
+        "channel": {
+            "name": channel.name,
+            "timestamp": stamp.version,
+            "expires": stamp.expires.isoformat(),
+        },
+    }
+    told = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"
+    return Report((), 0, document, (*report.lines, told))
+
+
+def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:
+    """A verdict in words. bundle: its path, as the caller spelled it, or its reference by digest.
+    unread: what was not hashed, in words.
+    """
+    manifest = verdict.manifest
+    document = {
+        "bundle": bundle,
+        "name": manifest.name if manifest else None,
+        "version": manifest.version if manifest else None,
+        "root_digest": verdict.root_digest or None,
+        "signers": list(verdict.signers),
+        "target": verdict.target or None,
+        "engine": engine_name(manifest.target) if manifest else None,
+        "engines": [engine_of(each) for each in manifest.platforms] if manifest else [],
+        "target_reason": choice_report(verdict.choice) if verdict.choice else None,
+        "gates": list(verdict.gates),
+        "weights_hashed": "digests" in verdict.gates,
+        "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
+        "certified": certified_report(verdict.choice.certified) if verdict.choice else None,
+        "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
+    }
+    if verdict.findings or manifest is None or verdict.choice is None:
+        exit_code = family_of(verdict.findings[0].code).exit_code
+        return Report(verdict.findings, exit_code, document, ())
+    lines = (
+        f"ok      {manifest.name} {manifest.version} may be loaded here"
+        f"{', if its weights are the signed ones' if unread else ''}",
+        f"root    {verdict.root_digest}",
+        f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
+        f"target  {verdict.target} on {facts.cpu}, {_engine(manifest, facts)}",
+        *([f"        {unread}"] if unread else ()),
+        *_certified(verdict.choice),
+        *_other_targets(verdict.choice),
+    )
+    return Report((), 0, document, lines)
+
+
+def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
+    """The packages that run the executables here, and their versions."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    found = {each.platform: each.plugin for each in facts.accelerators}
+    return ", ".join(
+        f"jaxlib {facts.jaxlib}"
+        if engine_of(platform) == XLA or device is UNSET
+        else f"{device.plugin} {found.get(platform, NOT_INSTALLED)}"
+        for platform, device in needs.items()
+    )
+
+
+def _certified(choice: Choice) -> Iterator[str]:
+    """By whose word another release than the builder's may run, and what differed."""
+    if (found := choice.certified) is not None:
+        worst = max((difference.ulp_max for difference in found.differences), default=0)
+        by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
+        yield f"        certified by {by} on {found.certified_on}, built with {found.built_with}"
+        yield f"        {len(found.differences)} fixtures within tolerance, up to {worst} ulp apart"
+
+
+def _other_targets(choice: Choice) -> Iterator[str]:
+    """Why it is none of the others, a line each."""
+    for candidate in choice.candidates:
+        if candidate.target == choice.target:
+            chosen = candidate.features
+        elif candidate.findings:
+            reasons = "; ".join(f"{f.code} expected {f.expected}" for f in candidate.findings)
+            yield f"        not {candidate.target}: {reasons}"
+        else:
+            fewer = f"{candidate.features} of the processor's features, not {chosen}"
+            yield f"        before {candidate.target}, which uses {fewer}"
+    for name in choice.absent:
+        yield f"absent  {name}: signed with the others, left out of this copy"
+
+
+def host_report() -> Report:
+    """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
+    document = host_document(detect_all())
+    return Report((), 0, document, tuple(document_text(document).splitlines()))

@@ -1,0 +1,675 @@
+"""The bundle manifest: one per target, the config blob of that target's OCI image manifest.
+
+Written by `aotc`, read by everyone; canonical JSON (see `aotc_runtime.base.canonical_json`), so it
+holds no
+floats: tolerances and measured errors are decimal strings. The meaning of every field is also in
+docs/bundle-format.md.
+
+Versions of the format:
+    1.0  2026-11  first version.
+    1.1  2026-11  dicts with integer keys in trees of arguments and results.
+    1.2  2026-11  root indexes that registries' tools carry as they are: without artifactType.
+    1.3  2026-11  targets whose executables are of several engines.
+    1.4  2026-11  entry points whose numbers are stated to be finite.
+A reader takes its own major version and any minor version it knows. A writer states the lowest
+version that can say what it has to say (`EntryPoint.format_version`), from 1.2 on.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree, has_integer_keys
+
+FORMAT_VERSION = "1.4"
+FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT, MIXED_FORMAT = "1.0", "1.1", "1.2", "1.3"
+FINITE_FORMAT = "1.4"
+
+TYPED_ROOTS = (FIRST_FORMAT, INTEGER_KEYS_FORMAT)
+"""Formats whose root index states an artifact type, which tools drop that know OCI 1.0 alone."""
+
+Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
+Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
+"""A non-negative number as `repr(float)` writes it."""
+Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
+"""A CUDA compute capability, "9.0"."""
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every part of the manifest: immutable, no unknown fields."""
+
+
+class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaults=True):
+    """An NVIDIA GPU.
+
+    description: name of the description that was compiled for.  changes: fields of it that the
+    target file sets to other values.  kinds: product names of the devices that may run the code, as
+    the driver states them.  text: the description, if it is not the one in the CUDA plugin.
+    """
+
+    description: str
+    compute_capability: Capability
+    kinds: tuple[str, ...]
+    changes: dict[str, str] = {}
+    text: str = ""
+
+
+class TpuDevice(_Part, frozen=True, tag="tpu", tag_field="family"):
+    """Chips of a TPU slice. topology: as libtpu names it, "v5e:2x2".  kinds: as jax names them."""
+
+    topology: str
+    kinds: tuple[str, ...]
+
+
+class RocmDevice(_Part, frozen=True, tag="rocm", tag_field="family"):
+    """An AMD GPU. architecture: LLVM's name for its instructions, "gfx942"."""
+
+    architecture: str
+    kinds: tuple[str, ...]
+
+
+type TargetDevice = CudaDevice | TpuDevice | RocmDevice
+
+
+class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
+    """What a host's accelerators must be.
+
+    kinds: one of these product names.  memory_bytes: free on each device.  plugin: distribution of
+    the PJRT plugin, or of another engine; accepts_plugin: its versions that the evidence covers.
+    compute_capability: of CUDA devices.  driver: the CUDA version that the driver must support at
+    least, "13.0".
+    """
+
+    kinds: tuple[str, ...]
+    memory_bytes: Size
+    plugin: str
+    accepts_plugin: tuple[str, ...]
+    compute_capability: Capability | None = None
+    driver: str | None = None
+
+
+class Compilation(_Part, frozen=True):
+    """How executables for an accelerator were compiled.
+
+    without_device: from a description, on a machine that may have none.  left_out: what the
+    compiler then cannot do, and took defaults for, such as "autotuning".  claims: versions that the
+    description states and the executables repeat; XLA refuses to load them where less is installed.
+    """
+
+    without_device: bool
+    left_out: tuple[str, ...]
+    claims: dict[str, str]
+
+
+DEVICES_MAX = 65536
+"""More than any machine has; a mesh of more is a mistake or an attack."""
+
+AxisName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+type Sharding = tuple[tuple[AxisName, ...], ...]
+"""For each axis of a tensor, the axes of the mesh that it is cut by, the first of them varying
+slowest; () if it is not cut at all. Axes of the mesh that are not named hold copies."""
+
+
+class MeshAxis(_Part, frozen=True):
+    """size: how many devices along it."""
+
+    name: AxisName
+    size: Annotated[int, Meta(ge=1, le=DEVICES_MAX)]
+
+
+class Mesh(_Part, frozen=True):
+    """An array of devices with named axes (docs/bundle-format.md, "Mesh and shardings").
+
+    devices: the number of the device, among those of the process, at each place of the mesh, the
+    last axis varying fastest.
+    """
+
+    axes: tuple[MeshAxis, ...]
+    devices: tuple[Annotated[int, Meta(ge=0, le=INTEGER_MAX)], ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Size of each axis, in their order."""
+        return {axis.name: axis.size for axis in self.axes}
+
+
+class OutOfProfilePolicy(StrEnum):
+    """What a call does whose size in a dimension matches no profile, each going further than the
+    one before: it is refused; padded to the next profile, the results cut back; split into several
+    calls, the results joined; compiled for its sizes from the bundled module.
+    """
+
+    FAIL = "fail"
+    PAD = "pad"
+    SPLIT = "split"
+    COMPILE = "compile"
+
+
+class DType(StrEnum):
+    """Element types, by their numpy and ml_dtypes names."""
+
+    BOOL = "bool"
+    INT4 = "int4"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT4 = "uint4"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT8_E3M4 = "float8_e3m4"
+    FLOAT8_E4M3 = "float8_e4m3"
+    FLOAT8_E4M3B11FNUZ = "float8_e4m3b11fnuz"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8_E8M0FNU = "float8_e8m0fnu"
+    COMPLEX64 = "complex64"
+    COMPLEX128 = "complex128"
+
+
+class KeyImpl(StrEnum):
+    """Implementations of typed random keys, by jax's names for them.
+
+    Key data are uint32 with the implementation's words in a last axis.
+    """
+
+    THREEFRY2X32 = "threefry2x32"
+    RBG = "rbg"
+    UNSAFE_RBG = "unsafe_rbg"
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype of such keys, as jax writes it."""
+        return _KEY_DTYPES[self]
+
+    @property
+    def words(self) -> int:
+        """How many numbers of 32 bits a key has."""
+        return 2 if self is KeyImpl.THREEFRY2X32 else 4
+
+
+_KEY_DTYPES = {
+    KeyImpl.THREEFRY2X32: "key<fry>",
+    KeyImpl.RBG: "key<rbg>",
+    KeyImpl.UNSAFE_RBG: "key<urbg>",
+}
+
+
+class ParameterKind(StrEnum):
+    """How a parameter may be passed; the names of `inspect.Parameter`'s kinds."""
+
+    POSITIONAL_ONLY = "positional_only"
+    POSITIONAL_OR_KEYWORD = "positional_or_keyword"
+    KEYWORD_ONLY = "keyword_only"
+
+
+class BlobRef(_Part, frozen=True):
+    """A blob of the same OCI layout. size: bytes."""
+
+    digest: Digest
+    size: Size
+
+
+class TensorSpec(_Part, frozen=True, omit_defaults=True):
+    """One array of an entry point.
+
+    path: names from the parameter (or the result) down to the leaf, joined by "/".
+    shape: an integer, or an expression over dimension names such as "batch", "2*seq+1" or
+        "batch*seq"; "?" where the axis varies in a way that is not multilinear.
+    weak_type: jax's weak typing of a Python scalar result.
+    key_impl: of typed random keys; dtype and shape are then those of their data.
+    sharding: over the bundle's mesh; () for a tensor that every device holds whole.
+    """
+
+    path: str
+    dtype: DType
+    shape: tuple[Size | str, ...]
+    weak_type: bool
+    key_impl: KeyImpl | None = None
+    sharding: Sharding = ()
+
+
+class Parameter(_Part, frozen=True):
+    """One parameter of an entry point, as the caller passes it."""
+
+    name: str
+    kind: ParameterKind
+    tree: Tree
+    donated: bool
+
+
+class InputArgument(_Part, frozen=True, tag="input", tag_field="from"):
+    """An executable argument that a call passes: `leaf` is the index into the entry point's inputs.
+
+    aliased: whether XLA may reuse the buffer for an output, which makes it unusable afterwards.
+    """
+
+    leaf: Count
+    aliased: bool
+
+
+class WeightArgument(_Part, frozen=True, tag="weight", tag_field="from"):
+    """An executable argument bound at load: a tensor of a weights set."""
+
+    set: str
+    tensor: str
+
+
+type Argument = InputArgument | WeightArgument
+
+
+class ParityRan(_Part, frozen=True, tag="ran", tag_field="status"):
+    """The executable ran its fixture on the build host against plain JAX.
+
+    max_abs, max_rel: largest absolute and relative error over all outputs.  ulp_max: largest
+    distance in units in the last place.  elements: how many numbers were compared.  worst: path of
+    the output with the largest error against its tolerance.
+    """
+
+    max_abs: Decimal
+    max_rel: Decimal
+    ulp_max: Count
+    elements: Count
+    worst: str
+
+
+class ParityNotRun(_Part, frozen=True, tag="not-run-here", tag_field="status"):
+    """The build host could not run the executable; says why. Never counts as passed."""
+
+    reason: str
+
+
+type Parity = ParityRan | ParityNotRun
+
+
+class Memory(_Part, frozen=True):
+    """XLA's memory analysis of one executable, bytes. alias_bytes: outputs that take an argument's
+    place.  code_bytes: object files; what XLA itself says of code is 0 on CPU.
+    """
+
+    argument_bytes: Size
+    output_bytes: Size
+    temp_bytes: Size
+    alias_bytes: Size
+    code_bytes: Size
+
+
+class Cost(_Part, frozen=True):
+    """XLA's cost analysis of one executable: operation and byte counts."""
+
+    flops: Count
+    transcendentals: Count
+    bytes_accessed: Count
+
+
+class MeasuredCandidate(_Part, frozen=True, tag="measured", tag_field="status"):
+    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds in
+    which all took turns.  wins: rounds in which it was faster than the default.
+    """
+
+    name: str
+    p50_us: Decimal
+    relative: Decimal
+    wins: Count
+
+
+class LeftOutCandidate(_Part, frozen=True, tag="left-out", tag_field="status"):
+    """A candidate that did not compile, crashed, or differed from plain JAX."""
+
+    name: str
+    reason: str
+
+
+type TuningCandidate = MeasuredCandidate | LeftOutCandidate
+
+
+class Tuned(_Part, frozen=True):
+    """How `aotc build --tune` chose to compile an executable, and why.
+
+    choice: name of the candidate, "default" for the untuned executable.  options: of the compiler,
+    beside the target's.  captured: weights that are constants in the executable instead of
+    arguments; the weights sets hold them as well.  candidates: those that were tried, the default
+    first.  rounds: how many turns each had.  margin: what part of the default's time another choice
+    had to save.  processor, threads, jaxlib: where that was measured.
+    """
+
+    choice: str
+    options: dict[str, str]
+    captured: tuple[WeightArgument, ...]
+    candidates: tuple[TuningCandidate, ...]
+    rounds: Count
+    margin: Decimal
+    processor: str
+    threads: Positive
+    jaxlib: str
+
+
+class ProfileRecord(_Part, frozen=True):
+    """One executable: an entry point compiled for one shape profile.
+
+    sizes: dimension name to size.  input_shapes, output_shapes: concrete, in leaf order.
+    arguments: what the executable takes, in its order (arguments XLA never reads are left out).
+    custom_call_targets: what must be registered before the executable is deserialized.
+    thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
+        library calls and control flow).
+    tuned: only in a build with `--tune` or `--tuning`.  platform: of `requires.engines`, where
+    another engine than the target's runs it.
+    """
+
+    sizes: dict[str, Positive]
+    input_shapes: tuple[tuple[Size, ...], ...]
+    output_shapes: tuple[tuple[Size, ...], ...]
+    arguments: tuple[Argument, ...]
+    module: BlobRef
+    executable: BlobRef
+    fixture: BlobRef
+    parity: Parity
+    memory: Memory
+    cost: Cost
+    custom_call_targets: tuple[str, ...]
+    thunks: dict[str, Count]
+    tuned: Tuned | UnsetType = UNSET
+    platform: str | UnsetType = UNSET
+
+
+class Tolerance(_Part, frozen=True):
+    """|actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal."""
+
+    rtol: Decimal
+    atol: Decimal
+
+
+class LiftedConstant(_Part, frozen=True):
+    """An array the function closed over, moved to the weights set "closure" by the capture."""
+
+    tensor: str
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
+class TrialRan(StrEnum):
+    """What a trial ran: the target's executable, or, where the build host cannot run it, the
+    function in plain JAX.
+    """
+
+    EXECUTABLE = "executable"
+    PLAIN_JAX = "plain-jax"
+
+
+class Trial(_Part, frozen=True):
+    """One comparison of a call that was padded or split with one of exactly its sizes.
+
+    sizes: of the call.  profile: those it was padded to, or split into.  fill: what the padding was
+    filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
+    for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.  ran: what
+    was padded or split.  inputs: the numbers of the call: "fixture", or others of their kind, all
+    "low", all "high", or low and high ones in turn, "mixed" and "reversed".
+    """
+
+    sizes: dict[str, Positive]
+    profile: dict[str, Positive]
+    fill: str
+    max_abs: Decimal
+    max_rel: Decimal
+    ulp_max: Count
+    ran: TrialRan = TrialRan.EXECUTABLE
+    inputs: str = "fixture"
+
+
+class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):
+    """Fill the inputs up to the next profile, and cut every output axis that carries the dimension.
+
+    fill: input path to the number its padding is filled with, as Python writes it; 0 (false) for
+    the others.  mask: parameter that the loader passes, not the caller: a boolean array, true where
+    the dimension is real; where several dimensions name the same one, true where all of them are.
+    length: likewise, the real size as an integer scalar.  proof: why this changes nothing.
+    """
+
+    fill: dict[str, str]
+    mask: str
+    length: str
+    proof: tuple[Trial, ...]
+
+
+class Split(_Part, frozen=True, tag="split", tag_field="policy"):
+    """Call several times and join the outputs; every input and output carries the dimension on at
+    most one axis, and by itself.
+    """
+
+    proof: tuple[Trial, ...]
+
+
+class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
+    """Compile the symbolic module for the call's sizes, beside the calls, where the policy of the
+    deployment allows it.
+
+    meanwhile: what calls do until the executable is there; they are refused where it is left out.
+    most: executables kept, the least recently used is given back.  seconds: a compilation that
+    takes longer is given up.
+    """
+
+    most: Positive
+    seconds: Positive
+    meanwhile: Pad | Split | UnsetType = UNSET
+
+
+type DimensionPolicy = Pad | Split | CompileHere
+
+
+class Symbolic(_Part, frozen=True):
+    """The entry point for all accepted sizes at once.
+
+    module: StableHLO whose @main has symbolic dimensions, each of which its arguments' shapes tell.
+    arguments: what @main takes, in its order.  stablehlo: version of the artifact, "1.18.0".
+    """
+
+    module: BlobRef
+    arguments: tuple[Argument, ...]
+    stablehlo: str | UnsetType = UNSET
+
+
+class EntryPoint(_Part, frozen=True):
+    """A named pure function.
+
+    dimensions: those its inputs use, sorted.  relations: what must hold between them, such as
+    "batch*seq <= 16384".  out_of_profile: by dimension; a call that no profile fits in one that is
+    not listed is refused.  specialized: dimension to where the program decides by its size, so that
+    every profile may be another function.  symbolic: what can be compiled for other sizes, only for
+    a policy that compiles.
+    parameters: what a call passes, in the function's order.  bound: parameter to weights set.
+    static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
+    became weights.  numerics: "finite" if NaN and infinities are no arguments and no results of it,
+    so that the build did not compare them with plain JAX.
+    """
+
+    function: str
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    result: Tree
+    outputs: tuple[TensorSpec, ...]
+    dimensions: tuple[str, ...]
+    relations: tuple[str, ...]
+    out_of_profile: dict[str, DimensionPolicy]
+    bound: dict[str, str]
+    static: dict[str, str]
+    tolerance: Tolerance
+    lifted: tuple[LiftedConstant, ...]
+    profiles: tuple[ProfileRecord, ...]
+    specialized: dict[str, str] = {}
+    symbolic: Symbolic | UnsetType = UNSET
+    numerics: Literal["finite"] | UnsetType = UNSET
+
+    @property
+    def format_version(self) -> str:
+        """The lowest version of the format that can describe it."""
+        if self.numerics is not UNSET:
+            return FINITE_FORMAT
+        trees = (*(parameter.tree for parameter in self.parameters), self.result)
+        return INTEGER_KEYS_FORMAT if any(map(has_integer_keys, trees)) else FIRST_FORMAT
+
+
+class Dimension(_Part, frozen=True):
+    """The accepted sizes of a named dimension: both ends included, and multiples of one number."""
+
+    minimum: Positive
+    maximum: Positive
+    multiple_of: Positive
+
+    def __contains__(self, size: int) -> bool:
+        return self.minimum <= size <= self.maximum and size % self.multiple_of == 0
+
+    @property
+    def smallest(self) -> int:
+        """The smallest accepted size."""
+        return -(-self.minimum // self.multiple_of) * self.multiple_of
+
+    @property
+    def largest(self) -> int:
+        """The largest accepted size."""
+        return self.maximum // self.multiple_of * self.multiple_of
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no size is accepted."""
+        return self.smallest > self.largest
+
+
+class WeightTensor(_Part, frozen=True, omit_defaults=True):
+    """One tensor of a weights set. sharding: as a TensorSpec's; the blobs hold it whole."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Size, ...]
+    sharding: Sharding = ()
+
+
+class WeightSet(_Part, frozen=True):
+    """Tensors that lie in one or more safetensors blobs, so that all cores can hash them.
+
+    origin: "source", "init" or "closure".  tensors: those of all blobs, in the order of the data.
+    """
+
+    blobs: tuple[BlobRef, ...]
+    origin: str
+    tensors: tuple[WeightTensor, ...]
+
+
+class Target(_Part, frozen=True, omit_defaults=True):
+    """The machine that was compiled for, as the target file describes it.
+
+    platform: says which engine runs the executables (`engine_name`).  features:
+    LLVM feature names the code may use.  tuning: attributes that shape code generation but require
+    nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
+    for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
+    empty, threads 1.  device: the accelerator; UNSET for a CPU and for other engines.  devices: how
+    many executables may be spread over.
+    """
+
+    name: Name
+    platform: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    tuning: tuple[str, ...]
+    threads: Positive
+    options: dict[str, str]
+    device: TargetDevice | UnsetType = UNSET
+    devices: Positive = 1
+
+
+XLA = "xla"
+XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def engine_of(platform: str) -> str:
+    """The engine that runs what is for a platform, under which an entry point of
+    `aotc_runtime.engines` names it.
+
+    Any platform that is not XLA's own is named after its engine: `NAME` or `NAME-DEVICES`, such as
+    "iree-vulkan" for devices that the engine "iree" knows as vulkan.
+    """
+    return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
+
+
+def engine_name(target: Target) -> str:
+    """The engine that runs a target's executables, but for those of another one."""
+    return engine_of(target.platform)
+
+
+class Requirements(_Part, frozen=True):
+    """What a host must offer; compared with `HostFacts` before anything is deserialized.
+
+    isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
+    largest executable adds to them: inputs, outputs and temporaries.  device: of accelerators,
+    whose memory counts separately.  engines: by platform, of engines that run some of the
+    executables beside the target's own.
+    """
+
+    platform: str
+    architecture: str
+    isa: tuple[str, ...]
+    devices: Positive
+    custom_call_targets: tuple[str, ...]
+    memory_bytes: Size
+    device: DeviceRequirements | UnsetType = UNSET
+    engines: dict[str, DeviceRequirements] | UnsetType = UNSET
+
+
+class BuiltWith(_Part, frozen=True, omit_defaults=True):
+    """The toolchain. xla: jaxlib's XLA interface version; ifrt: its IFRT version.  tools: other
+    distributions that took part in compiling for an accelerator, such as its plugin, to version.
+    """
+
+    aotc: str
+    jax: str
+    jaxlib: str
+    jaxlib_commit: str
+    xla: Count
+    ifrt: Count
+    stablehlo: str
+    tools: dict[str, str] = {}
+
+
+class BundleManifest(_Part, frozen=True):
+    """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
+    compilation: of executables for an accelerator.  evidence: what the build left for reviewers,
+    which no loader reads.
+    mesh: of the devices that every executable runs on; without one they run on a single device.
+    """
+
+    format_version: str
+    name: Name
+    version: str
+    target: Target
+    requires: Requirements
+    built_with: BuiltWith
+    accepts_jaxlib: tuple[str, ...]
+    dimensions: dict[str, Dimension]
+    weights: dict[str, WeightSet]
+    entry_points: dict[str, EntryPoint]
+    compilation: Compilation | UnsetType = UNSET
+    evidence: BlobRef | UnsetType = UNSET
+    mesh: Mesh | UnsetType = UNSET
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that its executables are for, the target's first."""
+        return (self.target.platform, *(self.requires.engines or ()))
+
+    def platform_of(self, record: ProfileRecord) -> str:
+        """What an executable is for."""
+        return self.target.platform if record.platform is UNSET else record.platform

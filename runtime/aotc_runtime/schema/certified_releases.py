@@ -1,0 +1,56 @@
+"""What certificates say of a target and a release of its engine, as values."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import Finding
+
+JAXLIB = "jaxlib"
+"""The package that runs the executables of XLA."""
+
+
+class Release(Struct, frozen=True):
+    """A version of a package that runs executables, both as its distribution spells them."""
+
+    package: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}"
+
+
+class MeasuredDifference(Struct, frozen=True):
+    """How far a fixture's result was from its reference. label: "predict[batch=8]".  max_abs,
+    max_rel: decimals.  ulp_max: units in the last place.
+    """
+
+    label: str
+    max_abs: str
+    max_rel: str
+    ulp_max: int
+
+
+class Certified(Struct, frozen=True):
+    """Why a release may run a target that does not accept it by itself: a certificate that counts.
+
+    built_with: the version of that package which the target accepts.  digest: of its envelope.
+    keys, names: of the certifiers that signed it.  certified_on: time, ISO 8601.  cpu: the
+    processor it was made on.  differences: of every fixture, there.
+    """
+
+    release: Release
+    built_with: str
+    digest: str
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    certified_on: str
+    cpu: str
+    differences: tuple[MeasuredDifference, ...]
+
+
+class Ruling(Struct, frozen=True):
+    """What certificates say of a target and a release: one that counts, or why none does."""
+
+    certified: Certified | None
+    findings: tuple[Finding, ...]

@@ -1,0 +1,79 @@
+"""What a host is, as plain facts: gathered by `aotc_runtime.system.host_probe`, judged
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+VERSION = "0.1.0"
+"""The version of this package; a test holds it equal to the distribution's."""
+
+NOT_INSTALLED = "not installed"
+"""In place of the version of a package that is not there."""
+
+
+class Accelerator(Struct, frozen=True):
+    """The devices of one platform that this process may use, "cuda" for one.
+
+    kinds: product names as the driver states them, each once, sorted.  memory_bytes: free on the
+    device with the least.  plugin: version of the PJRT plugin.  compute_capability: the lowest.
+    driver: the CUDA version that the driver supports, "13.0"; driver_release: the driver's own
+    version.  All "" where unknown.
+    """
+
+    platform: str
+    devices: int
+    kinds: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    plugin: str = ""
+    compute_capability: str = ""
+    driver: str = ""
+    driver_release: str = ""
+
+
+class HostFacts(Struct, frozen=True):
+    """platform: "cpu".  architecture: "x86_64".  isa: processor features in LLVM's spelling, which
+    the operating system and a hypervisor let programs use; cpu: the processor's name, which says
+    nothing about them.  jaxlib: the version that will run the executables, or NOT_INSTALLED.
+    devices: how many there are.  memory_bytes: what this process may still allocate (free or cgroup
+    limit, the less).
+
+    The others are "" where unknown. os: "linux".  libc: name and version, "glibc 2.36".
+    runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's
+    name for the device.  accelerators: by platform; those that somebody asked for.
+    libraries: Python packages that custom calls need and that can be imported; None where unknown.
+    devices_fixed: whether XLA was started with so many in this process; a processor is otherwise as
+    many devices as a bundle wants.
+    """
+
+    platform: str
+    architecture: str
+    cpu: str
+    isa: frozenset[str]
+    jaxlib: str
+    devices: int
+    memory_bytes: int
+    os: str = ""
+    kernel: str = ""
+    libc: str = ""
+    python: str = ""
+    runtime: str = ""
+    bundle_format: str = ""
+    device_kind: str = ""
+    accelerators: tuple[Accelerator, ...] = ()
+    libraries: tuple[str, ...] | None = None
+    devices_fixed: bool = False
+
+
+class Wanted(Struct, frozen=True):
+    """What has to be known of a host before a bundle, or one of its targets, can be judged.
+
+    devices: into how many the processor is to be divided.  platforms: of accelerators, sorted, by
+    the engine that knows them; an engine that runs executables on the processor has none.
+    """
+
+    devices: int
+    platforms: Mapping[str, tuple[str, ...]]

@@ -1,0 +1,97 @@
+"""What follows from parts of a manifest: their names in errors, reports and counters, and which
+parameters a caller passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import UNSET, Struct
+
+from aotc_runtime.schema.bundle_manifest import (
+    CompileHere,
+    EntryPoint,
+    OutOfProfilePolicy,
+    Pad,
+    Parameter,
+    ParameterKind,
+    Split,
+)
+from aotc_runtime.schema.pytrees import leaves
+
+_POLICIES = {
+    Pad: OutOfProfilePolicy.PAD,
+    Split: OutOfProfilePolicy.SPLIT,
+    CompileHere: OutOfProfilePolicy.COMPILE,
+}
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """batch=8,seq=16; empty for a profile without dimensions."""
+    return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+
+
+def label(entry_point: str, sizes: Mapping[str, int]) -> str:
+    """predict[batch=8]."""
+    inside = sizes_text(sizes)
+    return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+class ExecutableKey(Struct, frozen=True, order=True):
+    """What an executable of a target is known by: its entry point, and the size that each dimension
+    has in it, sorted by dimension.
+    """
+
+    entry_point: str
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """predict[batch=8]."""
+        return label(self.entry_point, dict(self.sizes))
+
+
+def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
+    """The key of an entry point's executable for these sizes."""
+    return ExecutableKey(entry_point, tuple(sorted(sizes.items())))
+
+
+def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
+    """What a call does whose size matches no profile, by dimension."""
+    policies = entry_point.out_of_profile
+    return {
+        name: _POLICIES[type(policies[name])] if name in policies else OutOfProfilePolicy.FAIL
+        for name in entry_point.dimensions
+    }
+
+
+def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
+    """How a call may be padded or split, by dimension; until it has compiled, for one that does."""
+    found: dict[str, Pad | Split] = {}
+    for name, policy in entry_point.out_of_profile.items():
+        now = policy.meanwhile if isinstance(policy, CompileHere) else policy
+        if now is not UNSET:
+            found[name] = now
+    return found
+
+
+def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
+    """The parameters that the loader passes, not the caller: masks and lengths."""
+    pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
+    return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
+
+
+def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
+    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    by_loader = masks_and_lengths(spec)
+    return tuple(parameter for parameter in spec.parameters if parameter.name not in by_loader)
+
+
+def passed_leaves(spec: EntryPoint) -> list[int]:
+    """The input leaves that a caller passes."""
+    return [leaf for parameter in passed_parameters(spec) for leaf in leaves(parameter.tree)]
+
+
+def positional_count(parameters: Sequence[Parameter]) -> int:
+    """How many parameters can be passed by position."""
+    return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)

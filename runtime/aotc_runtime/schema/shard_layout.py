@@ -1,0 +1,72 @@
+"""Which piece of an array each device of a mesh holds; for bundles that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from aotc_runtime.schema.bundle_manifest import Mesh, MeshAxis, Sharding
+
+type Piece = tuple[tuple[int, int], ...]
+"""A part of an array: for each axis where it begins and ends."""
+
+
+def mesh_of(sizes: Mapping[str, int]) -> Mesh:
+    """The mesh of these axes over the first devices in their order."""
+    axes = tuple(MeshAxis(name=name, size=size) for name, size in sizes.items())
+    return Mesh(axes=axes, devices=tuple(range(prod(sizes.values()))))
+
+
+def misfits(sizes: Mapping[str, int], sharding: Sharding) -> Iterator[tuple[int, str]]:
+    """What is wrong with a sharding by itself: the axis of the tensor, and in words."""
+    seen: set[str] = set()
+    for index, names in enumerate(sharding):
+        for name in names:
+            if name not in sizes:
+                yield index, f"no axis {name} of the mesh"
+            elif name in seen:
+                yield index, f"the axis {name} of the mesh a second time"
+            seen.add(name)
+
+
+def untiled(sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int]) -> int | None:
+    """The first axis of a shape that cannot be cut into equal pieces, if there is one. Of a
+    sharding without misfits, with as many axes or none.
+    """
+    for index, (names, size) in enumerate(zip(sharding, shape, strict=bool(sharding))):
+        count = prod(sizes[name] for name in names)
+        if size % count or (count > 1 and not size):
+            return index
+    return None
+
+
+def piece_of(
+    sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int], place: int
+) -> Piece:
+    """What the device at a place of the mesh holds of an array that the sharding tiles."""
+    if not sharding:
+        return tuple((0, size) for size in shape)
+    at: dict[str, int] = {}
+    for name in reversed([*sizes]):
+        place, at[name] = divmod(place, sizes[name])
+    piece = []
+    for names, size in zip(sharding, shape, strict=True):
+        number, count = 0, 1
+        for name in names:
+            number = number * sizes[name] + at[name]
+            count *= sizes[name]
+        step = size // count
+        piece.append((number * step, (number + 1) * step))
+    return tuple(piece)
+
+
+def pieces(mesh: Mesh, sharding: Sharding, shape: Sequence[int]) -> tuple[Piece, ...]:
+    """What each device of the mesh holds, by its place."""
+    sizes = mesh.sizes
+    count = prod(sizes.values())
+    return tuple(piece_of(sizes, sharding, shape, place) for place in range(count))
+
+
+def text(sharding: Sharding) -> str:
+    """A sharding for people: `data, -, model*pipe`."""
+    return ", ".join("*".join(names) or "-" for names in sharding)

@@ -1,0 +1,169 @@
+"""The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md has an example).
+
+Only `schema`, `name` and one `[[keys]]` have to be stated; a rule that is left out refuses nothing,
+but for furthest_fallback, which then refuses compiling.
+"""
+
+# No import of its own: msgspec has loaded datetime already. Annotations are not postponed: msgspec
+# would have to evaluate each of them when a policy is first read.
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from aotc_runtime.base import limits
+from aotc_runtime.schema.bundle_manifest import Digest, OutOfProfilePolicy
+
+KeyId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+"""SHA-256 of a SubjectPublicKeyInfo in DER, hex."""
+
+SourceDigest = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]{1,32}:[0-9a-f]{32,128}\Z")]
+"""A digest as provenance names them: "sha256:…", "gitCommit:…"."""
+
+Instant = Annotated[datetime, Meta(tz=True)]
+"""An offset date-time; a time without an offset means another moment on every machine."""
+
+Text = Annotated[str, Meta(min_length=1)]
+
+ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
+
+FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
+"""How far a policy goes that does not say: nothing is compiled in production unless it says so."""
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every table of a policy: immutable, no unknown keys."""
+
+
+class TrustedKey(_Table, frozen=True):
+    """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count.
+
+    not_before, not_after: while the clock of the checking host shows a time outside, both ends
+    included, they do not.  holder: whose key it is; keys of one holder count once, and one without
+    is a holder of its own.  builders: ids of the builders whose builds it may describe; None for
+    none, or for all of them in a policy where no key says.
+    """
+
+    public_key: str = ""
+    public_key_file: str = ""
+    name: str = ""
+    holder: str = ""
+    builders: tuple[Text, ...] | None = None
+    not_before: Instant | None = None
+    not_after: Instant | None = None
+
+
+class Identity(_Table, frozen=True):
+    """Who signs without a key of the policy, by Sigstore: an identity, and who says that it is one.
+
+    trusted_root: JSON text, of the authority and the logs.  holder, builders: as of a key.
+    """
+
+    issuer: Text
+    identity: Text
+    name: str = ""
+    holder: str = ""
+    builders: tuple[Text, ...] | None = None
+    trusted_root: str = ""
+    trusted_root_file: str = ""
+
+
+class TimestampAuthority(_Table, frozen=True):
+    """Whose RFC 3161 timestamps tell when a signature was made. certificates: PEM text, the root
+    and what else is needed to verify its answers.
+    """
+
+    name: str = ""
+    certificates: str = ""
+    certificates_file: str = ""
+
+
+class Revoked(_Table, frozen=True):
+    """What is refused whoever signed it. keys: ids; they never count.  since: ids of keys that do
+    not count for what was signed then or later, and of which nobody says when.  roots, blobs:
+    digests.
+    """
+
+    keys: tuple[KeyId, ...] = ()
+    since: dict[KeyId, Instant] = {}
+    roots: tuple[Digest, ...] = ()
+    blobs: tuple[Digest, ...] = ()
+
+
+class Accepts(_Table, frozen=True):
+    """Lists of what is accepted; None accepts everything.
+
+    builders: builder ids of the provenance.  sources: digests of the build manifest and of the
+    resolved dependencies.  jaxlib, aotc_runtime: versions that may run the bundle.
+    """
+
+    builders: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    sources: Annotated[tuple[SourceDigest, ...], Meta(min_length=1)] | None = None
+    jaxlib: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    aotc_runtime: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+
+
+class SizeLimits(_Table, frozen=True):
+    """Largest sizes of what lies in the bundle, bytes; blobs: how many of them."""
+
+    blob_bytes: Annotated[int, Meta(ge=1)] | None = None
+    bundle_bytes: Annotated[int, Meta(ge=1)] | None = None
+    blobs: Annotated[int, Meta(ge=1, le=limits.BLOBS_MAX)] | None = None
+
+
+class Channel(_Table, frozen=True):
+    """What says which bundle is the newest, for `aotc verify --channel`; a load does not ask it.
+
+    source: an http(s) URL, or a folder.  root_file: TUF root metadata.  state: a folder in which
+    this host keeps what it saw last.
+    """
+
+    name: ChannelName
+    source: Text
+    root_file: Text
+    state: Text
+
+
+class TrustPolicy(_Table, frozen=True):
+    """Whose signatures count, how many are needed, and for which bundles: keys or identities.
+
+    certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
+    their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
+    calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
+    may run, by name; None allows any.  numerics: "ieee" refuses entry points that state finite
+    numbers, whose NaN and infinities nothing has compared; None allows them.  references: how a
+    bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
+    them says when a signature was made, its key is asked about that time.
+    """
+
+    schema: Annotated[int, Meta(ge=1, le=1)]
+    name: Text
+    keys: tuple[TrustedKey, ...] = ()
+    threshold: Annotated[int, Meta(ge=1)] = 1
+    minimum_version: str = ""
+    minimum_build_time: Instant | None = None
+    furthest_fallback: OutOfProfilePolicy | None = None
+    engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    numerics: Literal["ieee"] | None = None
+    references: Literal["digest"] | None = None
+    certifiers: tuple[TrustedKey, ...] = ()
+    identities: tuple[Identity, ...] = ()
+    timestamp_authorities: tuple[TimestampAuthority, ...] = ()
+    revoked: Revoked = Revoked()
+    accepts: Accepts = Accepts()
+    limits: SizeLimits = SizeLimits()
+    channel: Channel | None = None
+
+    def binds_builders(self) -> bool:
+        """Whether keys say which builders they may speak for; else each may speak for all."""
+        return any(builders is not None for builders in self.speakers())
+
+    def speakers(self) -> list[tuple[Text, ...] | None]:
+        """The `builders` of every key and identity."""
+        return [k.builders for k in self.keys] + [i.builders for i in self.identities]
+
+    def asks_about_builds(self) -> bool:
+        """Whether a rule is about what provenance says."""
+        accepts = self.accepts
+        stated = (self.minimum_build_time, accepts.builders, accepts.sources)
+        return stated != (None, None, None) or self.binds_builders()

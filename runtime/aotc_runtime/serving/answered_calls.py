@@ -1,0 +1,29 @@
+"""A call of an entry point that also tells which executable served it, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from aotc_runtime.serving.call_metrics import Answer, Path
+from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
+
+
+def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
+    """What `entry_point(*args, **kwargs)` gives for numpy arrays; it raises the same, too."""
+    served = None if kwargs else entry_point._at_once(args)
+    if served is not None and served.direct is not None:
+        return Answer(entry_point(*args), Path.EXACT, served.label)
+    started = perf_counter_ns()
+    return entry_point._checked_calls().answer(args, kwargs, started)
+
+
+def answer_with_masks(
+    entry_point: LoadedEntryPoint, arrays: Sequence[Any], masks: Mapping[int, Any]
+) -> Answer:
+    """What a call gives whose rows have masks of their own. arrays: all that a caller passes, in
+    the order of its leaves.  masks: by leaf.
+    """
+    started = perf_counter_ns()
+    return entry_point._checked_calls().answer_with_masks(arrays, masks, started)

@@ -1,0 +1,160 @@
+"""A place to call behind which one bundle can replace another."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class _Tenancy:
+    """A bundle, and how many calls are running in it."""
+
+    __slots__ = ("bundle", "calls")
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        self.bundle = bundle
+        self.calls = 0
+
+
+class BundleSlot:
+    """Serves a bundle that can be replaced while calls go on.
+
+    `slot["predict"](image)` runs in the bundle that is there when the call begins. `replace` puts
+    the next one in its place at once, waits for the calls that still run in the old one, and
+    closes it, which gives its memory back.
+    """
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        """Raises ShapeError (AOTC-E633) for anything but a bundle that is ready."""
+        self._tenancy = _Tenancy(_ready(bundle))
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+
+    def __repr__(self) -> str:
+        return f"<slot with {self.bundle!r}>"
+
+    @property
+    def bundle(self) -> LoadedBundle:
+        """The bundle that new calls run in."""
+        return self._tenancy.bundle
+
+    def __getitem__(self, name: str) -> SlotEntryPoint:
+        """An entry point, looked up anew in each call. Raises ShapeError (AOTC-E602)."""
+        self.bundle[name]
+        return SlotEntryPoint(self, name)
+
+    def replace(self, bundle: LoadedBundle, timeout: float | None = None) -> None:
+        """Serve this bundle from now on, and close the old one when its last call has ended.
+
+        timeout: seconds to wait for that. Raises TimeoutError if calls are still running then; the
+        new bundle serves, and the old one stays open. Raises ShapeError (AOTC-E633) for anything
+        but a bundle that is ready; the old one then serves on.
+        """
+        _ready(bundle)
+        with self._changed:
+            old, self._tenancy = self._tenancy, _Tenancy(bundle)
+            if not self._changed.wait_for(lambda: old.calls == 0, timeout):
+                raise TimeoutError(f"{old.calls} calls of {old.bundle!r} still run")
+        if old.bundle is not bundle:
+            old.bundle.close()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close the bundle when its last call has ended; calls raise ShapeError (AOTC-E633) then.
+
+        timeout: seconds to wait for that. Raises TimeoutError, and leaves it open.
+        """
+        with self._changed:
+            tenancy = self._tenancy
+            if not self._changed.wait_for(lambda: tenancy.calls == 0, timeout):
+                raise TimeoutError(f"{tenancy.calls} calls of {tenancy.bundle!r} still run")
+        tenancy.bundle.close()
+
+    def calling(self) -> Calling:
+        """The bundle of one call, which is not closed before the call has ended: for `with`."""
+        return Calling(self)
+
+    def enter(self) -> _Tenancy:
+        """A call begins; `leave` has to follow."""
+        with self._lock:
+            tenancy = self._tenancy
+            tenancy.calls += 1
+        return tenancy
+
+    def leave(self, tenancy: _Tenancy) -> None:
+        """A call has ended."""
+        with self._lock:
+            tenancy.calls -= 1
+            if not tenancy.calls:
+                self._changed.notify_all()
+
+
+class Calling:
+    """One call in the bundle of a slot. A class of its own, since each request makes one: a
+    generator's context costs several times as much.
+    """
+
+    __slots__ = ("_slot", "_tenancy")
+
+    def __init__(self, slot: BundleSlot) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> LoadedBundle:
+        self._tenancy = self._slot.enter()
+        return self._tenancy.bundle
+
+    def __exit__(self, *_: object) -> None:
+        self._slot.leave(self._tenancy)
+
+
+def _ready(bundle: object) -> LoadedBundle:
+    if isinstance(bundle, LoadedBundle) and bundle.state is State.READY:
+        return bundle
+    raise refusal(
+        "AOTC-E633",
+        "BundleSlot",
+        repr(bundle),
+        expected="a bundle that is ready",
+        hint="pass what `load` returns; of `load(..., wait=False)`, what its `wait()` returns",
+    )
+
+
+class SlotEntryPoint:
+    """An entry point of whichever bundle the slot holds, called as a `LoadedEntryPoint` is."""
+
+    __slots__ = ("_slot", "name")
+
+    def __init__(self, slot: BundleSlot, name: str) -> None:
+        self._slot = slot
+        self.name = name
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it as a `LoadedEntryPoint`."""
+        with self._slot.calling() as bundle:
+            return bundle[self.name](*args, **kwargs)
+
+    def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it, with results that stay on the device (`LoadedEntryPoint.on_device`)."""
+        with self._slot.calling() as bundle:
+            return bundle[self.name].on_device(*args, **kwargs)
+
+    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call it in a thread of the bundle (`LoadedEntryPoint.submit`)."""
+        with ExitStack() as running:
+            bundle = running.enter_context(self._slot.calling())
+            future = bundle[self.name].submit(*args, **kwargs)
+            end = running.pop_all()
+        future.add_done_callback(lambda _: end.close())
+        return future
+
+    async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it without holding up the event loop (`LoadedEntryPoint.call_async`)."""
+        import asyncio
+
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))

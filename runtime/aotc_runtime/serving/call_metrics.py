@@ -1,0 +1,265 @@
+"""What an entry point counts: calls by path, padding, shapes, refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from aotc_runtime.engines.engine_device import Device
+from aotc_runtime.schema.bundle_manifest import engine_of
+from aotc_runtime.serving.loaded_entry_point import CallCounter
+
+SizesKey = tuple[tuple[str, int], ...]
+"""Dimensions and their sizes, sorted."""
+
+SHAPES_MAX = 4096
+"""Combinations of sizes that are reported, the most frequent ones."""
+
+
+class Path(StrEnum):
+    """How a call was served: by a profile of its sizes, padded, in parts, or by an executable that
+    was compiled here.
+    """
+
+    EXACT = "exact"
+    PAD = "pad"
+    SPLIT = "split"
+    COMPILED = "compiled"
+
+
+class Answer(Struct, frozen=True):
+    """What a call gave, and how it was served. executable: label of the one that did most of it."""
+
+    result: Any
+    path: Path
+    executable: str
+
+
+class Latency(Struct, frozen=True):
+    """Calls served, their time together (seconds) and how many took at most each bound (seconds).
+
+    bounds: powers of two nanoseconds, those between the fastest and the slowest call.
+    """
+
+    calls: int
+    seconds: float
+    bounds: tuple[float, ...]
+    cumulative: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "calls": self.calls,
+            "seconds": self.seconds,
+            "at_most": [
+                {"seconds": bound, "calls": count}
+                for bound, count in zip(self.bounds, self.cumulative, strict=True)
+            ],
+        }
+
+
+def latency_of(counter: CallCounter) -> Latency:
+    """What was counted, a consistent picture of this moment."""
+    calls, nanoseconds, buckets = counter.gathered()
+    used = [index for index, count in enumerate(buckets) if count]
+    shown = range(used[0], used[-1] + 1) if used else range(0)
+    return Latency(
+        calls=calls,
+        seconds=nanoseconds / 1e9,
+        bounds=tuple(2**index / 1e9 for index in shown),
+        cumulative=tuple(sum(buckets[: index + 1]) for index in shown),
+    )
+
+
+class ServedCalls(Struct, frozen=True):
+    """Calls by one path. executable: label; for a split, of its largest part."""
+
+    path: Path
+    executable: str
+    latency: Latency
+
+
+class Padding(Struct, frozen=True):
+    """What padding added to one call, or to several together.
+
+    elements: of the inputs that were filled, before that.  filled: that were added to them.
+    flops: estimated from XLA's count for the profile, by the part of its elements that was filled.
+    """
+
+    elements: int = 0
+    filled: int = 0
+    flops: int = 0
+
+    def __add__(self, other: Padding) -> Padding:
+        return Padding(
+            self.elements + other.elements, self.filled + other.filled, self.flops + other.flops
+        )
+
+
+class ShapeCounts:
+    """Counts combinations of sizes, forgetting rare ones when there are more than twice the limit.
+
+    Not safe to use from many threads.
+    """
+
+    def __init__(self, limit: int = SHAPES_MAX) -> None:
+        self._limit = limit
+        self._counts: dict[SizesKey, int] = {}
+        self.dropped = 0
+
+    def observe(self, sizes: SizesKey, calls: int = 1) -> None:
+        self._counts[sizes] = self._counts.get(sizes, 0) + calls
+        if len(self._counts) > 2 * self._limit:
+            self._drop()
+
+    def most_frequent(self) -> list[tuple[SizesKey, int]]:
+        """At most `limit`, the most frequent first."""
+        self._drop()
+        return self._sorted()
+
+    def _drop(self) -> None:
+        if len(self._counts) <= self._limit:
+            return
+        ranked = self._sorted()
+        self._counts = dict(ranked[: self._limit])
+        self.dropped += sum(count for _, count in ranked[self._limit :])
+
+    def _sorted(self) -> list[tuple[SizesKey, int]]:
+        return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+class Exact(Struct, frozen=True):
+    """Counts calls that a profile serves exactly; the call path does this without a lock."""
+
+    sizes: SizesKey
+    label: str
+    counter: CallCounter
+
+
+class Tallies:
+    """Everything that one entry point counts; safe to use from many threads.
+
+    exact: the profiles, which count for themselves.
+    """
+
+    def __init__(self, exact: Sequence[Exact]) -> None:
+        self._exact = exact
+        self._lock = threading.Lock()
+        self._counters: dict[tuple[Path, str], CallCounter] = {}
+        self._padding = Padding()
+        self._padded_calls = 0
+        self._parts = 0
+        self._refusals: dict[str, int] = {}
+        self._conversions: dict[str, int] = {}
+        self._shapes = ShapeCounts()
+
+    def count(
+        self, path: Path, executable: str, padding: Padding | None, parts: int, nanoseconds: int
+    ) -> None:
+        """Count a call outside of the profiles. parts: calls it was split into, 0 for none."""
+        with self._lock:
+            counter = self._counters.setdefault((path, executable), CallCounter())
+            self._parts += parts
+            if padding is not None:
+                self._padded_calls += 1
+                self._padding += padding
+        counter.observe(nanoseconds)
+
+    def seen(self, sizes: SizesKey) -> None:
+        """Count sizes that no profile has and that were asked for, served or refused."""
+        with self._lock:
+            self._shapes.observe(sizes)
+
+    def refused(self, code: str) -> None:
+        """Count a refusal."""
+        with self._lock:
+            self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    def converted(self, given: Device, taken: Device) -> None:
+        """Count an array that lay with one engine and went to another by the host."""
+        which = f"{engine_of(given.platform)} to {engine_of(taken.platform)}"
+        with self._lock:
+            self._conversions[which] = self._conversions.get(which, 0) + 1
+
+    @property
+    def conversions(self) -> dict[str, int]:
+        """Arrays that went from one engine to another, by both."""
+        with self._lock:
+            return dict(sorted(self._conversions.items()))
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """By error code."""
+        with self._lock:
+            return dict(sorted(self._refusals.items()))
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """Calls served, by the executable that did most of it."""
+        counts = {each.label: each.counter.calls for each in self._exact}
+        for served in self._outside():
+            counts[served.executable] = counts.get(served.executable, 0) + served.latency.calls
+        return counts
+
+    def served(self) -> list[ServedCalls]:
+        """Calls served, by path and executable."""
+        exact = [
+            ServedCalls(Path.EXACT, each.label, latency_of(each.counter)) for each in self._exact
+        ]
+        return [*exact, *self._outside()]
+
+    @property
+    def padding(self) -> Padding:
+        """What padding added to all calls together."""
+        with self._lock:
+            return self._padding
+
+    def report(self) -> dict[str, Any]:
+        """JSON of everything that was counted."""
+        served = self.served()
+        paths: dict[str, dict[str, Any]] = {path.value: {} for path in Path}
+        for each in served:
+            paths[each.path.value][each.executable] = each.latency.to_json()
+        with self._lock:
+            padded_calls, padding, parts = self._padded_calls, self._padding, self._parts
+        return {
+            "calls": self.calls,
+            "paths": paths,
+            "padding": {
+                "calls": padded_calls,
+                "elements": padding.elements,
+                "filled": padding.filled,
+                "overhead": padding.filled / padding.elements if padding.elements else 0.0,
+                "flops": padding.flops,
+            },
+            "splits": {
+                "calls": sum(each.latency.calls for each in served if each.path is Path.SPLIT),
+                "parts": parts,
+            },
+            "refusals": self.refusals,
+            "conversions": self.conversions,
+            **self._seen(),
+        }
+
+    def _outside(self) -> list[ServedCalls]:
+        with self._lock:
+            counters = sorted(self._counters.items())
+        return [
+            ServedCalls(path, label, latency_of(counter)) for (path, label), counter in counters
+        ]
+
+    def _seen(self) -> dict[str, Any]:
+        """What `aotc profiles suggest` reads: sizes with how often they were asked for."""
+        counts = ShapeCounts()
+        with self._lock:
+            for sizes, calls in self._shapes.most_frequent():
+                counts.observe(sizes, calls)
+            dropped = self._shapes.dropped
+        for each in self._exact:
+            if each.sizes and (calls := each.counter.calls):
+                counts.observe(each.sizes, calls)
+        shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in counts.most_frequent()]
+        return {"shapes": shapes, "shapes_dropped": dropped + counts.dropped}

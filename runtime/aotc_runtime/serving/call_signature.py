@@ -1,0 +1,67 @@
+"""Binding a call's arguments to parameters, by Python's own rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter, ParameterKind
+from aotc_runtime.schema.manifest_labels import masks_and_lengths
+
+_KINDS = {
+    ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
+    ParameterKind.POSITIONAL_OR_KEYWORD: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ParameterKind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
+    """The signature callers see: bound and static parameters, masks and lengths are gone."""
+    return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in parameters])
+
+
+def bind(
+    name: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    spec: EntryPoint,
+) -> list[Any]:
+    """The arguments in the order of the parameters. Raises ShapeError (AOTC-E601)."""
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise refusal(
+            "AOTC-E601",
+            name,
+            _found(error, signature, kwargs),
+            expected=f"{name}{signature}",
+            hint=_hint(signature, len(args), kwargs, spec),
+        ) from error
+    return [bound.arguments[parameter] for parameter in signature.parameters]
+
+
+def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any]) -> str:
+    """What Python says, and the names it does not get to for want of a required argument."""
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if "unexpected" in str(error) or not unknown:
+        return str(error)
+    return f"{error}; no parameter is called {', '.join(map(repr, unknown))}"
+
+
+def _hint(
+    signature: inspect.Signature, positional: int, kwargs: dict[str, Any], spec: EntryPoint
+) -> str:
+    from aotc_runtime.base.suggestions import did_you_mean
+
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    masks = [name for name in unknown if name in masks_and_lengths(spec)]
+    if masks:
+        return f"leave {' and '.join(masks)} out: the loader passes what marks the real sizes"
+    plain = "pass the parameters of the signature, by position or by name"
+    left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
+    if len(unknown) == len(left) == 1:
+        return f"did you mean {left[0]}?"
+    return did_you_mean(unknown[0], left, plain) if unknown else plain

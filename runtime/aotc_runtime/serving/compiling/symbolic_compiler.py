@@ -1,0 +1,110 @@
+"""Compiles executables in production, and checks them before they serve.
+
+The bundled module, compiled here for the sizes of a profile, must give the results that plain JAX
+recorded at build: only then does this host's compiler do what the build's did. That is checked
+once, before anything else is compiled. And for each executable there must be enough memory for its
+calls.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NoReturn
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.rendering import first_line
+from aotc_runtime.engines.engine_device import Device
+from aotc_runtime.formats.safetensors_reader import tensor_views
+from aotc_runtime.schema.bundle_manifest import EntryPoint
+from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
+from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.readiness import compare
+from aotc_runtime.serving.resident_bundle import ResidentExecutable, direct_call
+from aotc_runtime.serving.routing.call_sizes import avals, shapes_at
+from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
+from aotc_runtime.system import host_probe
+
+
+class SymbolicCompiler:
+    """Compiles one entry point for any sizes; call it from one thread at a time."""
+
+    def __init__(
+        self, device: Device, name: str, spec: EntryPoint, symbolic: ResidentSymbolic
+    ) -> None:
+        self._device = device
+        self._name, self._spec, self._symbolic = name, spec, symbolic
+        self._has_matched = False
+
+    def __call__(self, sizes: dict[str, int]) -> Served:
+        """An executable for these sizes that may serve.
+
+        Raises BackendError (AOTC-E756): it does not compile, the module gives other results than
+        recorded, or there is no memory for a call.
+        """
+        if not self._has_matched:
+            self._match_fixture()
+            self._has_matched = True
+        found = self._compiled(sizes)
+        inputs = sum(prod(aval.shape) * aval.dtype.itemsize for aval in found.inputs)
+        needed = inputs + self._device.memory_of(found.executable)
+        free = host_probe.free_memory()
+        if needed > free:
+            expected = f"{needed} bytes of free memory for a call"
+            _refuse(
+                found.label, expected, f"a call needs {needed} bytes of memory, {free} are free"
+            )
+        shapes = [aval.shape for aval in found.inputs]
+        masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
+        return Served(found, self._spec.result, masks)
+
+    def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
+        spec, symbolic = self._spec, self._symbolic
+        first = spec.profiles[0]
+        shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
+        kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
+        inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
+        outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
+        weights = iter(symbolic.weights)
+        arguments = [
+            inputs[each] if isinstance(each, int) else next(weights) for each in symbolic.arguments
+        ]
+        where = label(self._name, sizes)
+        executable = self._device.compile_symbolic(
+            symbolic.module, arguments, outputs, symbolic.options, where
+        )
+        device, bound = self._device, symbolic.arguments
+        direct = direct_call(device, executable, spec, bound, inputs, outputs)
+        return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)
+
+    def _match_fixture(self) -> None:
+        """Raises BackendError (AOTC-E756)."""
+        spec, device = self._spec, self._device
+        found = self._compiled(self._symbolic.cheapest.sizes)
+        where = f"fixture {found.label}"
+        # That it has these tensors was seen when the profile's own executable ran them.
+        views = tensor_views(self._symbolic.fixture.data, where)
+        leaves = [
+            device.put(views[f"inputs/{tensor.path}"][0], aval)
+            for tensor, aval in zip(spec.inputs, found.inputs, strict=True)
+        ]
+        arguments = [leaves[each] if isinstance(each, int) else each for each in found.arguments]
+        try:
+            results = device.execute(found.executable, arguments)
+        except device.error as error:
+            _refuse(where, "the bundled module to run", first_line(error))
+        rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+        for tensor, aval, result in zip(spec.outputs, found.outputs, results, strict=True):
+            expected = views[f"outputs/{tensor.path}"][0]
+            difference = compare(device.to_numpy(result, aval), expected, rtol, atol)
+            if not difference.within:
+                _refuse(
+                    f"{where} output {tensor.path or 'result'}",
+                    "results as recorded at build, within the tolerance",
+                    f"the module gives other results for the fixture of {found.label}: max abs "
+                    f"error {difference.max_abs:.3g}, max rel error {difference.max_rel:.3g}",
+                )
+
+
+def _refuse(where: str, expected: str, found: str) -> NoReturn:
+    raise refusal("AOTC-E756", where, found, expected=expected)

@@ -1,0 +1,179 @@
+"""Running one executable on the input leaves of a call, and using up what the call donates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from aotc_runtime.base.errors import AotcError, ShapeError, refusal
+from aotc_runtime.engines.engine_device import Buffer, Device
+from aotc_runtime.serving.device_arrays import DeviceArray
+from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.resident_bundle import ResidentExecutable
+from aotc_runtime.serving.serving_refusals import failed
+
+Array = np.ndarray[Any, Any]
+_MODULES = sys.modules
+
+
+class Execution:
+    """Runs the executables of one entry point. donated: the leaves that its calls use up.
+    converted: told of each array of another engine, with both, that a call takes by the host.
+    """
+
+    def __init__(
+        self, name: str, donated: Sequence[int], converted: Callable[[Device, Device], None]
+    ) -> None:
+        self._name, self._converted = name, converted
+        self.donated = frozenset(donated)
+
+    def execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
+        """Run it on the calling thread. leaves: numpy arrays and DeviceArrays of its shapes.
+
+        Raises BackendError (AOTC-E754, E755), ShapeError (AOTC-E631, E632).
+        """
+        device = served.device
+        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
+        if (
+            served.direct is None
+            or (device.minds_jax and "jax" in _MODULES)
+            or device.was_forked
+            or any(type(leaf) is DeviceArray and leaf.device is not device for leaf in leaves)
+        ):
+            arguments, claimed = self.arguments(served.executable, leaves)
+            return self.run(served.executable, arguments, claimed)
+        buffers = [leaf.buffer() if type(leaf) is DeviceArray else leaf for leaf in leaves]
+        try:
+            return served.direct(*buffers)
+        except device.error as error:
+            raise failed(device, served.label, error) from error
+
+    def arguments(
+        self, executable: ResidentExecutable, leaves: list[Any]
+    ) -> tuple[list[Buffer], list[DeviceArray]]:
+        """Every argument of the executable on the device, and the arrays this call uses up."""
+        device = executable.device
+        device.require_unforked()
+        put = device.put
+        claimed = self.claim(leaves, executable.label, self.donated) if self.donated else []
+        claimed_ids = {id(array) for array in claimed}
+        buffers: list[Any] = [None] * len(leaves)
+        arguments = []
+        for argument in executable.arguments:
+            if type(argument) is int:
+                buffer = buffers[argument]
+                if buffer is None:
+                    leaf, aval = leaves[argument], executable.inputs[argument]
+                    if type(leaf) is DeviceArray:
+                        is_claimed = id(leaf) in claimed_ids
+                        if leaf.device is not device or leaf.placement is not aval.placement:
+                            # Every device has one placement of a kind, so these differ.
+                            if leaf.device is not device:
+                                self._converted(leaf.device, device)
+                            buffer = put(_on_host(leaf, is_claimed), aval)
+                        else:
+                            buffer = leaf.claimed() if is_claimed else leaf.buffer()
+                    else:
+                        buffer = put(
+                            np.asarray(leaf, order="C"), aval
+                        )  # which keeps scalars without axes
+                    buffers[argument] = buffer
+                arguments.append(buffer)
+            else:
+                arguments.append(argument)
+        return arguments, claimed
+
+    def run(
+        self, executable: ResidentExecutable, arguments: list[Buffer], claimed: list[DeviceArray]
+    ) -> list[Buffer]:
+        """Run it on arguments that are on the device. Raises BackendError (AOTC-E755)."""
+        device = executable.device
+        try:
+            results = device.execute(executable.executable, arguments)
+        except device.error as error:
+            for array in claimed:
+                array.give_back()
+            raise failed(device, executable.label, error) from error
+        for array in claimed:
+            array.delete()
+        return results
+
+    def on_host(
+        self, leaves: list[Any], label: str, indices: Collection[int]
+    ) -> AbstractContextManager[list[Any]]:
+        """The leaves, as numpy arrays at these indices, during a block. Donated arrays among them
+        are used up if the block succeeds.
+
+        Raises ShapeError (AOTC-E631, E632), and ResourceError (AOTC-E553) where the block runs out
+        of memory.
+        """
+        donated = self.donated.intersection(indices)
+        claimed = self.claim(leaves, label, donated) if donated else []
+        return _using_up(leaves, claimed, indices, label)
+
+    def copied(self, leaves: list[Any], label: str) -> AbstractContextManager[list[Any]]:
+        """The leaves for a call that runs later: arrays that the caller may change are copied, and
+        those that it donates are taken. Raises what `on_host` raises.
+        """
+        claimed = self.claim(leaves, label, self.donated) if self.donated else []
+        copies = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        return _using_up(copies, claimed, self.donated, label)
+
+    def claim(self, leaves: list[Any], label: str, donated: Collection[int]) -> list[DeviceArray]:
+        """Take the device arrays at these indices, so that no other call can.
+
+        Raises ShapeError (AOTC-E631, E632).
+        """
+        wanted = [leaves[index] for index in donated if type(leaves[index]) is DeviceArray]
+        everywhere = [id(leaf) for leaf in leaves if type(leaf) is DeviceArray]
+        for leaf in wanted:
+            if everywhere.count(id(leaf)) > 1:
+                raise refusal("AOTC-E632", self._name, f"{leaf!r} passed twice in one call")
+        claimed: list[DeviceArray] = []
+        try:
+            for leaf in leaves:
+                if type(leaf) is DeviceArray:
+                    leaf.buffer()
+            for leaf in wanted:
+                leaf.claim(label)
+                claimed.append(leaf)
+        except ShapeError:
+            for leaf in claimed:
+                leaf.give_back()
+            raise
+        return claimed
+
+
+@contextmanager
+def _using_up(
+    leaves: list[Any], claimed: list[DeviceArray], indices: Collection[int], label: str
+) -> Iterator[list[Any]]:
+    taken = {id(array) for array in claimed}
+    try:
+        yield [
+            _on_host(leaf, id(leaf) in taken) if index in indices else leaf
+            for index, leaf in enumerate(leaves)
+        ]
+    except (AotcError, MemoryError) as error:
+        for array in claimed:
+            array.give_back()
+        if isinstance(error, MemoryError):
+            raise _no_memory(label) from error
+        raise
+    for array in claimed:
+        array.delete()
+
+
+def _on_host(leaf: Any, claimed: bool) -> Any:
+    if type(leaf) is not DeviceArray:
+        return leaf
+    # Whoever claimed it is the only reader left, until it is deleted.
+    return leaf.read_claimed() if claimed else np.asarray(leaf)
+
+
+def _no_memory(label: str) -> AotcError:
+    return refusal("AOTC-E553", label, "none left")

@@ -1,0 +1,202 @@
+"""The sizes that a call's shapes give to its dimensions, whether they are accepted, and back.
+
+AOTC-E612: shapes that no sizes of the dimensions give.  AOTC-E613: sizes that the bundle does not
+accept. AOTC-E611: sizes that are accepted and that no profile serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aotc_runtime.base.errors import AotcError, Finding, ShapeError, finding, refusal
+from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import (
+    Dimension,
+    DType,
+    EntryPoint,
+    OutOfProfilePolicy,
+    TensorSpec,
+)
+from aotc_runtime.schema.manifest_labels import policies_of, sizes_text
+from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
+from aotc_runtime.schema.tensor_text import data_text
+
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+Sizes = dict[str, int]
+
+
+def solve(
+    name: str, tensors: Sequence[TensorSpec], shapes: Shapes, known: Sequence[Shapes]
+) -> Sizes:
+    """The size of every dimension, derived from the shapes of the inputs, whose axes must all
+    agree.
+
+    tensors, shapes, known: of the inputs that a caller passes; known: in each profile.
+    Raises ShapeError (AOTC-E612).
+    """
+    findings = [
+        finding
+        for index, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True))
+        if (finding := _impossible(name, tensor, shape, {each[index] for each in known}))
+    ]
+    if findings:
+        raise ShapeError(*findings)
+    told = _told(tensors, shapes)
+    torn = {d: users for d, users in told.items() if len({size for _, size in users}) > 1}
+    if torn:
+        raise ShapeError(*(_disagreement(name, d, users) for d, users in torn.items()))
+    sizes = {dimension: users[0][1] for dimension, users in told.items()}
+    findings = list(_other_axes(name, tensors, shapes, sizes))
+    if findings:
+        raise ShapeError(*findings)
+    return dict(sorted(sizes.items()))
+
+
+def check_accepted(
+    name: str, spec: EntryPoint, dimensions: Mapping[str, Dimension], sizes: Sizes
+) -> None:
+    """Raises ShapeError (AOTC-E613) for sizes outside of a range, no multiple, or unrelated."""
+    findings = []
+    for dimension, size in sizes.items():
+        rule = dimensions[dimension]
+        where = f"{name} {dimension}"
+        if not rule.minimum <= size <= rule.maximum:
+            expected = f"{rule.minimum} to {rule.maximum}, the range of the dimension"
+            findings.append(_refused(where, expected, str(size)))
+        elif size % rule.multiple_of:
+            findings.append(_refused(where, f"a multiple of {rule.multiple_of}", str(size)))
+    for text in spec.relations:
+        relation = parse_relation(text)
+        if relation.names() <= sizes.keys() and not relation.holds(sizes):
+            findings.append(_refused(name, text, sizes_text(sizes)))
+    if findings:
+        raise ShapeError(*findings)
+
+
+def no_profile(
+    name: str, spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
+) -> AotcError:
+    """The error (AOTC-E611) for sizes that are accepted and that nothing serves."""
+    policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
+    profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
+    asked = sizes_text(sizes)
+    given = ", ".join(
+        f"{tensor.path} {tensor.dtype.value}{list(shape)}"
+        for tensor, shape in zip(tensors, shapes, strict=True)
+        if any(isinstance(axis, str) for axis in tensor.shape)
+    )
+    return refusal(
+        "AOTC-E611",
+        name,
+        f"{asked} ({given})" if asked else given,
+        expected=f"one of the profiles {profiles}; calls outside of them "
+        + (policies or OutOfProfilePolicy.FAIL.value),
+        hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and build again",
+    )
+
+
+def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
+    """What to change in the build manifest, so that a call like this is served."""
+    failing = [d for d, policy in policies_of(spec).items() if policy is OutOfProfilePolicy.FAIL]
+    # The others have a size of some profile, and may be served as they are.
+    unknown = [d for d in failing if all(p.sizes.get(d) != sizes.get(d) for p in spec.profiles)]
+    stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in unknown or failing)
+    return "add this one to `profiles`" + f" or state {stated}," * bool(stated)
+
+
+def _refused(where: str, expected: str, found: str) -> Finding:
+    return finding("AOTC-E613", where, found, expected=expected)
+
+
+def _impossible(
+    name: str, tensor: TensorSpec, shape: Shape, compiled: set[Shape]
+) -> Finding | None:
+    """Another number of axes, or another size where the program has a fixed one."""
+    where = f"{name} {tensor.path}"
+    found = f"{tensor.dtype.value}{list(shape)}"
+    if len(shape) != len(tensor.shape):
+        axes = len(tensor.shape)
+        hint = f"pass an array with {axes} {'axis' if axes == 1 else 'axes'}"
+        return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
+    if shape in compiled:
+        return None
+    for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+        if isinstance(wanted, int) and wanted != size:
+            hint = f"axis {axis} has to be {wanted}: the program was captured so"
+            return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
+        if isinstance(wanted, str) and wanted != "?":
+            linear = parse_expression(wanted).linear()
+            if linear is not None and linear.solve(size) is None:
+                hint = f"no {linear.dimension} makes axis {axis}, {wanted}, {size} long"
+                return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
+    return None
+
+
+def _told(tensors: Sequence[TensorSpec], shapes: Shapes) -> dict[str, list[tuple[str, int]]]:
+    """By dimension, the sizes that inputs give it, from axes that depend on it alone."""
+    told: dict[str, list[tuple[str, int]]] = {}
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        for wanted, size in zip(tensor.shape, shape, strict=True):
+            if isinstance(wanted, int) or wanted == "?":
+                continue
+            linear = parse_expression(wanted).linear()
+            found = linear.solve(size) if linear is not None else None
+            if linear is not None and found is not None:
+                told.setdefault(linear.dimension, []).append((tensor.path, found))
+    return told
+
+
+def _other_axes(
+    name: str, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
+) -> Iterator[Finding]:
+    """Axes that several dimensions make up, such as batch*seq, and that they do not."""
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+            if isinstance(wanted, int) or wanted == "?":
+                continue
+            expression = parse_expression(wanted)
+            if expression.names() <= sizes.keys() and expression.value(sizes) != size:
+                yield finding(
+                    "AOTC-E612",
+                    f"{name} {tensor.path}",
+                    f"{tensor.dtype.value}{list(shape)}",
+                    expected=f"{expression.value(sizes)} on axis {axis}: {wanted} at "
+                    f"{sizes_text(sizes)}",
+                    hint="pass inputs that belong together",
+                )
+
+
+def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:
+    return finding(
+        "AOTC-E612",
+        f"{name} {dimension}",
+        ", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
+        expected=f"inputs that agree on {dimension}",
+        hint="pass inputs that belong together",
+    )
+
+
+def shapes_at(
+    tensors: Sequence[Sequence[int | str]],
+    profile: Sequence[tuple[int, ...]],
+    sizes: Mapping[str, int],
+) -> list[tuple[int, ...]]:
+    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
+    expression.
+    """
+    return [
+        tuple(
+            whole if axis == "?" else parse_expression(axis).value(sizes)
+            for axis, whole in zip(axes, shape, strict=True)
+        )
+        for axes, shape in zip(tensors, profile, strict=True)
+    ]
+
+
+def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
+    """Shapes and dtypes on one device."""
+    return tuple(
+        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
+    )

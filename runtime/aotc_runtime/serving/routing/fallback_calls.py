@@ -1,0 +1,240 @@
+"""One entry point's calls that no profile fits: which way each is served, or why it is not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from aotc_runtime.base.errors import AotcError, ShapeError
+from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
+from aotc_runtime.schema.manifest_labels import (
+    passed_leaves,
+    policies_of,
+    sizes_text,
+    without_compiling,
+)
+from aotc_runtime.serving import foreign_arrays, rebuilt_trees
+from aotc_runtime.serving.call_metrics import Path, SizesKey, Tallies
+from aotc_runtime.serving.device_arrays import DeviceArray
+from aotc_runtime.serving.executable_calls import Execution
+from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.routing.call_sizes import (
+    Shapes,
+    Sizes,
+    avals,
+    check_accepted,
+    no_profile,
+    shapes_at,
+    solve,
+)
+from aotc_runtime.serving.routing.padded_arrays import declared_fills
+from aotc_runtime.serving.routing.padding_masks import masks_of
+from aotc_runtime.serving.routing.routed_calls import (
+    ExactCall,
+    PaddedCall,
+    Result,
+    RoutedCall,
+    SplitCall,
+    on_host,
+)
+from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
+
+REMEMBERED_MAX = 1024
+"""How many shapes are remembered with what serves them, so that the next such call needs one
+look-up.
+"""
+
+
+class FallbackCalls:
+    """Serves the calls of one entry point that no profile fits, and counts them.
+
+    served: the executables of its profiles, in the manifest's order.  started: when a call began,
+    by `perf_counter_ns`. Every call raises ShapeError: AOTC-E611 to E615.
+    """
+
+    def __init__(
+        self,
+        resident: ResidentEntryPoint,
+        served: Sequence[Served],
+        execution: Execution,
+        tallies: Tallies,
+    ) -> None:
+        spec = resident.spec
+        self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
+        self._served, self._execution, self._tallies = served, execution, tallies
+        self._build = rebuilt_trees.builder(spec.result)
+        self._masks = masks_of(spec)
+        passed = passed_leaves(spec)
+        self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
+        self._known = [
+            tuple(profile.input_shapes[leaf] for leaf in passed) for profile in spec.profiles
+        ]
+        self._records = records = spec.profiles
+        declared = policies_of(spec)
+        now = {
+            name: OutOfProfilePolicy.PAD if isinstance(policy, Pad) else OutOfProfilePolicy.SPLIT
+            for name, policy in without_compiling(spec).items()
+        }
+        self._now = router_of(records, now)
+        compiling = {d for d, policy in declared.items() if policy is OutOfProfilePolicy.COMPILE}
+        self._first = router_of(records, {d: p for d, p in now.items() if d not in compiling})
+        self._fills = declared_fills(spec)
+        self._lock = threading.Lock()
+        self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
+        self.compiler = _compiler(resident) if compiling else None
+
+    def call(self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int) -> Any:
+        """numpy arrays, or jax arrays, in the structure of the result."""
+        call = self.find(shapes)
+        return self._finished(call, call.run(leaves), is_jax, started)
+
+    def answer(self, shapes: Shapes, leaves: list[Any], started: int) -> tuple[Any, RoutedCall]:
+        """numpy arrays in the structure of the result, and what gave them."""
+        call = self.find(shapes)
+        return self._finished(call, call.run(leaves), False, started), call
+
+    def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
+        """DeviceArrays; what had to be cut or joined is put back on the device."""
+        call = self.find(shapes)
+        device = call.device
+        arrays = [
+            DeviceArray(
+                device, device.put(result, aval) if type(result) is np.ndarray else result, aval
+            )
+            for result, aval in zip(call.run(leaves), call.outputs, strict=True)
+        ]
+        self._count(call, started)
+        return self._build(arrays)
+
+    def later(
+        self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int
+    ) -> Callable[[], Any]:
+        """The call, of copies of its arguments."""
+        call = self.find(shapes)
+        copied = self._execution.copied(leaves, call.executable)
+
+        def work() -> Any:
+            with copied as copies:
+                results = call.run(copies)
+            return self._finished(call, results, is_jax, started)
+
+        return work
+
+    @property
+    def compiles(self) -> dict[str, Any] | None:
+        """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
+        return self.compiler.report() if self.compiler is not None else None
+
+    def close(self) -> None:
+        """Start no more compilations; calls that are on their way end as they would."""
+        if self.compiler is not None:
+            self.compiler.close()
+
+    def find(self, shapes: Shapes) -> RoutedCall:
+        """What serves a call with these shapes of what it passes; its sizes are counted as seen."""
+        known = self._calls.get(shapes)
+        if known is not None:
+            self._tallies.seen(known[0])
+            return known[1]
+        sizes = solve(self._name, self._tensors, shapes, self._known)
+        key: SizesKey = tuple(sizes.items())
+        self._tallies.seen(key)
+        check_accepted(self._name, self._spec, self._dimensions, sizes)
+        if sizes.keys() != set(self._spec.dimensions):
+            raise no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+        route = self._first.choose(sizes)
+        if route is None and self.compiler is not None:
+            return self._compiled(self.compiler, sizes, key)
+        if route is None:
+            raise self._refusal(shapes, sizes)
+        call = self._routed(route, sizes)
+        with self._lock:
+            if len(self._calls) >= REMEMBERED_MAX:
+                del self._calls[next(iter(self._calls))]
+            self._calls[shapes] = (key, call)
+        return call
+
+    def _compiled(self, compiler: BackgroundCompiler, sizes: Sizes, key: SizesKey) -> RoutedCall:
+        """By an executable that was compiled for these sizes, or as calls do until it is there."""
+        served = compiler.find(key)
+        if served is not None:
+            return ExactCall(self._execution, served, Path.COMPILED, f"{self._name}[compiled]")
+        refused = compiler.request(key)
+        route = self._now.choose(sizes)
+        if route is None:
+            raise refused
+        return self._routed(route, sizes)
+
+    def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
+        if isinstance(route, Parts):
+            parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
+            kept = shapes_at(
+                [tensor.shape for tensor in self._spec.outputs],
+                self._records[0].output_shapes,
+                sizes,
+            )
+            outputs = avals([tensor.dtype for tensor in self._spec.outputs], kept)
+            return SplitCall(self._execution, self._spec, route.dimension, parts, outputs)
+        return self._direct(route)
+
+    def _direct(self, call: Direct) -> RoutedCall:
+        served, record = self._served[call.profile], self._records[call.profile]
+        if call.sizes == record.sizes:
+            return ExactCall(self._execution, served, Path.EXACT, served.label)
+        return PaddedCall(
+            self._execution, served, self._spec, record, call.sizes, self._fills, self._masks
+        )
+
+    def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
+        refused = no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+        works = [
+            f"{dimension} in calls of {' and '.join(map(str, sorted(pieces)))}"
+            for dimension in self._now.split
+            if (pieces := self._now.pieces(sizes, dimension))
+        ]
+        if not works:
+            return refused
+        finding = replace(
+            refused.findings[0],
+            code="AOTC-E616",
+            expected=f"sizes that profiles add up to: {'; '.join(works)}",
+            hint=f"no sum of them is {sizes_text(sizes)}: call with other sizes, or add a profile",
+        )
+        return ShapeError(finding)
+
+    def _finished(self, call: RoutedCall, results: list[Result], is_jax: bool, started: int) -> Any:
+        device = call.device
+        arrays = [on_host(device, r, aval) for r, aval in zip(results, call.outputs, strict=True)]
+        leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
+        result = self._build(leaves)
+        self._count(call, started)
+        return result
+
+    def _count(self, call: RoutedCall, started: int) -> None:
+        taken = perf_counter_ns() - started
+        self._tallies.count(call.path, call.executable, call.padding, call.parts, taken)
+
+
+def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
+    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
+    from aotc_runtime.serving.compiling.symbolic_compiler import SymbolicCompiler
+
+    symbolic = resident.symbolic
+    assert symbolic is not None, "a consistent manifest has one for a policy that compiles"
+    policies = [p for p in resident.spec.out_of_profile.values() if isinstance(p, CompileHere)]
+    return BackgroundCompiler(
+        resident.name,
+        symbolic.module.digest,
+        SymbolicCompiler(resident.device, resident.name, resident.spec, symbolic),
+        min(policy.most for policy in policies),
+        min(policy.seconds for policy in policies),
+    )

@@ -1,0 +1,87 @@
+"""Calls of different sizes in one call: their rows lie behind each other along a dimension that is
+split, and each is padded in the others as it would be alone.
+
+The build tries this with these same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.size_expressions import parse_expression
+from aotc_runtime.serving.routing.padding_masks import Mask
+from aotc_runtime.serving.routing.split_calls import axis_of
+
+Array = np.ndarray[Any, Any]
+Sizes = Mapping[str, int]
+
+
+def own_axis(tensor: TensorSpec, dimension: str) -> int | None:
+    """The one axis that is the dimension; None if there is none, or others depend on it, too."""
+    using = [
+        axis
+        for axis in tensor.shape
+        if isinstance(axis, str) and (axis == "?" or dimension in parse_expression(axis).names())
+    ]
+    return axis_of(tensor.shape, dimension) if using == [dimension] else None
+
+
+def mixable(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    dimension: str,
+    padded: Iterable[str],
+    masks: Mapping[int, Collection[str]],
+    lengths: Mapping[int, str],
+) -> tuple[str, ...]:
+    """The padded dimensions in which calls may differ that are joined along a dimension: what tells
+    their real part has to tell it for each row. Whether it works, a trial shows.
+
+    masks, lengths: leaves that the loader passes, with their dimensions.
+    """
+    passed = [leaf for leaf in range(len(inputs)) if leaf not in lengths]
+    tensors = [*(inputs[leaf] for leaf in passed), *outputs]
+    if any(own_axis(tensor, dimension) is None for tensor in tensors):
+        return ()
+    found = set(padded) - set(lengths.values())
+    for leaf, told in masks.items():
+        # What is padded without being told by the mask would have to be true behind its end.
+        if not {axis for axis in inputs[leaf].shape if axis in found} <= set(told):
+            found -= {*told, *inputs[leaf].shape}
+    return tuple(sorted(found))
+
+
+def stacked(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Array) -> Array:
+    """An array of this shape that holds the given ones behind each other along the axis, each from
+    the beginning of the others; the rest is filled.
+    """
+    whole = np.full(shape, fill, fill.dtype)
+    start = 0
+    for array in arrays:
+        place = [slice(size) for size in array.shape]
+        place[axis] = slice(start, start + array.shape[axis])
+        whole[tuple(place)] = array
+        start += array.shape[axis]
+    return whole
+
+
+def stacked_mask(mask: Mask, calls: Sequence[Sizes], dimension: str, shape: Sequence[int]) -> Array:
+    """The mask of calls whose rows lie behind each other. shape: of all of it."""
+    axis = mask.axes.index(dimension)
+    parts = [
+        mask.array((*shape[:axis], sizes[dimension], *shape[axis + 1 :]), sizes) for sizes in calls
+    ]
+    return np.concatenate(parts, axis)
+
+
+def row_part(array: Array, axis: int, start: int, shape: Sequence[int]) -> Array:
+    """What an array has of one call: so much of it, from that row. A new, read-only array."""
+    place = [slice(size) for size in shape]
+    place[axis] = slice(start, start + shape[axis])
+    part = np.array(array[tuple(place)], order="C")
+    part.setflags(write=False)
+    return part

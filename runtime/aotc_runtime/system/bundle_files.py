@@ -1,0 +1,162 @@
+"""Files that somebody names, whatever lies there, and a bundle on disk as a `BlobSource`: one .aotb
+file, or an OCI layout folder.
+
+A bundle's files are opened once and mapped read-only. Replacing a bundle by renaming another over
+it is safe while it is loaded; writing into the mapped file is not, and nothing can make it so
+(docs/trust.md).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from io import BufferedReader
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc_runtime.base.digest import is_digest
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.formats import oci_layout, tar_archive
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file for reading. Raises OSError; at once, also for a device or a pipe."""
+    descriptor = _open(path)
+    try:
+        _require_regular(os.fstat(descriptor).st_mode)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_file(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a regular file, or of a pipe that somebody writes into, such as `<(command)`.
+
+    Reads up to `most` + 1 bytes, so that the caller can tell a larger file. Raises OSError; at
+    once for a folder, a device, and a pipe that nobody writes into, from which nothing may ever
+    come.
+    """
+    descriptor = _open(path)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode):
+            from aotc_runtime.system.pipes import read_pipe
+
+            return read_pipe(descriptor, most + 1)
+        _require_regular(mode)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str | os.PathLike[str]) -> int:
+    # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _require_regular(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "no regular file")
+
+
+class MappedBundle(Struct, frozen=True):
+    """A bundle whose members are views over read-only maps."""
+
+    name: str
+    members: Mapping[str, memoryview]
+
+    def file(self, name: str) -> memoryview | None:
+        return self.members.get(name)
+
+    def blob(self, digest: str) -> memoryview | None:
+        return self.members.get(oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:"))
+
+    def digests(self) -> frozenset[str]:
+        return frozenset(
+            "sha256:" + name.removeprefix(oci_layout.BLOB_FOLDER)
+            for name in self.members
+            if name.startswith(oci_layout.BLOB_FOLDER)
+        )
+
+
+type MapOf = Callable[..., mmap.mmap]
+"""`mmap.mmap`, or what makes another map of a descriptor, a size and options."""
+
+
+def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryview:
+    """The file's bytes, mapped read-only. kind: makes the map. Raises OSError."""
+    # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        size = status.st_size
+        if size == 0:
+            return memoryview(b"")
+        if sys.version_info >= (3, 13):
+            # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
+            return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
+        return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> MappedBundle:
+    """Open a bundle: framing only, nothing in it is believed. kind: makes the maps of its files.
+
+    Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
+    archive, E109 for a folder that is no OCI layout or holds anything else.
+    """
+    shown = str(path).encode(errors="backslashreplace").decode()
+    try:
+        location = Path(path)
+        if location.is_dir():
+            from aotc_runtime.system.layout_folder import read_folder
+
+            members = read_folder(location, shown, kind)
+        else:
+            data = map_file(location, kind)
+            members = {
+                member.name: data[member.offset : member.offset + member.size]
+                for member in tar_archive.read_members(data, where=shown).values()
+            }
+    except (OSError, ValueError, TypeError) as error:
+        # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
+        raise refusal(
+            "AOTC-E108", _inside(shown, error), getattr(error, "strerror", None) or str(error)
+        ) from error
+    _check_names(members, shown)
+    return MappedBundle(shown, members)
+
+
+def _inside(shown: str, error: Exception) -> str:
+    """The bundle's name, and that of the file or folder of it that the error is about."""
+    name = getattr(error, "filename", None)
+    inside = str(name).encode(errors="backslashreplace").decode() if name is not None else ""
+    return (
+        f"{shown} {inside.removeprefix(shown + '/')}" if inside.startswith(f"{shown}/") else shown
+    )
+
+
+def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
+    for name in members:
+        hexadecimal = name.removeprefix(oci_layout.BLOB_FOLDER)
+        is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
+        if not is_blob and name not in (oci_layout.LAYOUT_FILE, oci_layout.INDEX_FILE):
+            raise refusal(
+                "AOTC-E109",
+                f"{shown} {name}",
+                "another file",
+                expected=f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE} and {oci_layout.BLOB_FOLDER}<digest> only",
+                hint="remove it, or fetch the bundle again",
+            )

@@ -1,0 +1,151 @@
+"""What this host is, as `HostFacts`: system, libraries and memory; engines know the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
+
+_UNLIMITED = 2**60
+
+LIBRARIES = ("scipy",)
+"""jaxlib takes LAPACK from it, and imports it only for that."""
+
+
+class Machine(Struct, frozen=True):
+    """The processor. architecture, cpu, features: in LLVM's spelling.
+
+    What an engine that runs on it adds: kind, its name for it; jaxlib, the version that will run
+    executables; devices, how many it has made of it, 0 if nobody has.
+    """
+
+    architecture: str
+    cpu: str
+    features: frozenset[str]
+    kind: str = ""
+    jaxlib: str = NOT_INSTALLED
+    devices: int = 0
+
+
+def machine() -> Machine:
+    """This host's processor as the system describes it."""
+    from aotc_runtime.system import cpu_features
+
+    architecture = os.uname().machine
+    return Machine(architecture, *cpu_features.processor_here(architecture))
+
+
+def facts(
+    machine: Machine,
+    devices: int | None,
+    memory_limit: int | None,
+    accelerators: tuple[Accelerator, ...],
+) -> HostFacts:
+    """The facts of this process' host. devices: how many somebody wants of the processor.
+
+    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    """
+    system = os.uname()
+    return HostFacts(
+        platform="cpu",
+        architecture=machine.architecture,
+        cpu=machine.cpu,
+        isa=machine.features,
+        jaxlib=machine.jaxlib,
+        devices=machine.devices or devices or 1,
+        memory_bytes=free_memory() if memory_limit is None else memory_limit,
+        os=system.sysname.lower(),
+        kernel=system.release,
+        libc=libc(),
+        python=".".join(map(str, sys.version_info[:3])),
+        runtime=VERSION,
+        bundle_format=FORMAT_VERSION,
+        device_kind=machine.kind,
+        libraries=tuple(name for name in LIBRARIES if is_installed(name)),
+        accelerators=accelerators,
+        devices_fixed=machine.devices > 0 and devices is not None,
+    )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported; to look takes 0.04 ms, to import scipy 100."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    try:
+        return any(finder.find_spec(package, None) for finder in sys.meta_path)
+    except ImportError:  # of a finder that refuses it
+        return False
+
+
+def libc() -> str:
+    """Name and version of the C library, "glibc 2.36"; "" if it does not say."""
+    try:
+        found = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, OSError, ValueError):
+        found = None
+    if found:
+        return found
+    import platform  # slower, and only of use without glibc
+
+    return " ".join(platform.libc_ver()).strip()
+
+
+def free_memory() -> int:
+    """Bytes that this process may still allocate, now."""
+    return available_memory(
+        Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+    )
+
+
+def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:
+    """Bytes this process may still allocate: free memory, or what a cgroup has left if less.
+
+    cgroup: where cgroups are mounted.  membership: names this process' own; each above it may have
+    a limit too. A container mostly sees its own cgroup as the uppermost one.
+    """
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for line in _read(meminfo).splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    paths = {"": "/", "memory": "/"}
+    for line in _read(membership).splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    for folder in _upwards(cgroup, paths[""]):
+        free = min(free, _left(folder, "memory.max", "memory.current", ""))
+    for folder in _upwards(cgroup / "memory", paths["memory"]):
+        usage = "memory.usage_in_bytes"
+        free = min(free, _left(folder, "memory.limit_in_bytes", usage, "total_"))
+    return free
+
+
+def _upwards(root: Path, path: str) -> list[Path]:
+    """The cgroup's folder and those above it."""
+    inside = Path(path.lstrip("/"))
+    return [root / folder for folder in (inside, *inside.parents)]
+
+
+def _left(folder: Path, limit_file: str, usage_file: str, prefix: str) -> int:
+    limit, usage = _read(folder / limit_file).strip(), _read(folder / usage_file).strip()
+    if not limit.isdigit() or not usage.isdigit():
+        return _UNLIMITED
+    # Files in the page cache count as usage and are given back as soon as somebody needs memory;
+    # a bundle that was just fetched is such a file.
+    cached = (f"{prefix}active_file", f"{prefix}inactive_file")
+    for line in _read(folder / "memory.stat").splitlines():
+        name, _, count = line.partition(" ")
+        if name in cached:
+            usage = str(int(usage) - int(count))
+    return max(0, int(limit) - int(usage))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,113 @@
+"""Can jaxlib, and the numpy beside it, run on this processor at all? Asked before either is loaded.
+
+jaxlib is compiled for a processor level of its own and checks nothing: its library dies of SIGILL,
+and numpy does on processors further below. `jaxlib.cpu_feature_guard`, which jax asks and jaxlib
+alone does not, runs anywhere but knows only some of the features, and names one. So glibc is asked
+first, which looks at cpuid and at what the operating system saves (XGETBV).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+
+from aotc_runtime.base.errors import Finding, IncompatibleHostError, finding
+
+_LEVEL_2 = frozenset(["cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"])
+
+FLOORS = {
+    "0.11": _LEVEL_2 | {"avx"},
+    "0.12": _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"},
+}
+"""What jaxlib and numpy need, by minor version of jaxlib: tried in emulation (docs/targets.md)."""
+
+ECX, EBX = 2, 1
+_BITS = {
+    "sse3": (0, ECX, 0),
+    "ssse3": (0, ECX, 9),
+    "fma": (0, ECX, 12),
+    "cx16": (0, ECX, 13),
+    "sse4.1": (0, ECX, 19),
+    "sse4.2": (0, ECX, 20),
+    "movbe": (0, ECX, 22),
+    "popcnt": (0, ECX, 23),
+    "avx": (0, ECX, 28),
+    "f16c": (0, ECX, 29),
+    "bmi": (1, EBX, 3),
+    "avx2": (1, EBX, 5),
+    "bmi2": (1, EBX, 8),
+    "sahf": (2, ECX, 0),
+    "lzcnt": (2, ECX, 5),
+}
+"""Feature to the leaf as <sys/platform/x86.h> numbers it (cpuid 1, 7 and 0x80000001), the register
+and the bit.
+"""
+
+
+class _Leaf(ctypes.Structure):
+    """`struct cpuid_feature`: what the processor has, and what programs may use."""
+
+    _fields_ = (("cpuid", ctypes.c_uint32 * 4), ("active", ctypes.c_uint32 * 4))
+
+
+def floor(jaxlib: str) -> frozenset[str]:
+    """Features without which this jaxlib does not start; empty for versions that were not tried."""
+    return FLOORS.get(".".join(jaxlib.split(".")[:2]), frozenset())
+
+
+def lacking(features: frozenset[str]) -> tuple[str, ...]:
+    """The features that programs cannot use here, sorted; none where nobody can tell:
+    without glibc 2.33 or newer, on another architecture, of features that no floor has.
+    """
+    if os.uname().machine != "x86_64":
+        return ()
+    try:
+        ask = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf
+    except (AttributeError, OSError):
+        return ()
+    ask.restype = ctypes.POINTER(_Leaf)
+    leaves = {leaf: ask(leaf).contents.active for leaf, _, _ in _BITS.values()}
+    return tuple(
+        name
+        for name, (leaf, register, bit) in sorted(_BITS.items())
+        if name in features and not leaves[leaf][register] >> bit & 1
+    )
+
+
+@cache
+def refusal() -> Finding | None:
+    """Why jaxlib cannot run here (AOTC-E506), or None. Imports its version and its guard only."""
+    try:
+        import jaxlib
+
+        needed = floor(jaxlib.__version__)
+        if missing := lacking(needed):
+            return _finding(f"a processor with {', '.join(missing)}", "one that lacks them")
+        from jaxlib import cpu_feature_guard
+
+        cpu_feature_guard.check_cpu_features()
+    except ImportError:
+        # A jaxlib that is missing or broken is reported by those who load it.
+        return None
+    except RuntimeError as error:
+        found = next(iter(str(error).strip().splitlines()), "fewer")
+        return _finding("the processor features that the installed jaxlib was compiled for", found)
+    return None
+
+
+def require() -> None:
+    """Raises IncompatibleHostError (AOTC-E506) where jaxlib cannot run."""
+    if (refused := refusal()) is not None:
+        raise IncompatibleHostError(refused)
+
+
+def _finding(expected: str, found: str) -> Finding:
+    return finding(
+        "AOTC-E506",
+        "the installed jaxlib and numpy",
+        found,
+        expected=expected,
+        hint="run on a newer processor (jaxlib 0.12 needs x86-64-v3), or build for "
+        "cpu-x86-64-v2 with jaxlib 0.11.2, which needs AVX, and install that here",
+    )

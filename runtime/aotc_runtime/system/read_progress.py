@@ -1,0 +1,60 @@
+"""How far the reading of a large bundle is, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from aotc_runtime.system.streamed_bundle import Told, nobody
+
+LARGE_BYTES = 64 * 2**20
+"""Less than this is read before anybody could see how far it is."""
+
+DRAWN_SECONDS = 0.1
+
+
+def bytes_at(place: Path) -> int:
+    """The size of a file, or of all files in a folder; 0 for what is not there."""
+    with suppress(OSError):
+        inside = (entry for entry in place.rglob("*") if entry.is_file())
+        return sum(e.stat().st_size for e in inside) if place.is_dir() else place.stat().st_size
+    return 0
+
+
+def is_seen() -> bool:
+    """Whether stderr is a terminal; a process may have none at all."""
+    stream: TextIO | None = sys.stderr
+    return stream is not None and stream.isatty()
+
+
+@contextmanager
+def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[Told]:
+    """A function to call with bytes of a bundle as they are read. It keeps one line on stderr,
+    which is gone afterwards; nothing where that is no terminal, or for a small bundle.
+    """
+    total = 0 if quiet or not is_seen() else bytes_at(place)
+    if total < LARGE_BYTES:
+        yield nobody
+        return
+    lock = threading.Lock()
+    done, drawn = 0, 0.0
+
+    def told(number: int) -> None:
+        nonlocal done, drawn
+        with lock:
+            done += number
+            if (now := time.monotonic()) - drawn >= DRAWN_SECONDS:
+                drawn = now
+                sys.stderr.write(f"\r{doing}  {done / 2**20:.0f} of {total / 2**20:.0f} MiB")
+                sys.stderr.flush()
+
+    try:
+        yield told
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

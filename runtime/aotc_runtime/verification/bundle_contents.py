@@ -1,0 +1,364 @@
+"""What a bundle holds, read strictly and hashed: docs/trust.md 1, 2, 5 and 6.
+
+Nothing here knows a policy: this says what is in a bundle, not whether to trust it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.base.canonical_json import decode_foreign, decoder
+from aotc_runtime.base.digest import Hashing, cores, sha256, sha256_each
+from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import (
+    AttestationManifest,
+    BlobSource,
+    Descriptor,
+    Entries,
+    Entry,
+    ImageDescriptor,
+    ImageManifest,
+    RootIndex,
+)
+from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, TYPED_ROOTS, BlobRef, BundleManifest
+from aotc_runtime.verification.manifest_consistency import check_consistency
+
+ALL_READ: Mapping[str, int] = {}
+"""Nothing was left where it is."""
+
+
+class Root(Struct, frozen=True):
+    """What index.json points at: the root and the attestations."""
+
+    entry: Entry
+    attestations: tuple[Entry, ...]
+
+
+class Contents(Struct, frozen=True):
+    """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
+
+    absent: what the root calls the targets that are not stored. Made without a policy, this says
+    what a bundle contains, not whether to trust it.
+    """
+
+    root_digest: str
+    manifests: Mapping[str, BundleManifest]
+    blobs: Mapping[str, memoryview]
+    targets: Mapping[str, ImageManifest]
+    absent: tuple[str, ...]
+
+
+def read_root(source: BlobSource) -> Root:
+    """docs/trust.md 1: the layout's own files, within limits.
+
+    Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
+    E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
+    """
+    where = f"{source.name} {oci_layout.LAYOUT_FILE}"
+    data, marks = _file(source, oci_layout.LAYOUT_FILE), limits.INDEX_MARKS_MAX
+    layout = decode_foreign(data, oci_layout.Layout, where=where, marks=marks)
+    if layout.imageLayoutVersion != oci_layout.LAYOUT_VERSION:
+        found = layout.imageLayoutVersion
+        raise refusal("AOTC-E112", where, found, expected=f"version {oci_layout.LAYOUT_VERSION}")
+    where = f"{source.name} {oci_layout.INDEX_FILE}"
+    index = decode_foreign(_file(source, oci_layout.INDEX_FILE), Entries, where=where, marks=marks)
+    # By media type alone: registries' tools drop an entry's other fields.
+    roots = [entry for entry in index.manifests if entry.mediaType == oci_layout.INDEX_TYPE]
+    attestations = [
+        entry for entry in index.manifests if entry.mediaType == oci_layout.MANIFEST_TYPE
+    ]
+    if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
+        kinds = ", ".join(entry.mediaType for entry in index.manifests) or "nothing"
+        expected = (
+            f"one {oci_layout.INDEX_TYPE}, the root, and attestations of {oci_layout.MANIFEST_TYPE}"
+        )
+        raise refusal("AOTC-E113", where, kinds, expected=expected)
+    if len(attestations) > limits.ATTESTATIONS_MAX:
+        expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
+        raise refusal("AOTC-E111", where, str(len(attestations)), expected=expected)
+    if len({entry.digest for entry in index.manifests}) != len(index.manifests):
+        raise refusal("AOTC-E113", where, "one that stands twice", expected="each entry once")
+    return Root(roots[0], tuple(attestations))
+
+
+def _file(source: BlobSource, name: str) -> bytes:
+    data = source.file(name)
+    if data is None:
+        raise refusal("AOTC-E110", source.name, "none", expected=f"a file {name}")
+    if len(data) > limits.INDEX_BYTES_MAX:
+        expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
+        raise refusal("AOTC-E111", f"{source.name} {name}", str(len(data)), expected=expected)
+    return bytes(data)
+
+
+def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
+    """A blob of the declared size, its digest not yet checked."""
+    data = source.blob(ref.digest)
+    where = f"{source.name} {what}"
+    if data is None:
+        raise refusal("AOTC-E202", where, "no such blob", expected=f"the blob {ref.digest}")
+    if len(data) != ref.size:
+        raise refusal("AOTC-E203", where, f"{len(data)} bytes", expected=f"{ref.size} bytes")
+    return data
+
+
+def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int) -> bytes:
+    """A blob that will be parsed: copied, so that nothing can change it, then hashed.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
+    """
+    data = _stored(source, ref, what)
+    where = f"{source.name} {what}"
+    if len(data) > limit:
+        raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
+    copy = bytes(data)
+    if sha256(copy) != ref.digest:
+        raise refusal("AOTC-E201", where, sha256(copy), expected=ref.digest)
+    return copy
+
+
+class Envelopes(Struct, frozen=True):
+    """The DSSE envelopes attached to a root, as bytes: read one at a time, since all together they
+    may be large and nothing vouches for them. Each is copied and hashed whenever it is read.
+
+    blobs: digests of everything that the attestations occupy.
+    """
+
+    source: BlobSource
+    layers: tuple[Descriptor, ...]
+    blobs: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number, layer in enumerate(self.layers, start=1):
+            yield _envelope(self.source, layer, f"attestation {number}")
+
+
+def _envelope(source: BlobSource, layer: Descriptor, what: str) -> bytes:
+    return _document(source, layer, f"{what} envelope", limits.ENVELOPE_BYTES_MAX)
+
+
+def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
+    """docs/trust.md 2: the DSSE envelopes attached to the root; each has been read once.
+
+    Raises IntegrityError and BundleFormatError: AOTC-E111 all together are too large, E114 not an
+    attestation of this root, or the envelope of another one.
+    """
+    layers: dict[str, Descriptor] = {}
+    reached: set[str] = set()
+    total = 0
+    for number, reference in enumerate(root.attestations, start=1):
+        what = f"attestation {number}"
+        where = f"{source.name} {what}"
+        data = _document(source, reference, what, limits.ATTESTATION_BYTES_MAX)
+        manifest = decode_foreign(
+            data, AttestationManifest, where=where, marks=limits.ATTESTATION_MARKS_MAX
+        )
+        subject = manifest.subject.digest if manifest.subject else "nothing"
+        if subject != root.entry.digest or len(manifest.layers) != 1:
+            expected = f"one envelope about {root.entry.digest}"
+            found = f"{len(manifest.layers)} about {subject}"
+            raise refusal("AOTC-E114", where, found, expected=expected)
+        _document(source, manifest.config, f"{what} config", len(oci_layout.EMPTY_BLOB))
+        layer = manifest.layers[0]
+        if layer.digest in layers:
+            found = "the envelope of another attestation"
+            raise refusal("AOTC-E114", where, found, expected="an envelope of its own")
+        total += len(data) + len(_envelope(source, layer, what))
+        if total > limits.ATTESTATIONS_BYTES_MAX:
+            expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
+            raise refusal("AOTC-E111", where, f"{total} bytes up to this one", expected=expected)
+        layers[layer.digest] = layer
+        reached |= {reference.digest, manifest.config.digest, layer.digest}
+    return Envelopes(source, tuple(layers.values()), frozenset(reached))
+
+
+class WeightsHashing:
+    """The second half of docs/trust.md 6: weights that are hashed in the background."""
+
+    def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
+        self._where = source.name
+        self._digests = tuple(weights)
+        self._hashing = Hashing(tuple(weights.values()), cores())
+
+    def finish(self) -> None:
+        """Wait until all are hashed. Raises IntegrityError (AOTC-E201)."""
+        for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
+            if found != digest:
+                where = f"{self._where} {digest} ({oci_layout.WEIGHTS_TYPE})"
+                raise refusal("AOTC-E201", where, found, expected=digest)
+
+    def stop(self) -> None:
+        """Hash no more: the result is not needed."""
+        self._hashing.stop()
+
+
+def begin_contents(
+    source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
+) -> tuple[Contents, WeightsHashing]:
+    """docs/trust.md 5 and 6: read everything below the root and check that each blob has the
+    digest that was signed. For weights that is known once the returned hashing has finished.
+    Targets may be absent, as long as one is there. unread: weights that nobody has here.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
+    E205 layers that are not what the manifest refers to; BundleFormatError.
+    """
+    index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
+    index = canonical_json.decode(index_data, RootIndex, where=f"{source.name} root index")
+    _check_root(index, source.name)
+    reached = {root.entry.digest, *attested}
+    manifests: dict[str, BundleManifest] = {}
+    targets: dict[str, ImageManifest] = {}
+    layers: dict[str, Descriptor] = {}
+    # OCI 1.1 allows an index to list what is not stored. A target is there whole, or not at all:
+    # what is left of one whose image manifest is gone is reached by nothing (AOTC-E204).
+    stored = [ref for ref in index.manifests if source.blob(ref.digest) is not None]
+    for reference in stored or index.manifests:
+        what = "image manifest " + reference.digest[7:19]
+        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
+        image = canonical_json.decode(data, ImageManifest, where=f"{source.name} {what}")
+        what = "bundle manifest " + image.config.digest[7:19]
+        config = _document(source, image.config, what, limits.MANIFEST_BYTES_MAX)
+        manifest = bundle_manifest(config, f"{source.name} {what}")
+        if manifest.target.name in manifests:
+            where = f"{source.name} root index"
+            raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
+        raise_if(check_consistency(manifest, f"{source.name} {what}"))
+        if not index.artifactType and manifest.format_version in TYPED_ROOTS:
+            expected = (
+                f"artifactType {oci_layout.BUNDLE_TYPE}, as format {manifest.format_version} has it"
+            )
+            raise refusal("AOTC-E113", f"{source.name} root index", "none", expected=expected)
+        raise_if(check_layers(image, manifest, source.name))
+        manifests[manifest.target.name] = manifest
+        targets[manifest.target.name] = image
+        layers |= {layer.digest: layer for layer in image.layers}
+        reached |= {reference.digest, image.config.digest, *(d.digest for d in image.layers)}
+    identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
+    if len(identities) != 1:
+        found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
+        raise refusal("AOTC-E116", source.name, found, expected="one name and version for all")
+    surplus = sorted(source.digests() - reached)
+    if surplus:
+        where = f"{source.name} {surplus[0]}"
+        expected = "only blobs that the root reaches"
+        raise refusal("AOTC-E204", where, f"{len(surplus)} more", expected=expected)
+    there = {d: layer for d, layer in layers.items() if d not in unread or not _is_weights(layer)}
+    blobs, weights = _hash_layers(source, there)
+    absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
+    return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
+
+
+def _check_root(index: RootIndex, where: str) -> None:
+    """There are targets, and an artifact type or, from format 1.2 on, none at all."""
+    stated = {index.artifactType, *(ref.artifactType for ref in index.manifests)}
+    if not index.manifests or (index.artifactType != oci_layout.BUNDLE_TYPE and stated != {""}):
+        expected = f"targets, and artifactType {oci_layout.BUNDLE_TYPE} or none anywhere"
+        found = f"{len(index.manifests)} targets, {' and '.join(sorted(stated)) or 'none'}"
+        raise refusal("AOTC-E113", f"{where} root index", found, expected=expected)
+
+
+def _target_name(reference: ImageDescriptor) -> str:
+    """What the root index calls a target: for messages, since its manifest alone names it."""
+    name = reference.annotations.get(oci_layout.TARGET_ANNOTATION, "")
+    return name if name.isprintable() and name else reference.digest
+
+
+class _Versioned(Struct):
+    """What every version of the bundle manifest holds."""
+
+    format_version: str
+
+
+def bundle_manifest(data: bytes, where: str) -> BundleManifest:
+    # The version first: a later one may hold fields that this reader would call malformed.
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        _check_format(decoder(_Versioned).decode(data).format_version, where)
+    return canonical_json.decode(data, BundleManifest, where=where)
+
+
+def _check_format(version: str, where: str) -> None:
+    major, minor = FORMAT_VERSION.split(".")
+    if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
+        expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
+        raise refusal("AOTC-E115", where, f"format {version}", expected=expected)
+
+
+def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
+    """Digest to media type and size of every blob a manifest refers to."""
+    found: dict[str, tuple[str, int]] = {}
+
+    def add(ref: BlobRef, media_type: str) -> None:
+        found[ref.digest] = (media_type, ref.size)
+
+    for weights in manifest.weights.values():
+        for ref in weights.blobs:
+            add(ref, oci_layout.WEIGHTS_TYPE)
+    for entry_point in manifest.entry_points.values():
+        for profile in entry_point.profiles:
+            add(profile.module, oci_layout.MODULE_TYPE)
+            add(profile.executable, oci_layout.EXECUTABLE_TYPE)
+            add(profile.fixture, oci_layout.FIXTURE_TYPE)
+        if entry_point.symbolic is not UNSET:
+            add(entry_point.symbolic.module, oci_layout.MODULE_TYPE)
+    if manifest.evidence is not UNSET:
+        add(manifest.evidence, oci_layout.EVIDENCE_TYPE)
+    return found
+
+
+def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
+    wanted = references(manifest)
+    given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
+    if [layer.digest for layer in image.layers] != sorted(given):
+        yield finding(
+            "AOTC-E205",
+            where,
+            "another order, or one twice",
+            expected="the layers of an image in the order of their digests, each once",
+        )
+    for digest in sorted(wanted.keys() | given.keys()):
+        if wanted.get(digest) != given.get(digest):
+            yield finding(
+                "AOTC-E205",
+                f"{where} {digest}",
+                _layer_text(given.get(digest)),
+                expected=f"{_layer_text(wanted.get(digest))}, as the bundle manifest says",
+            )
+
+
+def _layer_text(layer: tuple[str, int] | None) -> str:
+    return f"{layer[1]} bytes of {layer[0]}" if layer else "no such layer"
+
+
+def _is_weights(layer: Descriptor) -> bool:
+    return layer.mediaType == oci_layout.WEIGHTS_TYPE
+
+
+def _hash_layers(
+    source: BlobSource, layers: Mapping[str, Descriptor]
+) -> tuple[dict[str, memoryview], WeightsHashing]:
+    """Every layer by digest: copied and hashed, except weights, which stay mapped while they are
+    hashed.
+    """
+    data: dict[str, memoryview] = {}
+    weights: dict[str, memoryview] = {}
+    for digest in sorted(layers):
+        stored = _stored(source, layers[digest], digest)
+        if _is_weights(layers[digest]):
+            weights[digest] = stored
+        else:
+            data[digest] = memoryview(bytes(stored))
+    for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
+        if found != digest:
+            where = f"{source.name} {digest} ({layers[digest].mediaType})"
+            raise refusal("AOTC-E201", where, found, expected=digest)
+    return data | weights, WeightsHashing(source, weights)

@@ -1,0 +1,58 @@
+"""What runs a target, as certificates name it, and what they change in a judgement.
+
+Imported only where a policy names certifiers and a target does not fit by itself.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, structs
+
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
+from aotc_runtime.schema.certified_releases import JAXLIB, Release
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
+from aotc_runtime.verification.accelerator_checks import accelerator
+from aotc_runtime.verification.host_compatibility import AskCertificates, Candidate
+
+
+def by_certificates(
+    judged: Candidate, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates
+) -> Candidate:
+    """A target that does not fit by itself, as certificates say; they are asked only where it does
+    not accept what runs it on the host.
+    """
+    code, release = not_accepted(manifest), running(manifest, host)
+    if release is None or all(finding.code != code for finding in judged.findings):
+        return judged
+    ruling = certificates(manifest, release)
+    if ruling.certified is None:
+        return structs.replace(judged, findings=(*judged.findings, *ruling.findings))
+    others = tuple(finding for finding in judged.findings if finding.code != code)
+    return structs.replace(judged, findings=others, certified=ruling.certified)
+
+
+def not_accepted(manifest: BundleManifest) -> str:
+    """The code of the finding that says that what runs a target here is none of those which it
+    accepts.
+    """
+    return "AOTC-E401" if engine_name(manifest.target) == XLA else "AOTC-E403"
+
+
+def running(manifest: BundleManifest, host: HostFacts) -> Release | None:
+    """What runs a target on a host. None where it is not installed, and for executables of several
+    engines without XLA, none of whose packages runs all of them.
+    """
+    if engine_name(manifest.target) == XLA:
+        return None if host.jaxlib == NOT_INSTALLED else Release(JAXLIB, host.jaxlib)
+    requires = manifest.requires
+    if requires.device is UNSET or requires.engines is not UNSET:
+        return None
+    version = accelerator(requires.platform, host).plugin
+    return Release(requires.device.plugin, version) if version else None
+
+
+def built_with(manifest: BundleManifest) -> str:
+    """The version of the package that runs a target, by the build's word."""
+    device = manifest.requires.device
+    if engine_name(manifest.target) == XLA or device is UNSET:
+        return manifest.built_with.jaxlib
+    return " or ".join(device.accepts_plugin)

@@ -1,0 +1,375 @@
+"""May these executables run here, and those of which target? docs/trust.md 8 to 10: every mismatch
+is found before anything is deserialized.
+
+XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
+SIGILL, one built by another jaxlib loads and computes with other library kernels.
+
+The findings bring words of their own instead of the catalogue's, which takes milliseconds to
+import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, Struct
+
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, Split, engine_name, engine_of
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, Wanted
+from aotc_runtime.schema.manifest_labels import without_compiling
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified_releases import Certified, Release, Ruling
+
+
+class Candidate(Struct, frozen=True):
+    """A target that was judged. features: how many processor features its executables use.
+    findings: why it may not run here; none if it may.  certified: by which certificate, if what
+    runs it here is accepted by one.
+    """
+
+    target: str
+    features: int
+    findings: tuple[Finding, ...]
+    certified: Certified | None = None
+
+
+class Choice(Struct, frozen=True):
+    """The target to run, or the one that comes closest.
+
+    named: whether the caller asked for it; otherwise it is the one with the most processor features
+    among those that fit.  findings: why it may not run; if none was named and none fits, those of
+    all.  candidates: what was judged, best first.  absent: targets that were signed with the others
+    and left out of this copy of the bundle.
+    """
+
+    target: str
+    named: bool
+    findings: tuple[Finding, ...]
+    candidates: tuple[Candidate, ...]
+    absent: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> Certified | None:
+        """The certificate by which what runs this target here is accepted, if it is."""
+        found = (c.certified for c in self.candidates if c.target == self.target)
+        return next(found, None)
+
+
+GLIBC = "glibc"
+GLIBC_FLOOR = (2, 27)
+"""The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
+
+
+def _where(manifest: BundleManifest) -> str:
+    return f"{manifest.name} {manifest.version} for {manifest.target.name}"
+
+
+def _needs_xla(manifest: BundleManifest) -> bool:
+    return engine_name(manifest.target) == XLA
+
+
+def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """accepts_jaxlib: exact versions, each with evidence behind it. Only XLA's executables need
+    jaxlib; of another engine's, requires.device says which versions run them.
+    """
+    if not _needs_xla(manifest):
+        return
+    if host.jaxlib == NOT_INSTALLED:
+        version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
+        yield Finding(
+            code="AOTC-E405",
+            where=_where(manifest),
+            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
+            found=f"jaxlib {NOT_INSTALLED}",
+            hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
+            "verified without it, but cannot be loaded",
+        )
+    elif host.jaxlib not in manifest.accepts_jaxlib:
+        accepted = " or ".join(manifest.accepts_jaxlib)
+        yield Finding(
+            code="AOTC-E401",
+            where=_where(manifest),
+            expected=f"jaxlib {accepted} (built with {manifest.built_with.jaxlib})",
+            found=f"jaxlib {host.jaxlib}",
+            hint=f"`pip install jaxlib=={manifest.accepts_jaxlib[-1]}`, or rebuild with "
+            f"jaxlib {host.jaxlib}"
+            if manifest.accepts_jaxlib
+            else f"rebuild with jaxlib {host.jaxlib}",
+        )
+
+
+def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """symbolic.stablehlo: that of modules which this host may have to compile."""
+    if any(entry_point.symbolic is not UNSET for entry_point in manifest.entry_points.values()):
+        from aotc_runtime.verification.newer_modules import newer_modules
+
+        yield from newer_modules(manifest, host, _where(manifest))
+
+
+def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """format_version: this process has read it, but the runtime of another host may be older."""
+    needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
+    if reads and (needs[0] != reads[0] or needs > reads):
+        yield Finding(
+            code="AOTC-E402",
+            where=_where(manifest),
+            expected=f"a runtime that reads bundle format {manifest.format_version}",
+            found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
+            hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
+        )
+
+
+def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.platform, requires.architecture, and the system and C library of the triple."""
+    needs = [manifest.requires.platform, manifest.requires.architecture]
+    has = [_platform(manifest, host), host.architecture]
+    for needed, found in zip(
+        _system(manifest.target.triple), (host.os, _libc(host)[0]), strict=True
+    ):
+        if needed and found:
+            needs.append(needed)
+            has.append(found)
+    if needs != has:
+        yield Finding(
+            code="AOTC-E501",
+            where=_where(manifest),
+            expected=" ".join(needs),
+            found=" ".join(has),
+            hint="deploy to such a host, or build for a target of this one",
+        )
+
+
+def _platform(manifest: BundleManifest, host: HostFacts) -> str:
+    """The host's accelerator platform if it has devices of the bundle's, else its processor."""
+    if manifest.requires.device is UNSET:
+        return host.platform
+    if manifest.requires.platform in ("iree", "onnxruntime", "openvino"):
+        return manifest.requires.platform  # an absent one is told apart
+    from aotc_runtime.verification.accelerator_checks import accelerator
+
+    has = accelerator(manifest.requires.platform, host)
+    return has.platform if has.devices else host.platform
+
+
+def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """The glibc that every supported jaxlib needs, if the host's version is known."""
+    name, found = _libc(host)
+    if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
+        yield Finding(
+            code="AOTC-E507",
+            where="this host's C library",
+            expected="glibc " + ".".join(map(str, GLIBC_FLOOR)) + " or newer, for jaxlib",
+            found=host.libc,
+            hint="run on a newer system, or in a container of one",
+        )
+
+
+def _system(triple: str) -> tuple[str, str]:
+    """Operating system and C library that a triple names: "linux", "glibc"; "" if none."""
+    _, _, system, environment, *_ = (*triple.split("-"), "", "", "")
+    return system, {"gnu": GLIBC, "musl": "musl"}.get(environment, "")
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """(13, 0) of "13.0"; nothing of what is no version, which is older than any."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
+    name, _, version = host.libc.partition(" ")
+    return name, version_numbers(version)
+
+
+def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.isa: a subset of what the host has; tuning attributes are not among them."""
+    missing = sorted(set(manifest.requires.isa) - host.isa)
+    if missing:
+        yield Finding(
+            code="AOTC-E502",
+            where=_where(manifest),
+            expected=f"a processor with {', '.join(missing)}",
+            found=f"{host.cpu}, which lacks them",
+            hint="add a target that this host has (`aotc targets list`) and build again, "
+            "or run on a host that has these features",
+        )
+
+
+def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.devices. Accelerators that are not there at all are another platform."""
+    needs, has = manifest.requires.devices, host.devices
+    hint = "run where that many devices are visible"
+    if manifest.requires.device is not UNSET:
+        from aotc_runtime.verification.accelerator_checks import accelerator
+
+        has = accelerator(manifest.requires.platform, host).devices or needs
+    elif host.devices_fixed:
+        hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
+        hint += f"pass devices={needs} to the first load"
+    else:
+        has = needs  # a processor is divided as a bundle wants
+    if has < needs:
+        yield Finding(
+            code="AOTC-E503",
+            where=_where(manifest),
+            expected=f"{needs} devices",
+            found=str(has),
+            hint=hint,
+        )
+
+
+def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.device and requires.engines."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    for platform, device in needs.items():
+        if device is not UNSET:
+            from aotc_runtime.verification.accelerator_checks import accelerator, device_findings
+
+            has, spare = accelerator(platform, host), padding_bytes(manifest)
+            yield from device_findings(device, has, _where(manifest), spare)
+
+
+def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.custom_call_targets: those this runtime can register."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_call_checks import unserved_calls
+
+        yield from unserved_calls(manifest, _where(manifest))
+
+
+def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_call_checks import missing_libraries
+
+        yield from missing_libraries(manifest, host, _where(manifest))
+
+
+def padding_bytes(manifest: BundleManifest) -> int:
+    """Bytes that a padded or split call needs beyond a call of a profile. A padded call needs its
+    results once more, cut; copies of its inputs are counted for the profile already. A split call
+    of two parts needs the results of the second part, and all results joined.
+    """
+    return max(
+        (
+            (JOINED if any(isinstance(p, Split) for p in policies) else 1)
+            * profile.memory.output_bytes
+            for entry_point in manifest.entry_points.values()
+            if (policies := [*without_compiling(entry_point).values()])
+            for profile in entry_point.profiles
+        ),
+        default=0,
+    )
+
+
+JOINED = 3
+"""The results of the second part, and those of both parts joined, in multiples of one part's."""
+
+
+def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.memory_bytes, and what padded calls add to it."""
+    if host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest):
+        yield Finding(
+            code="AOTC-E551",
+            where=_where(manifest),
+            expected=f"{manifest.requires.memory_bytes + padding_bytes(manifest)} bytes of free "
+            "memory",
+            found=f"{host.memory_bytes} bytes",
+            hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
+            "build smaller profiles",
+        )
+
+
+Check = Callable[[BundleManifest, HostFacts], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    check_format,
+    check_jaxlib,
+    check_stablehlo,
+    check_platform,
+    check_libc,
+    check_isa,
+    check_devices,
+    check_device,
+    check_custom_calls,
+    check_libraries,
+    check_memory,
+)
+"""docs/trust.md 8 to 10, in that order."""
+
+
+def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
+    """Every reason why the bundle's executables may not run on this host; empty if none."""
+    return [finding for check in CHECKS for finding in check(manifest, host)]
+
+
+type AskCertificates = Callable[[BundleManifest, Release], Ruling]
+"""What certificates say of a target under a release of the package that runs it."""
+
+
+def choose_target(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    wanted: str | None,
+    absent: Sequence[str] = (),
+    certificates: AskCertificates | None = None,
+) -> Choice:
+    """The target to run and why it may not; a wanted one, or the best this host can run.
+
+    Best: no findings, then an accelerator, then the most processor features, then the name. If no
+    target fits, the findings of every target are returned together.  absent: what this copy of the
+    bundle lacks.
+    certificates: asked only of a target that does not accept what runs it on the host by itself;
+    None if none may count.
+    """
+    if wanted is not None and wanted not in manifests:
+        from aotc_runtime.verification.missing_targets import missing_target
+
+        return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
+    judged = manifests if wanted is None else {wanted: manifests[wanted]}
+    ranked = sorted(
+        (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
+        key=lambda candidate: (
+            bool(candidate.findings),
+            manifests[candidate.target].target.device is UNSET,
+            -candidate.features,
+            candidate.target,
+        ),
+    )
+    best = ranked[0]
+    findings: tuple[Finding, ...] = ()
+    if best.findings:
+        findings = tuple(finding for candidate in ranked for finding in candidate.findings)
+    return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
+
+
+def _judge(
+    name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
+) -> Candidate:
+    found = Candidate(name, len(manifest.requires.isa), tuple(check_host(manifest, host)))
+    if certificates is None or not found.findings:
+        return found
+    from aotc_runtime.verification.engine_releases import by_certificates
+
+    return by_certificates(found, manifest, host, certificates)
+
+
+def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
+    """What has to be known of a host to judge this target, or to choose one."""
+    devices = 1
+    platforms: dict[str, set[str]] = {}
+    for name, manifest in manifests.items():
+        if target in (None, name):
+            requires = manifest.requires
+            known = platforms.setdefault(engine_name(manifest.target), set())
+            if requires.device is UNSET:
+                devices = max(devices, requires.devices)
+            else:
+                known.add(requires.platform)
+            for platform in requires.engines or ():
+                platforms.setdefault(engine_of(platform), set()).add(platform)
+    return Wanted(devices, {name: tuple(sorted(known)) for name, known in platforms.items()})

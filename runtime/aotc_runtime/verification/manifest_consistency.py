@@ -1,0 +1,315 @@
+"""Whether a bundle manifest agrees with itself, so that nothing behind it has to ask again.
+
+The types say what each field may hold; this says what they may hold together: indices that point
+somewhere, one shape per leaf, names that Python accepts.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import UNSET
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import (
+    FINITE_FORMAT,
+    FIRST_FORMAT,
+    XLA,
+    Argument,
+    BundleManifest,
+    Dimension,
+    DType,
+    EntryPoint,
+    Parameter,
+    ParameterKind,
+    ProfileRecord,
+    TensorSpec,
+    WeightArgument,
+    engine_name,
+)
+from aotc_runtime.schema.pytrees import (
+    IntDictNode,
+    NamedTupleNode,
+    RecordNode,
+    Tree,
+    children,
+    is_deeper,
+    leaves,
+)
+
+
+def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Every contradiction in a manifest (AOTC-E118)."""
+    weights = {
+        (name, tensor.name) for name, set_ in manifest.weights.items() for tensor in set_.tensors
+    }
+    for name, set_ in manifest.weights.items():
+        if not set_.blobs or _repeats([ref.digest for ref in set_.blobs]):
+            yield _finding(f"{where} {name}", "one or more blobs, each once", f"{len(set_.blobs)}")
+        if _repeats([tensor.name for tensor in set_.tensors]):
+            yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
+    yield from _check_device(manifest, where)
+    if _is_mixed(manifest):
+        from aotc_runtime.verification.mixed_consistency import check_mixed
+
+        yield from check_mixed(manifest, where)
+    if _is_sharded(manifest):
+        from aotc_runtime.verification.mesh_consistency import check_mesh
+
+        yield from check_mesh(manifest, where)
+    if not manifest.entry_points:
+        yield _finding(where, "at least one entry point", "none")
+    for name, entry_point in manifest.entry_points.items():
+        place = f"{where} {name}"
+        roots = [parameter.tree for parameter in entry_point.parameters]
+        if any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result)):
+            expected = f"trees of at most {limits.TREE_DEPTH_MAX} levels"
+            yield _finding(place, expected, "one that is deeper")
+            continue
+        yield from _check_trees(entry_point, place)
+        if manifest.format_version == FIRST_FORMAT != entry_point.format_version:
+            expected = f"what format {manifest.format_version} can say"
+            yield _finding(place, expected, f"a tree of format {entry_point.format_version}")
+        if entry_point.numerics is not UNSET and manifest.format_version != FINITE_FORMAT:
+            expected = f"what format {manifest.format_version} can say"
+            yield _finding(place, expected, f"numerics, of format {FINITE_FORMAT}")
+        yield from _check_keys(entry_point, place)
+        yield from _check_parameters(entry_point.parameters, place)
+        if not entry_point.profiles:
+            yield _finding(place, "at least one profile", "none")
+        if len({profile.input_shapes for profile in entry_point.profiles}) < len(
+            entry_point.profiles
+        ):
+            yield _finding(place, "profiles that differ in their input shapes", "two alike")
+        for index, profile in enumerate(entry_point.profiles):
+            yield from _check_profile(entry_point, profile, weights, f"{place} profile {index}")
+        if entry_point.symbolic is not UNSET:
+            arguments = entry_point.symbolic.arguments
+            yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
+        yield from check_shapes(entry_point, manifest.dimensions, place)
+
+
+def _is_sharded(manifest: BundleManifest) -> bool:
+    tensors = (tensor for set_ in manifest.weights.values() for tensor in set_.tensors)
+    specs = (spec for e in manifest.entry_points.values() for spec in (*e.inputs, *e.outputs))
+    cut = (*(tensor.sharding for tensor in tensors), *(spec.sharding for spec in specs))
+    return manifest.mesh is not UNSET or any(cut)
+
+
+def _is_mixed(manifest: BundleManifest) -> bool:
+    every = (profile for each in manifest.entry_points.values() for profile in each.profiles)
+    stated = (manifest.requires.engines, *(profile.platform for profile in every))
+    return any(each is not UNSET for each in stated)
+
+
+def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    target, requires = manifest.target, manifest.requires
+    if engine_name(target) != XLA:
+        yield from _check_engine(manifest, where)
+        return
+    family = "cpu" if target.device is UNSET else target.device.__struct_config__.tag
+    if not target.platform == requires.platform == family:
+        found = f"{target.platform}, {requires.platform} and {family}"
+        yield _finding(f"{where} target", "one platform", found)
+    if (target.device is UNSET) != (requires.device is UNSET):
+        yield _finding(f"{where} requires", "requirements of the target's device", "one without")
+
+
+def _check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The platform of another engine than XLA has no description here; what a host must have of the
+    engine is said as that of a device.
+    """
+    target, requires = manifest.target, manifest.requires
+    if target.platform != requires.platform:
+        found = f"{target.platform} and {requires.platform}"
+        yield _finding(f"{where} target", "one platform", found)
+    if target.device is not UNSET:
+        yield _finding(f"{where} target", f"no device of {target.platform}", "one")
+    if requires.device is UNSET:
+        expected = f"what a host needs of the engine for {target.platform}"
+        yield _finding(f"{where} requires", expected, "nothing")
+
+
+def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    roots = [parameter.tree for parameter in entry_point.parameters]
+    numbered = (
+        ("inputs", [index for root in roots for index in leaves(root)], len(entry_point.inputs)),
+        ("outputs", list(leaves(entry_point.result)), len(entry_point.outputs)),
+    )
+    for what, found, wanted in numbered:
+        if found != list(range(wanted)):
+            yield _finding(f"{where} {what}", f"leaves 0 to {wanted - 1} in order", str(found))
+    for root in (*roots, entry_point.result):
+        yield from _check_fields(root, where)
+
+
+def _check_fields(tree: Tree, where: str) -> Iterator[Finding]:
+    if isinstance(tree, NamedTupleNode | RecordNode):
+        named = isinstance(tree, NamedTupleNode)
+        names = (*tree.fields, tree.type) if named else ()
+        good = all(_is_name(name) for name in names) and not any(
+            named and field.startswith("_") for field in tree.fields
+        )
+        if not good or len(tree.fields) != len(tree.items) or _repeats(tree.fields):
+            found = f"{tree.type}({', '.join(tree.fields)}) with {len(tree.items)} items"
+            yield _finding(where, "one Python name for each item", found)
+    if isinstance(tree, IntDictNode) and (
+        len(tree.keys) != len(tree.items) or [*tree.keys] != sorted({*tree.keys}) or not tree.keys
+    ):
+        found = f"keys {', '.join(map(str, tree.keys))} with {len(tree.items)} items"
+        yield _finding(where, "one integer key for each item, in ascending order", found)
+    for child in children(tree):
+        yield from _check_fields(child, where)
+
+
+def _check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    """Random keys are described by their data: uint32, with the key's words in the last axis."""
+    profiles = entry_point.profiles
+    inputs = zip(*(profile.input_shapes for profile in profiles), strict=False)
+    outputs = zip(*(profile.output_shapes for profile in profiles), strict=False)
+    for spec, shapes in (
+        *zip(entry_point.inputs, inputs, strict=False),
+        *zip(entry_point.outputs, outputs, strict=False),
+    ):
+        if spec.key_impl is None:
+            continue
+        words = (spec.key_impl.words,)
+        if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
+            from aotc_runtime.schema.tensor_text import data_text
+
+            expected = f"key data: uint32 with a last axis of {words[0]}"
+            yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
+
+
+def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[Finding]:
+    names = [parameter.name for parameter in parameters]
+    order = list(ParameterKind)
+    kinds = [order.index(parameter.kind) for parameter in parameters]
+    if not all(map(_is_name, names)) or _repeats(names) or kinds != sorted(kinds):
+        yield _finding(where, "parameters that a Python function can have", ", ".join(names))
+
+
+def _check_profile(
+    entry_point: EntryPoint, profile: ProfileRecord, weights: set[tuple[str, str]], where: str
+) -> Iterator[Finding]:
+    inputs, outputs = len(entry_point.inputs), len(entry_point.outputs)
+    shapes = (len(profile.input_shapes), len(profile.output_shapes))
+    if shapes != (inputs, outputs):
+        expected = f"shapes of {inputs} inputs and {outputs} outputs"
+        yield _finding(where, expected, f"{shapes[0]} and {shapes[1]}")
+    yield from _check_arguments(profile.arguments, entry_point, weights, where)
+
+
+def _check_arguments(
+    arguments: Sequence[Argument],
+    entry_point: EntryPoint,
+    weights: set[tuple[str, str]],
+    where: str,
+) -> Iterator[Finding]:
+    inputs = len(entry_point.inputs)
+    for argument in arguments:
+        if isinstance(argument, WeightArgument):
+            if (argument.set, argument.tensor) not in weights:
+                found = f"{argument.set} {argument.tensor}"
+                yield _finding(where, "arguments that are tensors of a weights set", found)
+        elif argument.leaf >= inputs:
+            yield _finding(where, f"arguments that are one of {inputs} inputs", str(argument.leaf))
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len(set(names)) < len(names)
+
+
+Shape = tuple[int, ...]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""An expression that is a dimension by itself."""
+
+
+def check_shapes(
+    entry_point: EntryPoint, dimensions: Mapping[str, Dimension], where: str
+) -> Iterator[Finding]:
+    """Every contradiction about the sizes of an entry point (AOTC-E118).
+
+    Its trees, and the numbers of its shapes, are those of its tensors: checked before.
+    """
+    known = set(entry_point.dimensions)
+    unknown = sorted(known - dimensions.keys())
+    if unknown:
+        yield _finding(where, "dimensions of the bundle", ", ".join(unknown))
+    tensors = (*entry_point.inputs, *entry_point.outputs)
+    bad = [axis for tensor in tensors for axis in tensor.shape if not _is_axis(axis, known)]
+    if bad:
+        expected = "shapes of sizes and expressions over its dimensions"
+        yield _finding(where, expected, ", ".join(map(str, bad))[:200])
+        return
+    for text in entry_point.relations:
+        if not _is_relation(text, known):
+            yield _finding(where, "relations between its dimensions", text)
+    for index, profile in enumerate(entry_point.profiles):
+        yield from _check_sizes(entry_point, profile, f"{where} profile {index}")
+    if entry_point.out_of_profile or entry_point.symbolic is not UNSET:
+        from aotc_runtime.verification.policy_consistency import check_policies
+
+        yield from check_policies(entry_point, where)
+
+
+def _is_axis(axis: int | str, known: set[str]) -> bool:
+    if isinstance(axis, int) or axis == "?" or (axis in known and _PLAIN.fullmatch(axis)):
+        return True
+    from aotc_runtime.schema.size_expressions import parse_expression
+
+    try:
+        return parse_expression(axis).names() <= known
+    except ValueError:
+        return False
+
+
+def _is_relation(text: str, known: set[str]) -> bool:
+    from aotc_runtime.schema.size_expressions import parse_relation
+
+    try:
+        return parse_relation(text).names() <= known
+    except ValueError:
+        return False
+
+
+def _check_sizes(entry_point: EntryPoint, profile: ProfileRecord, where: str) -> Iterator[Finding]:
+    if profile.sizes.keys() != set(entry_point.dimensions):
+        expected = f"sizes of {', '.join(entry_point.dimensions) or 'nothing'}"
+        yield _finding(where, expected, ", ".join(profile.sizes) or "nothing")
+        return
+    tensors = (*entry_point.inputs, *entry_point.outputs)
+    shapes = (*profile.input_shapes, *profile.output_shapes)
+    for tensor, shape in zip(tensors, shapes, strict=False):
+        if not _is_shape_at(tensor, shape, profile.sizes):
+            place = f"{where} {tensor.path}".rstrip()
+            yield _finding(place, f"{list(tensor.shape)} at its sizes", str(list(shape)))
+
+
+def _is_shape_at(tensor: TensorSpec, shape: Shape, sizes: Mapping[str, int]) -> bool:
+    return len(shape) == len(tensor.shape) and all(
+        axis == "?" or _size(axis, sizes) == size
+        for axis, size in zip(tensor.shape, shape, strict=True)
+    )
+
+
+def _size(axis: int | str, sizes: Mapping[str, int]) -> int:
+    if isinstance(axis, int):
+        return axis
+    if axis in sizes and _PLAIN.fullmatch(axis):
+        return sizes[axis]
+    from aotc_runtime.schema.size_expressions import parse_expression
+
+    return parse_expression(axis).value(sizes)
+
+
+def _finding(where: str, expected: str, found: str) -> Finding:
+    return finding("AOTC-E118", where, found, expected=expected)

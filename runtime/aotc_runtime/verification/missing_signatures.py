@@ -1,0 +1,116 @@
+"""Why too few keys of a policy vouch for a root, in words; imported where that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.verification.public_keys import PublicKey
+from aotc_runtime.verification.root_signatures import Moment
+
+
+class Seen(Struct, frozen=True):
+    """What was seen of a root's attestations. count: how many there are.  found: ids of the keys
+    that vouch.  idle: by id, keys whose signatures verify and do not count, with the time that they
+    were asked about: expired, not yet valid, or revoked.  silent: by type of statement, ids of keys
+    that signed one which vouches for nothing, and vouch nowhere else.  strangers: key ids that the
+    policy does not know.
+    """
+
+    count: int
+    found: tuple[str, ...]
+    idle: Mapping[str, tuple[PublicKey, Moment]]
+    silent: Mapping[str, Set[str]]
+    strangers: Set[str]
+
+
+def reasons(
+    seen: Seen, keys: Mapping[str, PublicKey], threshold: int, where: str
+) -> Iterator[Finding]:
+    """AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
+    signatures do not count, E304 too few. keys: the policy's, by id.
+    """
+    if not seen.count:
+        expected = f"a signature by {_names(keys.values())}"
+        yield finding("AOTC-E301", where, "no signature at all", expected=expected)
+        return
+    if not seen.found and not seen.idle and not seen.silent:
+        yield finding(
+            "AOTC-E302",
+            where,
+            "signatures by keys the policy does not know: " + ", ".join(sorted(seen.strangers)),
+            expected=f"a signature by {_names(keys.values())}",
+        )
+        return
+    holders = {keys[id].holder for id in seen.found}
+    # Another key of somebody who has vouched would not make them more.
+    idle = [seen.idle[id] for id in sorted(seen.idle) if keys[id].holder not in holders]
+    if idle:
+        yield from _idle(where, idle)
+        return
+    names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
+    shared = len(holders) < len(seen.found)
+    if shared:
+        names += f", all of them of {' and '.join(holder_labels(keys, holders))}"
+    missing = holder_labels(keys, {key.holder for key in keys.values()} - holders)
+    left = f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed"
+    # A builder's bill of materials beside its provenance takes nothing away.
+    others = [type_ for type_, signers in sorted(seen.silent.items()) if signers]
+    more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
+    yield finding(
+        "AOTC-E304",
+        where,
+        "; ".join([f"{len(seen.found)} of them{names}", *([left] if missing else ()), *more]),
+        expected=f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}",
+        hint=f"have {' or '.join(missing)} run `aotc sign BUNDLE --key KEY`" if missing else None,
+    )
+
+
+def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:
+    if all(key.holder == id for id, key in keys.items()):
+        return f"{threshold} distinct keys"
+    return f"keys of {threshold} distinct holders"
+
+
+def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]:
+    """Names of holders; of keys that are their own, the key's."""
+    return sorted(keys[holder].label if holder in keys else holder for holder in holders)
+
+
+def _idle(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
+    """Why signatures that verify did not count, one finding for each key."""
+    for key, moment in made:
+        state = key.state(moment.at)
+        clock = datetime.fromtimestamp(moment.at, UTC).isoformat(timespec="seconds")
+        when = f"a signature made at {clock}" if moment.stamped else f"a check at {clock}"
+        beside = f"; {moment.why}" if moment.why else ""
+        if state == "revoked":
+            table = "revoked.keys" if key.revoked else f"revoked.since, {when}{beside}"
+            yield finding(
+                "AOTC-E312",
+                f"{where} key {key.label}",
+                f"one by {key.id}, which the policy lists under {table}",
+            )
+            continue
+        early = state == "not yet valid"
+        bound = key.not_before if early else key.not_after
+        assert bound is not None, "a key without bounds is always valid"
+        limit, side = ("not_before", "from") if early else ("not_after", "up to")
+        yield finding(
+            "AOTC-E311",
+            f"{where} key {key.label}",
+            f"{when}: the key is {state}, and its signature does not count{beside}",
+            expected=f"{'one' if moment.stamped else 'a check'} {side} {bound.isoformat()}, the "
+            f"key's {limit}",
+            hint="check again after that time, or sign with a key that is valid already"
+            if early
+            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
+            "is still to be trusted, move its not_after",
+        )
+
+
+def _names(keys: Iterable[PublicKey]) -> str:
+    return ", ".join(key.label for key in keys)

@@ -1,0 +1,92 @@
+"""Rules that most policies leave out: on the sizes of what is stored, on how a bundle is named, and
+on the versions that run. Each yields what it refuses and what would satisfy it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from msgspec import UNSET
+
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
+from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
+from aotc_runtime.verification.bundle_versions import version_key
+
+
+def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """Before docs/trust.md 1, of a bundle in a registry: AOTC-E326."""
+    if policy.references is not None and not is_pinned:
+        yield finding("AOTC-E326", where, "a tag, which may stand for another bundle tomorrow")
+
+
+def check_limits(
+    source: BlobSource, limits: SizeLimits, unread: Mapping[str, int]
+) -> Iterator[Finding]:
+    """docs/trust.md 1: AOTC-E320, from the sizes of what is stored, before any of it is read.
+    unread: sizes by digest of what was left where it is.
+    """
+    sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()} | dict(unread)
+    largest = max(sizes, key=lambda digest: (sizes[digest], digest), default="")
+    measured = (
+        ("blobs", source.name, limits.blobs, len(sizes), "blobs"),
+        ("bundle_bytes", source.name, limits.bundle_bytes, sum(sizes.values()), "bytes in blobs"),
+        (
+            "blob_bytes",
+            f"{source.name} {largest}",
+            limits.blob_bytes,
+            sizes.get(largest, 0),
+            "bytes",
+        ),
+    )
+    for name, where, limit, found, unit in measured:
+        if limit is not None and found > limit:
+            yield finding(
+                "AOTC-E320",
+                where,
+                f"{found} {unit}",
+                expected=f"at most {limit} {unit}, the policy's limits.{name}",
+            )
+
+
+def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E307."""
+    minimum, found = version_key(minimum_version), version_key(manifest.version)
+    if minimum is None or found is None or found < minimum:
+        yield finding(
+            "AOTC-E307",
+            f"{manifest.name} {manifest.version}",
+            manifest.version,
+            expected=f"version {minimum_version} or later, as the trust policy says",
+        )
+
+
+def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E336, for every entry point that states finite numbers."""
+    for manifest in manifests:
+        for name, entry_point in manifest.entry_points.items():
+            if entry_point.numerics is not UNSET:
+                where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
+                yield finding("AOTC-E336", where, f'numerics = "{entry_point.numerics}"')
+
+
+def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
+    # Without jaxlib only others than XLA can run any code.
+    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
+    for name, accepted, running in (
+        ("jaxlib", accepts.jaxlib if is_asked else None, host.jaxlib),
+        ("aotc_runtime", accepts.aotc_runtime, VERSION),
+    ):
+        if accepted is not None and running not in accepted:
+            package = name.replace("_", "-")
+            yield finding(
+                "AOTC-E318",
+                f"trust policy accepts.{name}",
+                f"{package} {running}",
+                expected=f"{package} {' or '.join(accepted)}",
+                hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
+                "once it is approved",
+            )

@@ -1,0 +1,240 @@
+"""Trust policies: read from their file, checked, and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_toml, decoder
+from aotc_runtime.base.errors import Finding, TrustError, finding, raise_if, refusal
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.system.bundle_files import read_file
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
+
+
+def read_policy(path: Path) -> TrustPolicy:
+    """Read a trust policy; key files are read in, so that the policy stands alone.
+
+    Raises TrustError: AOTC-E308 unreadable, E309, E310 not a valid policy, with everything wrong.
+    """
+    return parse_policy(read_policy_text(path), path.parent, str(path))
+
+
+def read_policy_text(path: Path) -> str:
+    """The TOML text of a policy file. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise TrustError(_said().unreadable(str(path), error)) from error
+    except ValueError as error:
+        raise TrustError(_said().invalid(str(path), error)) from error
+
+
+def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
+    """The policy in a TOML text. folder: where its key files are looked for.  where: its name in
+    messages. Raises TrustError as `read_policy`.
+    """
+    try:
+        data = decode_toml(text)
+        _check_integers(data)
+    except (ValueError, RecursionError) as error:
+        raise TrustError(_said().invalid(where, error)) from error
+    policy = _typed(data, where, text)
+    findings = list(_check_fields(policy, where, text))
+    tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
+    for table, index, key in _stated_keys(policy):
+        if key.public_key_file and not key.public_key:
+            try:
+                pem = read_text(folder / key.public_key_file)
+            except OSError as error:
+                place = _key_place(where, text, table, index, key)
+                findings.append(
+                    _said().unreadable_file(f"{place} {folder / key.public_key_file}", error)
+                )
+                continue
+            except ValueError as error:
+                # UnicodeDecodeError, or a path with a zero byte.
+                findings.append(_said().invalid(_key_place(where, text, table, index, key), error))
+                continue
+            key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
+        tables[table].append(key)
+    if policy.timestamp_authorities:
+        from aotc_runtime.verification import timestamp_authorities
+
+        policy = timestamp_authorities.read_files(policy, folder, where, findings)
+    if policy.identities:
+        from aotc_runtime.verification import sigstore_identities
+
+        policy = sigstore_identities.read_files(policy, folder, where, findings)
+    raise_if(findings)
+    read = {table: tuple(keys) for table, keys in tables.items()}
+    policy = msgspec.structs.replace(policy, **read)
+    _keys_of(policy, where, text)
+    return policy
+
+
+def _stated_keys(policy: TrustPolicy) -> Iterator[tuple[str, int, TrustedKey]]:
+    """Every key with the table and the place where it stands."""
+    for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
+        for index, key in enumerate(keys):
+            yield table, index, key
+
+
+def _check_integers(value: Any) -> None:
+    """Raise ValueError for an integer that TOML does not allow; in hexadecimal, tomllib reads one
+    of any length, which Python then refuses to print.
+    """
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_integers(item)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer of more than 64 bits")
+
+
+def _place(where: str, text: str | None, *path: str | int) -> str:
+    """Where a key stands, with its line if the text is known."""
+    from aotc_runtime.verification.policy_types import Places
+
+    return Places(where, text).of(path)
+
+
+def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
+    """The document as a policy. Raises TrustError: AOTC-E309, once for each key."""
+    decoder(TrustPolicy)
+    try:
+        return msgspec.convert(data, TrustPolicy)
+    except (msgspec.ValidationError, RecursionError) as error:
+        from aotc_runtime.verification.policy_types import policy_problems
+
+        findings = tuple(policy_problems(data, where, text)) or (_said().invalid(where, error),)
+        raise TrustError(*findings) from error
+
+
+def read_text(path: Path) -> str:
+    """A file that a policy is, or names. Raises OSError, ValueError for what is no text, and
+    TrustError (AOTC-E309) for what is too large.
+    """
+    data = read_file(path, limits.POLICY_BYTES_MAX)
+    if len(data) > limits.POLICY_BYTES_MAX:
+        expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
+        hint = "is this the right file?"
+        raise refusal("AOTC-E309", str(path), "more", expected=expected, hint=hint)
+    return data.decode("utf-8")
+
+
+def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> Iterator[Finding]:
+    """What the types cannot say."""
+    for table, index, key in _stated_keys(policy):
+        place = (where, text, table, index, key)
+        if bool(key.public_key) == bool(key.public_key_file):
+            yield _said().public_key(_key_place(*place), key)
+        if key.not_before and key.not_after and key.not_before > key.not_after:
+            yield _said().window(_key_place(*place), key)
+        if table == "certifiers" and (key.holder or key.builders is not None):
+            yield _said().certifiers_role(_key_place(*place), key)
+    if not policy.keys and not policy.identities:
+        yield _said().nobody(_place(where, text, "keys"))
+    if policy.binds_builders() and not any(policy.speakers()):
+        yield _said().no_speaker(_place(where, text, "keys"))
+    if policy.minimum_version:
+        from aotc_runtime.verification.bundle_versions import version_key
+
+        if version_key(policy.minimum_version) is None:
+            yield _said().minimum_version(_place(where, text, "minimum_version"), policy)
+
+
+def _said() -> Any:
+    """The words for what is wrong, imported where something is."""
+    from aotc_runtime.verification import policy_refusals
+
+    return policy_refusals
+
+
+def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:
+    return f"{_place(where, text, table, index)} {key.name}".rstrip()
+
+
+def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
+    """The policy's keys by id; a policy made in Python is checked as one that was read.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
+    """
+    try:
+        document = msgspec.to_builtins(policy)
+    except TypeError as error:
+        raise TrustError(_said().invalid(where, error)) from error
+    _typed(document, where)
+    raise_if(_check_fields(policy, where))
+    return _keys_of(policy, where)
+
+
+def _keys_of(policy: TrustPolicy, where: str, text: str | None = None) -> dict[str, PublicKey]:
+    """The keys of a policy whose fields are sound. text: of its file. Raises as `policy_keys`."""
+    findings: list[Finding] = []
+    if policy.timestamp_authorities:
+        from aotc_runtime.verification import timestamp_authorities
+
+        findings += timestamp_authorities.check_authorities(policy, where)
+    distinct = _distinct(policy, "keys", where, findings, text)
+    if policy.identities:
+        from aotc_runtime.verification import sigstore_identities
+
+        findings += sigstore_identities.check_identities(policy, where)
+        distinct |= sigstore_identities.as_keys(policy)
+    raise_if(findings)
+    if policy.threshold > (most := len({key.holder for key in distinct.values()})):
+        raise TrustError(_said().threshold(policy, most, _place(where, text, "threshold")))
+    return distinct
+
+
+def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
+    """The certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
+    """
+    findings: list[Finding] = []
+    distinct = _distinct(policy, "certifiers", where, findings)
+    raise_if(findings)
+    return distinct
+
+
+def _distinct(
+    policy: TrustPolicy, table: str, where: str, findings: list[Finding], text: str | None = None
+) -> dict[str, PublicKey]:
+    """The keys of a table, each once; what is wrong with them is added to findings."""
+    distinct: dict[str, PublicKey] = {}
+    for name, index, stated in _stated_keys(policy):
+        if name != table:
+            continue
+        try:
+            key = load_public_key(stated.public_key, stated.name, where)
+        except TrustError as error:
+            place = _key_place(where, text, table, index, stated)
+            findings += (msgspec.structs.replace(each, where=place) for each in error.findings)
+            continue
+        key = msgspec.structs.replace(
+            key,
+            not_before=stated.not_before,
+            not_after=stated.not_after,
+            revoked=key.id in policy.revoked.keys,
+            revoked_since=policy.revoked.since.get(key.id),
+            holder=stated.holder or key.id,
+            builders=stated.builders,
+        )
+        other = distinct.setdefault(key.id, key)
+        if _role(other) != _role(key):
+            expected = "one window, one holder and one list of builders for a key"
+            hint = "list each key once"
+            found = f"something else than where {key.id[:16]} stands first"
+            place = _key_place(where, text, table, index, stated)
+            findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
+    return distinct
+
+
+def _role(key: PublicKey) -> tuple[object, ...]:
+    """What a policy says of a key, beside its name."""
+    return (key.not_before, key.not_after, key.holder, key.builders)

@@ -1,0 +1,135 @@
+"""Public keys: read from PEM, and asked whether a signature is theirs.
+
+What is needed of cryptography is imported inside the functions: most of it is only for kinds of
+keys and files that a process may never see.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from aotc_runtime.base.digest import sha256_bytes
+from aotc_runtime.base.errors import AotcError, refusal
+
+PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
+
+_PEM = re.compile(
+    r"\A\s*-----BEGIN PUBLIC KEY-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END PUBLIC KEY-----\s*\Z"
+)
+_ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")
+"""All of an Ed25519 SubjectPublicKeyInfo but the key's 32 bytes (RFC 8410, section 4)."""
+
+_ED25519_BYTES = len(_ED25519_PREFIX) + 32
+
+_P = 2**255 - 19
+_Y_OF_ORDER_8 = int("7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7", 16)
+_SMALL_ORDER = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
+"""y of the 8 points of edwards25519 whose order divides 8. Under such a key a signature that
+anybody can write down verifies for one message in 8, or for all."""
+
+KeyState = Literal["valid", "not yet valid", "expired", "revoked"]
+
+
+class PublicKey(Struct, frozen=True):
+    """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
+    verify: (signature, message) to whether the signature is this key's.  not_before, not_after:
+    both ends of the time in which its signatures count, None for no end.  revoked: they never do.
+    revoked_since: those of then and later do not.
+    holder: who counts for it; the key itself, by id, where the policy names nobody.  builders: ids
+    of those that it may speak for.
+    """
+
+    id: str
+    name: str
+    verify: Callable[[bytes, bytes], bool]
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+    revoked: bool = False
+    revoked_since: datetime | None = None
+    holder: str = ""
+    builders: tuple[str, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        """For messages: its name, or its holder's, and the start of its id."""
+        called = self.name or ("" if self.holder == self.id else self.holder)
+        return f"{called} ({self.id[:16]})" if called else self.id[:16]
+
+    def state(self, now: float) -> KeyState:
+        """Whether a signature of this time counts. now: seconds since the epoch; the time of
+        checking, where nobody says when it was made.
+        """
+        since = self.revoked_since
+        if self.revoked or (since is not None and now >= since.timestamp()):
+            return "revoked"
+        if self.not_before is not None and now < self.not_before.timestamp():
+            return "not yet valid"
+        if self.not_after is not None and now > self.not_after.timestamp():
+            return "expired"
+        return "valid"
+
+
+def load_public_key(pem: str, name: str, where: str) -> PublicKey:
+    """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
+    match = _PEM.match(pem)
+    if match is None:
+        hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
+        from aotc_runtime.verification.parsed_keys import found_instead
+
+        raise key_refusal(where, f"one PEM public key: {PEM_LABEL}", found_instead(pem), hint)
+    der = _der(match[1])
+    if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        key = Ed25519PublicKey.from_public_bytes(der[len(_ED25519_PREFIX) :])
+        return ed25519_key(key, der, name, where)
+    from aotc_runtime.verification.parsed_keys import parsed_key
+
+    return parsed_key(pem, name, where)
+
+
+def _der(text: str) -> bytes:
+    try:  # strictly: of two keys in a row, the first would be taken
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+    except binascii.Error:
+        return b""
+
+
+def ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
+    """A key of cryptography's, which `der` encodes. Raises TrustError (AOTC-E310) for nobody's."""
+    point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
+    y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
+    if y in _SMALL_ORDER:
+        expected, found = (
+            "a key of the large group",
+            "a point of small order, which is nobody's key",
+        )
+        raise key_refusal(
+            where, expected, found, "ask its owner for the key; somebody made this up"
+        )
+    return public_key_of(der, name, key.verify)
+
+
+def public_key_of(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:
+    """The key that `der` encodes. check: raises InvalidSignature."""
+    from cryptography.exceptions import InvalidSignature
+
+    def verify(signature: bytes, message: bytes) -> bool:
+        try:
+            check(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    return PublicKey(sha256_bytes(der).hex(), name, verify)
+
+
+def key_refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    """The error (AOTC-E310) for what is no key that counts."""
+    return refusal("AOTC-E310", where, found, expected=expected, hint=hint)

@@ -1,0 +1,273 @@
+"""Signatures over a root digest: which of a policy's keys vouch for it, and with what statement."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.errors import AotcError, TrustError, refusal
+from aotc_runtime.formats import in_toto
+from aotc_runtime.formats.in_toto import (
+    PROVENANCE_TYPE,
+    SILENT_TYPES,
+    STATEMENT_TYPE,
+    Statement,
+)
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.policy_reader import policy_keys
+from aotc_runtime.verification.public_keys import PublicKey
+
+
+class SignedPayload(Struct, frozen=True):
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps,
+    materials (of Sigstore): in base64, by signature.
+    """
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    where: str
+    timestamps: dict[bytes, str] = {}
+    materials: dict[bytes, str] = {}
+
+
+class Moment(Struct, frozen=True):
+    """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
+    authority says that it was made then; else it is the time of checking.  why: in words, why a
+    timestamp does not say so.
+    """
+
+    at: float
+    stamped: bool = False
+    why: str = ""
+
+
+class Voucher(Struct, frozen=True):
+    """Provenance that counts: signed by these keys (ids). where: for messages.
+
+    predicate: JSON, not interpreted yet.  builders: ids of those that these keys may speak for;
+    None for all of them.
+    """
+
+    signers: frozenset[str]
+    predicate: bytes
+    where: str
+    builders: frozenset[str] | None
+
+
+def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
+    """Ids of the keys that vouch, each once, sorted."""
+    return tuple(sorted({signer for voucher in vouchers for signer in voucher.signers}))
+
+
+def open_envelope(data: bytes, where: str) -> SignedPayload:
+    """docs/trust.md 3: a well-formed envelope.
+
+    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
+    number of signatures, or one twice.
+    """
+    envelope = decode_foreign(
+        data, in_toto.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX
+    )
+    count = len(envelope.signatures)
+    if not 1 <= count <= limits.SIGNATURES_MAX:
+        raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
+    # Spelled in one way each, or refused below.
+    if len({signature.sig for signature in envelope.signatures}) != count:
+        raise _signatures_error(where, "each signature once", "one that stands twice")
+    signatures = tuple(
+        (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
+        for signature in envelope.signatures
+    )
+    stated = [(made, each) for (_, made), each in zip(signatures, envelope.signatures, strict=True)]
+    return SignedPayload(
+        envelope.payloadType,
+        in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
+        signatures,
+        where,
+        {made: each.timestamp for made, each in stated if each.timestamp},
+        {made: each.sigstore for made, each in stated if each.sigstore},
+    )
+
+
+class Trials:
+    """Signatures that are tried with keys. All that a bundle may cost together is bounded, since
+    whoever can change it can add signatures over long messages.
+    """
+
+    def __init__(self) -> None:
+        self._left = limits.TRIED_BYTES_MAX
+
+    def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
+        """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
+        self.spend(len(message) + limits.TRIAL_BYTES, where)
+        return key.verify(signature, message)
+
+    def spend(self, effort: int, where: str) -> None:
+        """Count what is as much work as hashing these bytes. Raises BundleFormatError
+        (AOTC-E119).
+        """
+        self._left -= effort
+        if self._left < 0:
+            expected = (
+                f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
+                f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
+            )
+            raise _signatures_error(where, expected, "more")
+
+
+def who_signed(
+    signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
+) -> Iterator[tuple[str, PublicKey | None]]:
+    """Each signature of an envelope: the key id that it claims, and which of these keys made it or
+    None.
+
+    keys: by id.  trials: what is left to try. What is verified is DSSE's pre-authentication
+    encoding of payload and type. A key id is a hint that nobody signs: the key that it names is
+    tried first, and an unknown or missing one excludes no key.
+    Raises BundleFormatError (AOTC-E119).
+    """
+    message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
+    for claimed, signature in signed.signatures:
+        named = keys.get(claimed)
+        others = (key for key in keys.values() if key is not named)
+        candidates = others if named is None else itertools.chain((named,), others)
+        made = (key for key in candidates if trials.verify(key, signature, message, signed.where))
+        yield claimed, next(made, None)
+
+
+def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
+    """Whether one of the signatures of an envelope is this key's."""
+    return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
+
+
+def _signatures_error(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E119", where, found, expected=expected)
+
+
+def vouchers_for(
+    envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
+) -> tuple[Voucher, ...]:
+    """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; keys of
+    at least as many distinct holders as the threshold. now: seconds since the epoch.
+
+    Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
+    by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
+    E305 a statement about something else, E311 and E312 too few because of expired or revoked ones.
+    """
+    keys = policy_keys(policy)
+    trials = Trials()
+    number = 0
+    vouchers: list[Voucher] = []
+    idle: dict[str, tuple[PublicKey, Moment]] = {}
+    silent: dict[str, set[str]] = {}
+    strangers: set[str] = set()
+    for number, data in enumerate(envelopes, start=1):
+        signed = open_envelope(data, f"{where} attestation {number}")
+        made = [
+            (keys[id], when_signed(signed, signature, policy, trials, now))
+            for id, signature in _signers(signed, keys, policy, strangers, trials)
+        ]
+        counted = frozenset(key.id for key, moment in made if key.state(moment.at) == "valid")
+        idle |= {key.id: (key, moment) for key, moment in made if key.id not in counted}
+        if not counted:
+            continue
+        # Only now is the payload worth parsing: a key that counts vouches for it.
+        statement = _statement(signed, root_digest)
+        if statement.predicateType == PROVENANCE_TYPE:
+            speaks_for = builders_of((keys[id] for id in counted), policy)
+            vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where, speaks_for))
+        else:
+            silent.setdefault(statement.predicateType, set()).update(counted)
+    # docs/trust.md 4: k distinct holders, not k signatures and not k keys.
+    found = signers_of(vouchers)
+    if len({keys[id].holder for id in found}) < policy.threshold:
+        from aotc_runtime.verification import missing_signatures
+
+        others = {type_: signers - {*found} for type_, signers in silent.items()}
+        seen = missing_signatures.Seen(number, found, idle, others, strangers)
+        raise TrustError(*missing_signatures.reasons(seen, keys, policy.threshold, where))
+    return tuple(vouchers)
+
+
+def when_signed(
+    signed: SignedPayload, signature: bytes, policy: TrustPolicy, trials: Trials, now: float
+) -> Moment:
+    """docs/trust.md 4: when one of the policy's authorities says that a signature was made, or the
+    time of checking. Raises TrustError (AOTC-E324, E325), BundleFormatError.
+    """
+    token = signed.timestamps.get(signature)
+    if token is None or not policy.timestamp_authorities:
+        return Moment(now)
+    # Imported where a policy asks for it, and there is one.
+    from aotc_runtime.verification import signature_timestamps as timestamps
+
+    return timestamps.moment_of(token, signature, policy, trials, signed.where, now)
+
+
+def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:
+    """Whose builds these keys may describe, by the ids of builders; None for everybody's."""
+    if not policy.binds_builders():
+        return None
+    return frozenset(itertools.chain.from_iterable(key.builders or () for key in keys))
+
+
+def _signers(
+    signed: SignedPayload,
+    keys: Mapping[str, PublicKey],
+    policy: TrustPolicy,
+    strangers: set[str],
+    trials: Trials,
+) -> list[tuple[str, bytes]]:
+    """Ids of the policy's keys and identities whose signature verifies, each with that; unknown key
+    ids are added to `strangers`.
+
+    A trusted key's id beside a signature that is not that key's is damage, and is refused.
+    """
+    found = []
+    tried = zip(signed.signatures, who_signed(signed, keys, trials), strict=True)
+    for (_, signature), (claimed, signer) in tried:
+        named = keys.get(claimed)
+        if named is not None and signer is not named:
+            raise refusal(
+                "AOTC-E303",
+                signed.where,
+                "a signature that does not match what it signs",
+                expected=f"a valid signature by key {named.name or named.id[:16]}",
+            )
+        if signer is not None:
+            found.append((signer.id, signature))
+        elif policy.identities and signature in signed.materials:
+            # Imported where a policy asks for it, and there is some.
+            from aotc_runtime.verification import sigstore_identities
+
+            found += sigstore_identities.who_signed(signed, signature, policy, strangers, trials)
+        else:
+            strangers.add(claimed[:16] or "one without a key id")
+    return found
+
+
+def _statement(signed: SignedPayload, root_digest: str) -> Statement:
+    """The signed statement, which is about exactly this root.
+
+    A trusted key may also sign a test report or a warning about a bundle: only provenance vouches,
+    and what is not known to vouch for nothing is refused.
+    """
+    expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
+        found = f"a payload of type {signed.payload_type}"
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+    statement = decode_foreign(signed.payload, Statement, where=signed.where)
+    known = statement.predicateType == PROVENANCE_TYPE or statement.predicateType in SILENT_TYPES
+    if statement.type != STATEMENT_TYPE or not known:
+        found = f"{statement.type} with {statement.predicateType}"
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+    subjects = [subject.digest for subject in statement.subject]
+    if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
+        found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+    return statement

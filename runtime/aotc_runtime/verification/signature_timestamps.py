@@ -1,0 +1,114 @@
+"""RFC 3161 timestamps over signatures: when one of a policy's authorities says that one was made.
+
+Imported where a policy names authorities and a signature has a timestamp.
+https://www.rfc-editor.org/rfc/rfc3161
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.formats import in_toto
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.package_errors import reason_of
+from aotc_runtime.verification.root_signatures import Moment, Trials
+from aotc_runtime.verification.timestamp_authorities import certificates_of
+
+CLOCKS_DIFFER = 300
+"""Seconds by which an authority's clock may be ahead of this host's."""
+
+_EFFORT = 8 * limits.TRIAL_BYTES
+"""What asking one authority counts for: half a millisecond, certificates and a signature."""
+
+_HASHES = {
+    "2.16.840.1.101.3.4.2.1": hashlib.sha256,
+    "2.16.840.1.101.3.4.2.2": hashlib.sha384,
+    "2.16.840.1.101.3.4.2.3": hashlib.sha512,
+}
+
+
+def moment_of(
+    token: str, signature: bytes, policy: TrustPolicy, trials: Trials, where: str, now: float
+) -> Moment:
+    """When a signature was made, by its timestamp; the time of checking if no authority of the
+    policy has made that.
+
+    token: base64.  policy: its authorities have been checked.  now: the time of checking, seconds
+    since the epoch. Raises TrustError: AOTC-E324 no timestamp, or one of another signature or of
+    the future, E325 nothing that could verify it; BundleFormatError: AOTC-E107, E111, E119.
+    """
+    authorities = [
+        (authority.name or f"timestamp_authorities[{index}]", certificates_of(authority))
+        for index, authority in enumerate(policy.timestamp_authorities)
+    ]
+    if len(token) > limits.TIMESTAMP_CHARACTERS_MAX:
+        expected = f"a timestamp of at most {limits.TIMESTAMP_CHARACTERS_MAX} characters"
+        raise refusal("AOTC-E111", where, str(len(token)), expected=expected)
+    answer = _decoded(in_toto.decode_base64(token, where=f"{where} timestamp"), where)
+    _check_imprint(answer, signature, where)
+    made = answer.tst_info.gen_time.timestamp()
+    if made > now + CLOCKS_DIFFER:
+        expected = "a timestamp of a time before that of checking"
+        raise refusal("AOTC-E324", where, answer.tst_info.gen_time.isoformat(), expected=expected)
+    reasons = []
+    for name, certificates in authorities:
+        trials.spend(_EFFORT, where)
+        reason = _refused(answer, signature, certificates)
+        if reason is None:
+            return Moment(made, stamped=True)
+        reasons.append(f"{name}: {reason}")
+    said = ", ".join(reasons)
+    return Moment(now, why=f"its timestamp is by no authority of the policy ({said})")
+
+
+def _client() -> Any:
+    try:
+        import rfc3161_client
+    except ImportError as error:
+        raise refusal("AOTC-E325", "timestamp", str(error)) from error
+    return rfc3161_client
+
+
+def _decoded(data: bytes, where: str) -> Any:
+    client = _client()
+    try:
+        answer = client.decode_timestamp_response(data)
+        status = answer.status
+        if status == 0:
+            # Parsed when they are asked for; a time may be one that Python does not have.
+            answer.tst_info.message_imprint, answer.tst_info.gen_time  # noqa: B018
+    except BaseException as error:
+        raise _no_timestamp(where, reason_of(error)) from error
+    if status != 0:
+        raise _no_timestamp(where, f"one that was not granted, status {status}")
+    return answer
+
+
+def _check_imprint(answer: Any, signature: bytes, where: str) -> None:
+    """It is about exactly this signature."""
+    imprint = answer.tst_info.message_imprint
+    algorithm = _HASHES.get(imprint.hash_algorithm.dotted_string)
+    if algorithm is None:
+        raise _no_timestamp(where, f"one by the hash {imprint.hash_algorithm.dotted_string}")
+    if imprint.message != algorithm(signature).digest():
+        raise _no_timestamp(where, "a timestamp of something else")
+
+
+def _refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | None:
+    """Why these certificates do not make it good; None if they do. They are asked about the time
+    that it states.
+    """
+    client = _client()
+    verifier = client.VerifierBuilder(roots=[*certificates]).build()
+    try:
+        verifier.verify_message(answer, signature)
+    except BaseException as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
+        return reason_of(error)
+    return None
+
+
+def _no_timestamp(where: str, found: str) -> AotcError:
+    return refusal("AOTC-E324", where, found)

@@ -1,0 +1,287 @@
+"""Who signed without a key of the policy: Sigstore's verification material beside a signature.
+
+A certificate says that an issuer knew this identity for the minutes in which the signature was
+made, and a transparency log that it was made then. All of it is checked offline, from the trusted
+root that the policy has. Imported where a policy names identities.
+https://github.com/sigstore/protobuf-specs
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Meta, Struct
+
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.base.digest import sha256_bytes
+from aotc_runtime.base.errors import Finding, TrustError, finding, refusal
+from aotc_runtime.formats import in_toto
+from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
+from aotc_runtime.verification.package_errors import reason_of
+from aotc_runtime.verification.policy_files import with_texts
+from aotc_runtime.verification.public_keys import PublicKey
+from aotc_runtime.verification.root_signatures import SignedPayload, Trials
+
+BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+"""Whose verification material is read: the form that Sigstore's clients have written since 2024."""
+
+MATERIAL_CHARACTERS_MAX = 2**16
+"""Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
+
+_EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
+"""What asking about one identity counts for: a millisecond or two, and several copies of what was
+signed.
+"""
+
+
+def id_of(identity: Identity) -> str:
+    """What stands for it where keys have their ids."""
+    return sha256_bytes(f"{identity.issuer}\n{identity.identity}".encode()).hex()
+
+
+def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
+    """The policy's identities by id, as keys that have made no signature themselves."""
+    return {
+        id: PublicKey(
+            id,
+            each.name or each.identity,
+            lambda signature, message: False,
+            revoked=id in policy.revoked.keys,
+            revoked_since=policy.revoked.since.get(id),
+            holder=each.holder or id,
+            builders=each.builders,
+        )
+        for each in policy.identities
+        for id in (id_of(each),)
+    }
+
+
+def read_files(
+    policy: TrustPolicy, folder: Path, where: str, findings: list[Finding]
+) -> TrustPolicy:
+    """The policy with the trusted roots that it names files of. folder: where these are looked for.
+    where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
+    """
+    read = with_texts(
+        policy.identities,
+        "trusted_root",
+        folder,
+        lambda index, each: _place(where, index, each),
+        _no_root,
+        findings,
+    )
+    return msgspec.structs.replace(policy, identities=read)
+
+
+def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """AOTC-E309 for each identity whose trusted root is none or stated twice, and for one that
+    stands there twice.
+    """
+    seen: set[str] = set()
+    for index, identity in enumerate(policy.identities):
+        place = _place(where, index, identity)
+        if bool(identity.trusted_root) == bool(identity.trusted_root_file):
+            yield finding(
+                "AOTC-E309",
+                place,
+                "both" if identity.trusted_root else "neither",
+                expected="exactly one of trusted_root and trusted_root_file",
+                hint="trusted_root holds JSON text, trusted_root_file the path of a file with it",
+            )
+        if id_of(identity) in seen:
+            expected, hint = "each identity once", "remove one of them"
+            yield finding("AOTC-E309", place, identity.identity, expected=expected, hint=hint)
+        seen.add(id_of(identity))
+
+
+def who_signed(
+    signed: SignedPayload,
+    signature: bytes,
+    policy: TrustPolicy,
+    strangers: set[str],
+    trials: Trials,
+) -> list[tuple[str, bytes]]:
+    """The id of the policy's identity that made a signature, by the material beside it, with that;
+    or nothing, and why it is none of them is added to `strangers`.
+
+    Raises TrustError: AOTC-E309 a trusted root that is none, E334 nothing that could verify it;
+    BundleFormatError: AOTC-E107, E111, E119.
+    """
+    where, material = signed.where, signed.materials[signature]
+    if len(material) > MATERIAL_CHARACTERS_MAX:
+        expected = f"verification material of at most {MATERIAL_CHARACTERS_MAX} characters"
+        raise refusal("AOTC-E111", where, str(len(material)), expected=expected)
+    data = in_toto.decode_base64(material, where=f"{where} sigstore")
+    if (marks := canonical_json.marks_in(data)) > limits.MATERIAL_MARKS_MAX:
+        expected = f"verification material with at most {limits.MATERIAL_MARKS_MAX} JSON marks"
+        raise refusal("AOTC-E111", where, str(marks), expected=expected)
+    reasons = []
+    for index, identity in enumerate(policy.identities):
+        trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
+        reason = _implausible(data, signed, signature, identity)
+        if reason is None:
+            root = _trusted_root(identity, _place("trust policy", index, identity))
+            reason = _refused(data, signed, signature, identity, root)
+        if reason is None:
+            return [(id_of(identity), signature)]
+        reasons.append(f"{identity.name or identity.identity}: {reason}")
+    strangers.add(f"one with Sigstore's material ({', '.join(reasons)})")
+    return []
+
+
+class _Raw(Struct):
+    rawBytes: str
+
+
+class _Material(Struct):
+    """What Sigstore's clients have written since version 0.3, as far as it is looked at here."""
+
+    certificate: _Raw
+    tlogEntries: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1)]
+
+
+class _Chain(Struct):
+    certificates: list[_Raw]
+
+
+class _Authority(Struct):
+    certChain: _Chain
+
+
+class _Root(Struct):
+    certificateAuthorities: list[_Authority]
+
+
+def _implausible(
+    material: bytes, signed: SignedPayload, signature: bytes, identity: Identity
+) -> str | None:
+    """Why the material cannot show that this identity made the signature; None if it may.
+
+    Whoever can change a bundle can add junk, and Sigstore's library takes a second and 60 MB to be
+    imported. So it is asked about certificates alone that an authority of the trusted root has
+    given to this identity, and that made the signature. What passes is verified by it, whole.
+    """
+    try:
+        found = canonical_json.decoder(_Material).decode(material)
+        certificate = x509.load_der_x509_certificate(base64.b64decode(found.certificate.rawBytes))
+        data = certificate.public_bytes(Encoding.DER)
+        if identity.identity.encode() not in data or identity.issuer.encode() not in data:
+            return "a certificate of somebody else"
+        key = certificate.public_key()
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
+            key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return "a certificate of another signature"
+    except (ValueError, RecursionError, UnsupportedAlgorithm):
+        return "no material of a bundle of version 0.3, with one entry of a log"
+    authorities = _authorities(identity.trusted_root)
+    if authorities and not any(_issued(certificate, each) for each in authorities):
+        return "a certificate of another authority"
+    return None
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+@lru_cache(maxsize=8)
+def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
+    """The certificates of the authorities of a trusted root; none if they cannot be read here, and
+    Sigstore's library has to say so.
+    """
+    try:
+        root = canonical_json.decoder(_Root).decode(trusted_root.encode())
+        return tuple(
+            x509.load_der_x509_certificate(base64.b64decode(each.rawBytes))
+            for authority in root.certificateAuthorities
+            for each in authority.certChain.certificates
+        )
+    except (ValueError, RecursionError, UnsupportedAlgorithm):
+        return ()
+
+
+def _refused(
+    material: bytes, signed: SignedPayload, signature: bytes, identity: Identity, root: Any
+) -> str | None:
+    """Why the material does not show that this identity made the signature; None if it does."""
+    sigstore = _sigstore()
+    envelope = {
+        "payload": base64.b64encode(signed.payload).decode(),
+        "payloadType": signed.payload_type,
+        "signatures": [{"sig": base64.b64encode(signature).decode()}],
+    }
+    try:
+        document = {
+            "mediaType": BUNDLE_TYPE,
+            "verificationMaterial": json.loads(material),
+            "dsseEnvelope": envelope,
+        }
+        bundle = sigstore.Bundle.from_json(json.dumps(document))
+        rule = sigstore.Rule(identity=identity.identity, issuer=identity.issuer)
+        found = sigstore.Verifier(trusted_root=root).verify_dsse(bundle, rule)
+    except BaseException as error:  # noqa: BLE001 - whatever it dies of, it has shown nothing
+        return reason_of(error)
+    return None if found == (signed.payload_type, signed.payload) else "another payload"
+
+
+def _trusted_root(identity: Identity, where: str) -> Any:
+    _sigstore()
+    try:
+        return _read_root(identity.trusted_root)
+    except BaseException as error:
+        raise TrustError(_no_root(where, error)) from error
+
+
+@lru_cache(maxsize=8)
+def _read_root(trusted_root: str) -> Any:
+    sigstore = _sigstore()
+    return sigstore.TrustedRoot(sigstore.Written.from_json(trusted_root))
+
+
+def _sigstore() -> Any:
+    """What is used of the packages `sigstore` and `sigstore-models`: nothing that asks anybody."""
+    try:
+        from sigstore.models import Bundle, TrustedRoot
+        from sigstore.verify.policy import Identity as Rule
+        from sigstore.verify.verifier import Verifier
+        from sigstore_models.trustroot.v1 import TrustedRoot as Written
+    except ImportError as error:
+        raise refusal("AOTC-E334", "identity", str(error)) from error
+    return SimpleNamespace(
+        Bundle=Bundle,
+        Rule=Rule,
+        TrustedRoot=TrustedRoot,
+        Verifier=Verifier,
+        Written=Written,
+    )
+
+
+def _no_root(where: str, error: BaseException) -> Finding:
+    return finding(
+        "AOTC-E309",
+        where,
+        reason_of(error),
+        expected="a trusted root of Sigstore, JSON",
+        hint="ask whoever runs the Sigstore instance for its trusted_root.json",
+    )
+
+
+def _place(where: str, index: int, identity: Identity) -> str:
+    return f"{where} identities[{index}] {identity.name}".rstrip()

@@ -1,0 +1,340 @@
+"""The verification workflow: its stages are types, each made by a function of the one before.
+
+They stand here in the order of docs/trust.md and carry its numbers. Whoever loads a bundle writes
+
+    with vouch(source, policy, now) as vouched:        # 1 to 7; weights begin to be hashed
+        facts = ...                                    # of this host, as `vouched` wants to know
+        fitting = fit(vouched, facts, target)          # the end of 7, and 8 to 10
+        ...                                            # `fitting.executables` may be deserialized
+        verified = fitting.finish()                    # the end of 6
+
+and whoever looks into one stops at the stage that it needs; `vouch` and `fit` are made of the steps
+that stand before them. Gates stop: nothing behind a gate is parsed before it opens. Checks collect:
+every mismatch with the host is reported at once. This file alone makes the stages, `VerifiedBlob`
+and `VerifiedBundle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import AotcError, Finding, raise_if
+from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest, engine_name
+from aotc_runtime.schema.host_facts import HostFacts, Wanted
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification import policy_rules, root_signatures
+from aotc_runtime.verification.bundle_contents import (
+    ALL_READ,
+    Contents,
+    Envelopes,
+    Root,
+    WeightsHashing,
+    begin_contents,
+    read_envelopes,
+    read_root,
+    references,
+)
+from aotc_runtime.verification.host_compatibility import (
+    AskCertificates,
+    Choice,
+    choose_target,
+    wanted_of,
+)
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified_releases import Release, Ruling
+
+
+class Framed(Struct, frozen=True):
+    """A bundle whose layout is sound and within the policy's limits. unread: sizes by digest of
+    weights that were left where they are; with any, it can be judged and not used.
+    """
+
+    source: BlobSource
+    policy: TrustPolicy
+    root: Root
+    unread: Mapping[str, int]
+
+    @property
+    def root_digest(self) -> str:
+        """What signatures have to be about."""
+        return self.root.entry.digest
+
+
+def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Framed:
+    """docs/trust.md 1."""
+    root = read_root(source)
+    raise_if(policy_rules.check_limits(source, policy, unread))
+    return Framed(source, policy, root, unread)
+
+
+class Attested(Struct, frozen=True):
+    """A bundle whose root is not revoked, with its attestations, which nobody has believed yet."""
+
+    framed: Framed
+    envelopes: Envelopes
+
+
+def collect(framed: Framed) -> Attested:
+    """docs/trust.md 2."""
+    source, policy = framed.source, framed.policy
+    raise_if(policy_rules.check_revoked_root(framed.root_digest, policy, source.name))
+    return Attested(framed, read_envelopes(source, framed.root))
+
+
+class Signed(Struct, frozen=True):
+    """A root for which enough of the policy's keys vouch. now: the time of checking, seconds since
+    the epoch.
+    """
+
+    framed: Framed
+    envelopes: Envelopes
+    vouchers: tuple[root_signatures.Voucher, ...]
+    now: float
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Ids of the keys that vouch for it."""
+        return root_signatures.signers_of(self.vouchers)
+
+
+def authenticate(attested: Attested, now: float) -> Signed:
+    """docs/trust.md 3 and 4. now: the time of checking, seconds since the epoch."""
+    framed, envelopes = attested.framed, attested.envelopes
+    root, where = framed.root_digest, framed.source.name
+    vouchers = root_signatures.vouchers_for(envelopes, root, framed.policy, where, now)
+    return Signed(framed, envelopes, vouchers, now)
+
+
+def attribute(
+    source: BlobSource, policy: TrustPolicy, now: float, unread: Mapping[str, int] = ALL_READ
+) -> Signed:
+    """Who vouches for a bundle: docs/trust.md 1 to 4. now: the time of checking, seconds since the
+    epoch.  unread: as of `Framed`. Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    return authenticate(collect(frame(source, policy, unread)), now)
+
+
+class Unpacked(Struct, frozen=True):
+    """A bundle whose documents are the signed ones, and everything small; its weights are still
+    being hashed, until `finish` or the end of the `with` statement that this stands in.
+    """
+
+    signed: Signed
+    _contents: Contents
+    _weights: WeightsHashing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._weights.stop()
+
+    def finish(self) -> Contents:
+        """The end of docs/trust.md 6: everything that the bundle contains, once all is hashed.
+
+        Raises IntegrityError (AOTC-E201).
+        """
+        self._weights.finish()
+        return self._contents
+
+
+def unpack(signed: Signed) -> Unpacked:
+    """docs/trust.md 5, and the beginning of 6."""
+    framed = signed.framed
+    attested, unread = signed.envelopes.blobs, framed.unread
+    contents, weights = begin_contents(framed.source, framed.root, attested, unread)
+    return Unpacked(signed, contents, weights)
+
+
+class Vouched(Unpacked, frozen=True):
+    """A bundle that the policy accepts, but for what it may say of engines and versions here."""
+
+    def wanted(self, target: str | None) -> Wanted:
+        """What the facts of a host have to tell, for this target or for any."""
+        return wanted_of(self._contents.manifests, target)
+
+
+def accept(unpacked: Unpacked) -> Vouched:
+    """docs/trust.md 7, but for the engines and versions that run here. What the policy refuses is
+    told once the weights are hashed; then, and whatever else is raised, no more of them are.
+    """
+    try:
+        _refuse(unpacked, check_policy(unpacked.signed, unpacked._contents))
+    except BaseException:
+        unpacked._weights.stop()
+        raise
+    return Vouched(unpacked.signed, unpacked._contents, unpacked._weights)
+
+
+def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
+    """Everything that can be said about a bundle on any host: docs/trust.md 1 to 7.
+
+    now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
+    result in a `with` statement, which ends that.
+    Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    return accept(unpack(attribute(source, policy, now)))
+
+
+class Judged(Struct, frozen=True):
+    """A bundle and which of its targets this host is to run; the choice says if none fits."""
+
+    vouched: Vouched
+    choice: Choice
+
+    @property
+    def manifest(self) -> BundleManifest | None:
+        """The manifest of the target, if it is there."""
+        return self.vouched._contents.manifests.get(self.choice.target)
+
+
+def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judged:
+    """The end of docs/trust.md 7, and the answers to 8 to 10.
+
+    facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
+    Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
+    """
+    contents, certificates = vouched._contents, certificates_of(vouched.signed)
+    policy = vouched.signed.framed.policy
+    manifests, findings = contents.manifests, list[Finding]()
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        findings += engine_rule.check_engines(manifests, policy.engines, target)
+        manifests = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for n, m in manifests.items() if target in (None, n)}
+    _refuse(vouched, [*findings, *policy_rules.check_runtime(facts, policy, engines)])
+    choice = choose_target(manifests, facts, target, contents.absent, certificates)
+    return Judged(vouched, choice)
+
+
+class VerifiedBlob(Struct, frozen=True):
+    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
+    nobody verified cannot reach one. data: a read-only view, mapped.
+    """
+
+    digest: str
+    data: memoryview
+
+
+class VerifiedBundle(Struct, frozen=True):
+    """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
+
+    root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
+    chosen target.  blobs: by digest.  choice: why this target.
+    """
+
+    root_digest: str
+    signers: tuple[str, ...]
+    manifest: BundleManifest
+    blobs: Mapping[str, VerifiedBlob]
+    choice: Choice
+
+    def blob(self, ref: BlobRef) -> VerifiedBlob:
+        """The verified bytes behind a reference of the manifest."""
+        return self.blobs[ref.digest]
+
+
+class Fitting(Struct, frozen=True):
+    """A bundle that the policy accepts and this host can run, its weights still being hashed.
+
+    manifest: of the chosen target.  executables: by digest; they were hashed before the weights.
+    """
+
+    _judged: Judged
+    manifest: BundleManifest
+    executables: Mapping[str, VerifiedBlob]
+
+    def finish(self) -> VerifiedBundle:
+        """The end of docs/trust.md 6: the bundle, once all is hashed.
+
+        Raises IntegrityError (AOTC-E201).
+        """
+        judged, signed = self._judged, self._judged.vouched.signed
+        blobs = _proofs(judged.vouched.finish(), references(self.manifest))
+        return VerifiedBundle(
+            signed.framed.root_digest, signed.signers, self.manifest, blobs, judged.choice
+        )
+
+
+def require(judged: Judged) -> Fitting:
+    """docs/trust.md 8 to 10: a bundle that fits. Every reason is told once weights are hashed."""
+    _refuse(judged.vouched, judged.choice.findings)
+    manifest = judged.manifest
+    assert manifest is not None, "a target that is not there is among the findings"
+    executables = (
+        profile.executable.digest
+        for entry_point in manifest.entry_points.values()
+        for profile in entry_point.profiles
+    )
+    return Fitting(judged, manifest, _proofs(judged.vouched._contents, executables))
+
+
+def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
+    """A bundle on the host with these facts: the end of docs/trust.md 7, and 8 to 10.
+
+    target: one of the bundle's, or None for the best that the host can run.
+    Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
+    ResourceError.
+    """
+    return require(judge(vouched, facts, target))
+
+
+def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
+    """Blobs that were hashed, by digest."""
+    return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
+
+
+def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
+    """Raise what was found, if anything, but first whatever is wrong with the weights: no rule and
+    no host is to blame for a bundle that is not the signed one.
+    """
+    try:
+        raise_if(findings)
+    except AotcError:
+        unpacked.finish()
+        raise
+
+
+def certificates_of(signed: Signed) -> AskCertificates | None:
+    """docs/trust.md 8: a function that asks certificates about a release, if the policy names
+    certifiers. Nothing is read or imported before it is called.
+    """
+    policy, root, where = signed.framed.policy, signed.framed.root_digest, signed.framed.source.name
+    if not policy.certifiers:
+        return None
+
+    def ask(manifest: BundleManifest, release: Release) -> Ruling:
+        from aotc_runtime.verification import certificate_rules as certificates
+
+        return certificates.ruling(
+            manifest, release, signed.envelopes, root, policy, where, signed.now
+        )
+
+    return ask
+
+
+def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
+    """docs/trust.md 7: everything that the policy refuses in the signed content."""
+    policy, where = signed.framed.policy, signed.framed.source.name
+    manifests = contents.manifests.values()
+    yield from policy_rules.check_identity(next(iter(manifests)), policy)
+    # Imported here, because most policies do not need it.
+    if policy.revoked.blobs:
+        from aotc_runtime.verification.blob_roles import roles_by_digest
+
+        roles = roles_by_digest(
+            contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
+        )
+        yield from policy_rules.check_revoked_blobs(roles, policy)
+    if policy.asks_about_builds():
+        from aotc_runtime.verification import provenance_rules
+
+        yield from provenance_rules.check_builds(signed.vouchers, policy, where, signed.now)
+    yield from policy_rules.check_fallbacks(manifests, policy)
+    yield from policy_rules.check_numerics(manifests, policy)

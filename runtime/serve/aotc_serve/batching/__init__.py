@@ -1,0 +1,1 @@
+"""Join requests that wait into one call."""

@@ -1,0 +1,285 @@
+"""Lines of requests that wait to be joined: one for each model and the sizes they have to share.
+
+A line runs one call at a time; what arrives meanwhile is joined for the next. A call waits for as
+many as there were last time, and no longer than it may. Used from the event loop alone; calls run
+in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.serving.call_metrics import Answer
+from aotc_serve.batching.request_batching import (
+    Chooser,
+    Others,
+    Plan,
+    Sized,
+    joined,
+    plan_of,
+    taken_apart,
+)
+from aotc_serve.inference.protocol_tensors import Array
+from aotc_serve.inference.served_models import Masks, Model
+from aotc_serve.inference.server_metrics import Metrics
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from aotc_serve.inference.request_spans import Traces
+
+
+async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: object) -> T:
+    """What work gives, in a thread. Whoever is cancelled meanwhile goes on only when the thread has
+    ended, because it uses what they hold; work that has not begun never does.
+    """
+    running = pool.submit(work, *arguments)
+    waiting = asyncio.wrap_future(running)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if not running.cancel():
+            await asyncio.wait([waiting])
+        raise
+
+
+class Call(Protocol):
+    """Calls a model. spans: of the requests that are served, if they are traced."""
+
+    def __call__(
+        self, model: Model, arrays: list[Array], spans: Sequence[Span], masks: Masks = None, /
+    ) -> Answer: ...
+
+
+def caller(traces: Traces | None) -> Call:
+    """How models are called."""
+    return traces.call if traces is not None else _untraced
+
+
+def _untraced(
+    model: Model, arrays: list[Array], _: Sequence[Span], masks: Masks = None, /
+) -> Answer:
+    return model.call(arrays, masks)
+
+
+Finish = Callable[[Answer, int], Any]
+"""In a thread: from an answer, and how many requests its call served, to what a client gets."""
+
+
+Took = Callable[[float], None]
+"""Is told, in a thread, how many seconds the call took that served a request."""
+
+
+class Waiting:
+    """A request in a line. sized: once it is known where it waits.  is_called: whether a call for
+    it has begun, which uses its arrays until the future is done.
+    """
+
+    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "sized", "spans", "took")
+
+    def __init__(
+        self, arrays: list[Array], finish: Finish, took: Took, spans: Sequence[Span]
+    ) -> None:
+        self.arrays, self.finish, self.took, self.spans = arrays, finish, took, spans
+        self.sized, self.arrived = Sized(1, (), ()), monotonic()
+        self.is_called = False
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+OTHERS_MOST = 1024
+"""Shapes of a model whose traffic is remembered."""
+
+
+class Lines:
+    """All lines of a server. delay: seconds that a request may wait for others."""
+
+    def __init__(self, delay: float, pool: Executor, metrics: Metrics, call: Call) -> None:
+        self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
+        # Weak: a bundle that was replaced must not be kept by what is known of its models.
+        self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
+        self._together: WeakKeyDictionary[Model, dict[Others, int]] = WeakKeyDictionary()
+        self._lines: dict[tuple[Model, Others], _Line] = {}
+
+    def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
+        """How the model's requests are joined, if they are: where it is proven and saves enough."""
+        if model not in self._plans:
+            plan = plan_of(model)
+            if plan is not None and (chooser := Chooser(model, plan)).is_worth_it:
+                self._plans[model] = plan, chooser
+            else:
+                self._plans[model] = None
+        return self._plans[model]
+
+    async def answer(self, model: Model, waiting: Waiting) -> Any:
+        """What a request gets of its answer, which waits for others first.
+
+        Cancelled, it leaves the line; if its call has begun, it waits for the end of that.
+        Raises what the call raises.
+        """
+        found = self.plan(model)
+        sized = found[1].sized(waiting.arrays) if found is not None else None
+        if found is None or sized is None:
+            return await in_thread(self._pool, self.alone, model, waiting)
+        waiting.sized, others = sized, sized.others
+        key = model, others
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(self, model, *found, others)
+        line.put(waiting)
+        try:
+            return await asyncio.shield(waiting.future)
+        except asyncio.CancelledError:
+            if waiting.is_called:
+                await asyncio.wait([waiting.future])
+            waiting.future.cancel()
+            raise
+
+    def alone(self, model: Model, waiting: Waiting) -> Any:
+        """In a thread: what a request gets that no other one is joined with. Raises what the call
+        raises.
+        """
+        started = perf_counter()
+        found = waiting.finish(self.call(model, waiting.arrays, waiting.spans), 1)
+        waiting.took(perf_counter() - started)
+        return found
+
+    def forget(self, model: Model, others: Others) -> None:
+        """An empty line needs no place."""
+        self._lines.pop((model, others), None)
+
+    def together(self, model: Model, others: Others) -> int:
+        """How many requests are to be expected at the same time; 0 where nothing is known yet."""
+        return self._together.get(model, {}).get(others, 0)
+
+    def were_together(self, model: Model, others: Others, requests: int) -> None:
+        """So many were there when a call had ended."""
+        known = self._together.setdefault(model, {})
+        if others not in known and len(known) >= OTHERS_MOST:
+            known.clear()
+        known[others] = requests
+
+    @property
+    def delay(self) -> float:
+        return self._delay
+
+    @property
+    def pool(self) -> Executor:
+        return self._pool
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._metrics
+
+
+class _Line:
+    def __init__(
+        self, lines: Lines, model: Model, plan: Plan, chooser: Chooser, others: Others
+    ) -> None:
+        self._lines, self._model, self._plan = lines, model, plan
+        self._chooser, self._others = chooser, others
+        self._waiting: deque[Waiting] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = False
+
+    def put(self, waiting: Waiting) -> None:
+        self._waiting.append(waiting)
+        self._look()
+
+    def _look(self) -> None:
+        """Start a call if it is time; else look again when it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # Whoever waits no longer is not served.
+        while self._waiting and self._waiting[0].future.done():
+            self._waiting.popleft()
+        if self._is_running:
+            return
+        if not self._waiting:
+            self._lines.forget(self._model, self._others)
+            return
+        left = self._waiting[0].arrived + self._lines.delay - monotonic()
+        # When as many are here as were there last time, there is nobody to wait for.
+        expected = self._lines.together(self._model, self._others)
+        if (
+            left <= 0
+            or 0 < expected <= len(self._waiting)
+            or sum(w.sized.rows for w in self._waiting) >= self._plan.largest
+        ):
+            self._start()
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(left, self._look)
+
+    def _start(self) -> None:
+        live = [waiting for waiting in self._waiting if not waiting.future.done()]
+        places = self._chooser.choose([waiting.sized for waiting in live])
+        chosen = [live[place] for place in places]
+        for waiting in chosen:
+            waiting.is_called = True
+        self._waiting = deque(waiting for waiting in live if not waiting.is_called)
+        self._is_running = True
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._lines.pool, self._together, chosen)
+        work.add_done_callback(lambda done: self._ended(chosen, done))
+
+    def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
+        self._is_running = False
+        self._lines.metrics.joined(self._model.name, len(chosen))
+        together = len(chosen) + len(self._waiting)
+        self._lines.were_together(self._model, self._others, together)
+        error = done.exception() if not done.cancelled() else asyncio.CancelledError()
+        for number, waiting in enumerate(chosen):
+            if waiting.future.done():
+                continue
+            if error is not None:
+                waiting.future.set_exception(error)
+                continue
+            found = done.result()[number]
+            if isinstance(found, Exception):
+                waiting.future.set_exception(found)
+            else:
+                waiting.future.set_result(found)
+        self._look()
+
+    def _together(self, chosen: list[Waiting]) -> list[Any]:
+        """In a thread: what each request gets, or the error that it gets instead."""
+        model, plan, started = self._model, self._plan, perf_counter()
+        if len(chosen) == 1:
+            return [self._each(chosen[0])]
+        try:
+            requests = [(waiting.sized, waiting.arrays) for waiting in chosen]
+            arrays, masks = joined(model, plan, requests)
+            spans = [span for waiting in chosen for span in waiting.spans]
+            answer = self._lines.call(model, arrays, spans, masks)
+        except AotcError:
+            # Whatever it is, each gets its own answer or its own error.
+            return [self._each(waiting) for waiting in chosen]
+        parts = taken_apart(model, plan, answer.result, [waiting.sized for waiting in chosen])
+        found = [
+            _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
+            for waiting, part in zip(chosen, parts, strict=True)
+        ]
+        for waiting in chosen:
+            waiting.took(perf_counter() - started)
+        return found
+
+    def _each(self, waiting: Waiting) -> Any:
+        try:
+            return self._lines.alone(self._model, waiting)
+        except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
+            return error
+
+
+def _finished(waiting: Waiting, answer: Answer, count: int) -> Any:
+    try:
+        return waiting.finish(answer, count)
+    except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
+        return error

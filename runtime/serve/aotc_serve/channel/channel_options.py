@@ -1,0 +1,42 @@
+"""What commands ask a channel by. Other modules here import python-tuf, which may be missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotc_runtime.base.errors import raise_if, refusal
+from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
+
+if TYPE_CHECKING:
+    from aotc_serve.channel.channel_client import Current
+
+
+def channel_of(policy: TrustPolicy, trust: Path) -> Channel:
+    """The policy's channel. trust: its file. Raises TrustError (AOTC-E309) if it names none."""
+    if policy.channel is None:
+        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
+        raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
+    return policy.channel
+
+
+def require_tuf() -> None:
+    """Raises TrustError (AOTC-E333) where python-tuf is missing."""
+    try:
+        import tuf.api  # noqa: F401
+    except ImportError as error:
+        raise refusal("AOTC-E333", "channel", str(error)) from error
+
+
+def require_newest(
+    channel: Channel, folder: Path, name: str, version: str, index: bytes
+) -> Current:
+    """docs/trust.md 11: the channel names this bundle. folder: of the policy.  index: the document
+    whose digest is the root digest; who signed it is known. Raises TrustError (AOTC-E327 to E335).
+    """
+    require_tuf()
+    from aotc_serve.channel import channel_client
+
+    current = channel_client.ask(channel, folder, [name])
+    raise_if(channel_client.check_newest(current, name, version, index))
+    return current

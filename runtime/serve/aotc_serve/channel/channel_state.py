@@ -1,0 +1,167 @@
+"""What a host saw last of a channel: kept in one file, so that nobody can show it anything older.
+
+The file is replaced in one step, by one process at a time, and carries its own digest: whatever a
+kill or a full disk leaves is the state before or the one after, and a damaged file is told from
+one that was never there. python-tuf works on a copy in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.system.bundle_files import read_file
+
+STATE, LOCK, NEW, WORK = "state", "lock", "state.new", "work-"
+"""Names in a state's folder: the file, what is locked, what replaces the file, and the beginning of
+folders that python-tuf works in.
+"""
+
+BYTES_MAX = 64 * 2**20
+"""A channel of a thousand bundles whose root changed a hundred times has 1 MB."""
+
+_NAME = re.compile(r"(root_history/)?[^/\0]+\.json")
+"""What python-tuf names its files, relative to the folder that it works in."""
+
+Files = dict[str, str]
+"""Texts by name, relative to the folder that python-tuf works in."""
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[Path]:
+    """A folder with what was kept, to change; what it holds at the end is kept, also when the body
+    raises an AotcError: python-tuf has believed what it wrote. Others wait meanwhile.
+
+    Raises TrustError (AOTC-E332) if the state is damaged, or cannot be read or written.
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _require_ours(folder)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        raise _unusable(folder, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for abandoned in folder.glob(f"{WORK}*"):  # by a process that was killed
+            shutil.rmtree(abandoned, ignore_errors=True)
+        before = _read(folder)
+        try:
+            with tempfile.TemporaryDirectory(prefix=WORK, dir=folder) as name:
+                work = Path(name)
+                _lay_out(before, work)
+                try:
+                    yield work
+                except AotcError:
+                    _write(folder, before, collected(work))
+                    raise
+                _write(folder, before, collected(work))
+        except OSError as error:
+            raise _unusable(folder, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _require_ours(folder: Path) -> None:
+    """AOTC-E332: who else can write there could have this host forget what it saw, and so could who
+    can put another folder in its place.
+    """
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+        hint = "name a folder that is not there yet; it is made for this user alone"
+        found = "a folder that another user owns, or everybody may write to"
+        raise refusal("AOTC-E332", str(folder), found, hint=hint)
+    for parent in folder.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            hint = "name a folder elsewhere, or take that right away"
+            found = f"a folder below {parent}, where everybody may rename it"
+            raise refusal("AOTC-E332", str(folder), found, hint=hint)
+
+
+def _read(folder: Path) -> Files:
+    """What was kept; nothing where nothing ever was. Raises TrustError (AOTC-E332)."""
+    try:
+        data = read_file(folder / STATE, BYTES_MAX)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    digest, _, text = data.partition(b"\n")
+    if digest != sha256(text).encode():
+        raise _damaged(folder)
+    try:
+        files = canonical_json.decoder(Files).decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(folder) from error
+    if not all(_NAME.fullmatch(name) for name in files):
+        raise _damaged(folder)
+    return files
+
+
+def _lay_out(files: Files, work: Path) -> None:
+    for name, text in files.items():
+        path = work / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode())
+
+
+def collected(work: Path) -> Files:
+    """What python-tuf keeps in a folder. Its link to the newest root is made anew each time."""
+    return {
+        path.relative_to(work).as_posix(): path.read_bytes().decode()
+        for path in sorted(work.rglob("*.json"))
+        if not path.is_symlink()
+    }
+
+
+def roots(work: Path) -> dict[int, Path]:
+    """The root metadata that were seen, by version. work: what `kept` laid out."""
+    return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
+
+
+def forget(files: Iterable[Path]) -> None:
+    """Keep these no longer. files: of what `kept` laid out."""
+    for path in files:
+        path.unlink()
+
+
+def _write(folder: Path, before: Files, files: Files) -> None:
+    if files == before:
+        return
+    text = msgspec.json.encode(files, order="sorted")
+    new = folder / NEW
+    with new.open("wb") as file:
+        file.write(sha256(text).encode() + b"\n" + text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / STATE)
+    descriptor = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # where folders cannot be synchronized
+        os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def _unusable(folder: Path, error: OSError | ValueError) -> AotcError:
+    return refusal("AOTC-E332", str(folder), getattr(error, "strerror", None) or str(error))
+
+
+def _damaged(folder: Path) -> AotcError:
+    return refusal(
+        "AOTC-E332",
+        str(folder / STATE),
+        "a damaged file",
+        hint="nobody knows now what this host saw last: remove the file once the newest metadata "
+        "is known to be there, or take it from another host",
+    )

@@ -1,0 +1,227 @@
+"""Calls of gRPC that wait for their message, or whose answer waits for the client.
+
+grpc itself has no limit for either: it reads a message of any allowed size for a call as soon as
+that asks for one, and holds an answer until the client takes it. It tells neither how much of a
+message has arrived nor when; the system does, for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from time import perf_counter
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_serve.grpc.grpc_sockets import cut, find_sockets, received
+from aotc_serve.http.request_bodies import PACE_BYTES
+from aotc_serve.inference.request_memory import COSTS, Claim, Memory
+from aotc_serve.inference.server_options import Limits
+
+LOOK_SECONDS = 0.02
+"""How often calls are looked at. Messages that arrive within that time are not counted before."""
+
+LOOK_SHARE = 10
+"""Looking takes a tenth of the event loop's time at most."""
+
+SCARCE_SECONDS = 1.0
+"""How long an answer may wait for its client where only small requests have room."""
+
+HEADER_BYTES = 64
+"""Bytes of a call beside its message, that its connection has received at least."""
+
+CONNECTIONS_MAX = 4096
+"""Connections that are remembered without a call that waits."""
+
+
+class Call:
+    """A call, from its header until its answer was taken.
+
+    refused: why it is not waited for any longer.
+    """
+
+    __slots__ = ("claim", "connection", "refused", "since", "task")
+
+    def __init__(self, connection: Connection, claim: Claim) -> None:
+        # Until it is over: a task holds its error, and that the call.
+        self.task = asyncio.current_task()
+        self.connection, self.claim = connection, claim
+        self.since = asyncio.get_running_loop().time()
+        self.refused: AotcError | None = None
+
+
+class Connection:
+    """A connection with calls. peer: as gRPC names it.
+
+    waiting: calls without a message, the oldest first.  delivered: bytes of messages.
+    claim: of what has arrived of the messages of those that wait.  arrived, since: bytes that had
+    arrived at a time, for its pace.
+    """
+
+    def __init__(self, peer: str, claim: Claim) -> None:
+        self.peer, self.claim = peer, claim
+        self.waiting: dict[Call, None] = {}
+        self.number = -1
+        self.delivered = self._base = self.arrived = 0
+        self.since = 0.0
+
+    def look(self, most: int) -> int | None:
+        """Bytes that have arrived and were not delivered; None if the socket is not known."""
+        found = received(self.number, self.peer)
+        if found is None:
+            return None
+        return min(max(found - self.delivered - self._base, 0), most * len(self.waiting))
+
+    def calibrate(self) -> None:
+        """Note that all that has arrived was delivered or dropped."""
+        self.claim.close()
+        found = received(self.number, self.peer) if self.number >= 0 else None
+        if found is not None:
+            self._base = found - self.delivered
+
+
+class Calls:
+    """All calls of a server. Used from its event loop alone."""
+
+    def __init__(self, memory: Memory, limits: Limits) -> None:
+        self._memory, self._limits = memory, limits
+        self._connections: dict[str, Connection] = {}
+        # The first has waited longest.
+        self._waiting: dict[Call, None] = {}
+        self._answered: dict[Call, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, peer: str) -> Call:
+        """A call waits for its message. Raises ServerError (AOTC-E766).
+
+        Where too many wait, the one that has waited longest is refused: clients that are silent
+        keep no others out.
+        """
+        if len(self._waiting) >= max(self._limits.requests, 1):
+            self._refuse(next(iter(self._waiting)), _full())
+        connection = self._connections.pop(peer, None)
+        if connection is None:
+            connection = Connection(peer, Claim(self._memory))
+        self._connections[peer] = connection
+        call = Call(connection, Claim(self._memory, COSTS.grpc_call))
+        if not connection.waiting:
+            connection.since, connection.arrived = call.since, 0
+        self._waiting[call] = connection.waiting[call] = None
+        self._look_later(LOOK_SECONDS)
+        return call
+
+    def has_arrived(self, call: Call, size: int) -> None:
+        """The call waits for its message no longer."""
+        call.connection.delivered += size + HEADER_BYTES
+        call.claim.is_whole = True
+        self._wait_no_longer(call)
+
+    def is_answered(self, call: Call) -> None:
+        """The answer of the call waits for the client."""
+        call.since = asyncio.get_running_loop().time()
+        self._answered[call] = None
+        self._look_later(LOOK_SECONDS)
+
+    def end(self, call: Call) -> None:
+        """The call is over, whatever came of it."""
+        self._wait_no_longer(call)
+        self._answered.pop(call, None)
+        call.claim.close()
+        call.task = None
+
+    def _wait_no_longer(self, call: Call) -> None:
+        connection = call.connection
+        self._waiting.pop(call, None)
+        if call in connection.waiting:
+            del connection.waiting[call]
+            if not connection.waiting:
+                connection.calibrate()
+
+    def _refuse(self, call: Call, error: AotcError) -> None:
+        """Have the call raise an error in place of waiting."""
+        self._wait_no_longer(call)
+        call.refused = error
+        if call.task is not None:
+            call.task.cancel()
+
+    def _look_later(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer, started = None, perf_counter()
+        now = asyncio.get_running_loop().time()
+        slow: dict[Connection, None] = {}
+        for call in self._waiting:
+            if now - call.since < LOOK_SECONDS:
+                break
+            slow[call.connection] = None
+        unknown = [each for each in slow if not self._is_bounded(each, now)]
+        if unknown:
+            self._start(self._find(unknown))
+        self._cut_off(now)
+        for peer in list(self._connections)[:-CONNECTIONS_MAX]:
+            if not self._connections[peer].waiting:
+                del self._connections[peer]
+        if self._waiting or self._answered:
+            self._look_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
+
+    def _is_bounded(self, connection: Connection, now: float) -> bool:
+        """Whether it is known how much of its messages has arrived; that is counted, and calls are
+        refused that are too slow or for which there is no room.
+        """
+        limits, arrived = self._limits, connection.look(self._limits.body)
+        if arrived is not None:
+            try:
+                connection.claim.resize(arrived)
+            except AotcError as error:
+                self._refuse_all(connection, error, now)
+                return True
+            if arrived >= connection.arrived + PACE_BYTES or arrived < connection.arrived:
+                connection.arrived, connection.since = arrived, now
+        is_silent = now - connection.since >= limits.header_seconds
+        for call in list(connection.waiting):
+            if is_silent or now - call.since >= limits.body_seconds:
+                self._refuse(call, _late(limits))
+        return arrived is not None or not connection.waiting
+
+    def _refuse_all(self, connection: Connection, error: AotcError, now: float) -> None:
+        """Refuse the calls that wait for large messages."""
+        for call in list(connection.waiting):
+            if now - call.since >= LOOK_SECONDS:
+                self._refuse(call, error)
+
+    async def _find(self, connections: list[Connection]) -> None:
+        found = await asyncio.to_thread(find_sockets)
+        for connection in connections:
+            connection.number = found.get(connection.peer, -1)
+
+    def _cut_off(self, now: float) -> None:
+        """Cut connections whose client does not take an answer."""
+        most = SCARCE_SECONDS if self._memory.is_scarce else self._limits.write_seconds
+        late = [call for call in self._answered if now - call.since > most]
+        for call in late:
+            del self._answered[call]
+        if late:
+            self._start(asyncio.to_thread(cut, {call.connection.peer for call in late}))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _full() -> AotcError:
+    found = "as many calls without a message as it has room for"
+    return refusal("AOTC-E766", "server", found)
+
+
+def _late(limits: Limits) -> AotcError:
+    return refusal(
+        "AOTC-E764",
+        "request",
+        "a part of it",
+        expected=f"a message within {limits.body_seconds:g} s, and {PACE_BYTES} bytes of it in "
+        f"each {limits.header_seconds:g} s",
+        hint="send it faster, or start the server with a longer --body-seconds",
+    )

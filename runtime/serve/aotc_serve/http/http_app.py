@@ -1,0 +1,271 @@
+"""The Open Inference Protocol over HTTP, with its extensions for binary data and repositories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.rendering import warn_of
+from aotc_runtime.schema.host_facts import VERSION
+from aotc_serve.http.http_messages import (
+    Parts,
+    answer_of,
+    asked_for,
+    described,
+    document,
+    header_length,
+    no_route,
+    refused,
+    split,
+)
+from aotc_serve.http.json_inference import prepared
+from aotc_serve.http.request_bodies import json_too_large, read_body
+from aotc_serve.inference.error_statuses import BY_SERVER, fault, not_allowed, refuse_parameters
+from aotc_serve.inference.inference_requests import Outcome, Prepared
+from aotc_serve.inference.protocol_tensors import misfit
+from aotc_serve.inference.request_memory import Claim
+from aotc_serve.inference.served_models import Model
+from aotc_serve.service.request_service import Asked, Read, Service
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+EXTENSIONS = ["binary_tensor_data", "model_repository"]
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+CONTROL_BODY_MAX = 2**16
+
+
+def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
+    """The routes of a server. control: whether clients may load and unload.  change: what those are
+    told who may not.
+    """
+    return Rest(service, control, change).application()
+
+
+class Rest:
+    """Endpoints; each gives a response or raises an AotcError."""
+
+    def __init__(self, service: Service, control: bool, change: str = BY_SERVER) -> None:
+        self._service, self._control, self._change = service, control, change
+
+    def application(self) -> ASGIApp:
+        """All routes; those of inference requests are found without asking the others first."""
+        others, infer = self._routes(), self._guarded(self.infer)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            found = None
+            if scope["type"] == "http" and scope["method"] == "POST" and not scope["root_path"]:
+                found = asked_for(scope["path"])
+            if found is None:
+                await others(scope, receive, send)
+                return
+            scope["path_params"] = {"name": found[0], "version": found[1]}
+            response = await infer(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        return app
+
+    def at_once(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Any:
+        """The response to an inference request that is known to be quick, as a client's connection
+        has it; None for any other, which the application answers.
+        """
+        service = self._service
+        if b"%" in url or b"?" in url or service.is_draining or service.traces is not None:
+            return None
+        found, size = asked_for(url.decode("latin-1")), len(body)
+        if found is None or size > service.limits.body or not service.is_quick(*found, size):
+            return None
+        try:
+            length = header_length(headers)
+            claim = Claim(service.memory, size, is_whole=True)
+        except AotcError:
+            return None
+        try:
+            asked = Asked("rest", *found, size, claim)
+            return service.answer_now(
+                asked, self._reader(memoryview(body), length, claim), self._write
+            )
+        except AotcError as error:
+            return refused(error)
+
+    def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
+        """Make a function that reads a request. length: of the JSON before binary data."""
+        limits = self._service.limits
+
+        def read(model: Model) -> Prepared:
+            header, data = split(body, length)
+            if len(header) > limits.json:
+                raise json_too_large(len(header), limits)
+            return prepared(model, header, data, limits.tensor, claim.take)
+
+        return read
+
+    def _write(self, outcome: Outcome) -> Parts:
+        return answer_of(outcome, self._service.memory)
+
+    def _routes(self) -> Starlette:
+        model, post = "/v2/models/{name}", ["POST"]
+        routes: list[tuple[str, Endpoint, list[str]]] = [
+            (f"{model}/infer", self.infer, post),
+            (f"{model}/versions/{{version}}/infer", self.infer, post),
+            ("/v2/health/live", self.live, ["GET"]),
+            ("/v2/health/ready", self.ready, ["GET"]),
+            (f"{model}/ready", self.model_ready, ["GET"]),
+            (f"{model}/versions/{{version}}/ready", self.model_ready, ["GET"]),
+            (model, self.metadata, ["GET"]),
+            (f"{model}/versions/{{version}}", self.metadata, ["GET"]),
+            ("/v2", self.server, ["GET"]),
+            ("/v2/repository/index", self.index, post),
+            ("/v2/repository/models/{name}/load", self.load, post),
+            ("/v2/repository/models/{name}/unload", self.unload, post),
+            ("/metrics", self.metrics, ["GET"]),
+        ]
+        found = Starlette(
+            routes=[
+                Route(path, self._guarded(endpoint), methods=methods)
+                for path, endpoint, methods in routes
+            ],
+            exception_handlers={HTTPException: no_route},
+        )
+        # A redirection would name the host that the client did.
+        found.router.redirect_slashes = False
+        return found
+
+    def _guarded(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint, with answers for everything that it raises."""
+        infer = endpoint == self.infer
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response = await endpoint(request)
+            except AotcError as error:
+                if not infer:
+                    self._service.metrics.turned_away(error.code)
+                response = refused(error)
+            except ClientDisconnect:
+                response = Response(status_code=400)
+            except Exception as error:  # noqa: BLE001 - never through ASGI, which would drop the connection
+                warn_of(error)
+                response = refused(fault())
+            if self._service.is_draining:
+                response.raw_headers.append((b"connection", b"close"))
+            return response
+
+        return guarded
+
+    async def infer(self, request: Request) -> Response:
+        """An inference request."""
+        traces = self._service.traces
+        if traces is None:
+            return await self._infer(request, ())
+        with traces.request("rest", request.scope["headers"]) as span:
+            return await self._infer(request, (span,))
+
+    async def _infer(self, request: Request, spans: Sequence[Span]) -> Response:
+        service, limits = self._service, self._service.limits
+        length = header_length(request.scope["headers"])
+        most = min(limits.body, limits.json) if length is None else limits.body
+        try:
+            body = await read_body(request, limits, service.memory, length or 0, most)
+        except AotcError as error:
+            service.metrics.turned_away(error.code)
+            raise
+        path = request.path_params
+        size = len(body.data)
+        asked = Asked("rest", path["name"], path.get("version", ""), size, body.claim, spans)
+        return await service.infer(asked, self._reader(body.data, length, body.claim), self._write)
+
+    async def live(self, _: Request) -> Response:
+        """The process answers."""
+        return document({"live": True})
+
+    async def ready(self, _: Request) -> Response:
+        """Every bundle has matched its fixtures, and the server is not about to end."""
+        is_ready = self._service.is_ready
+        return document({"ready": is_ready}, 200 if is_ready else 503)
+
+    async def model_ready(self, request: Request) -> Response:
+        """The model serves."""
+        path = request.path_params
+        name, version = path["name"], path.get("version", "")
+        is_ready = self._service.repository.is_model_ready(name, version)
+        found = {"name": self._find(request).name, "ready": is_ready}
+        return document(found, 200 if is_ready else 503)
+
+    async def server(self, _: Request) -> Response:
+        """What this server is."""
+        return document({"name": "aotc", "version": VERSION, "extensions": EXTENSIONS})
+
+    async def metadata(self, request: Request) -> Response:
+        """What a model takes and gives."""
+        model = self._find(request)
+        return document(
+            {
+                "name": model.name,
+                "versions": self._service.repository.versions(model.name),
+                "platform": model.platform,
+                "inputs": [described(port) for port in model.inputs],
+                "outputs": [described(port) for port in model.outputs],
+                "parameters": {"version": model.version, **model.facts},
+            }
+        )
+
+    async def index(self, request: Request) -> Response:
+        """Every model and version."""
+        wanted = await self._small_document(request)
+        rows = self._service.repository.index()
+        if wanted.get("ready"):
+            rows = [row for row in rows if row.state == "READY"]
+        return document([msgspec.to_builtins(row) for row in rows])
+
+    async def load(self, request: Request) -> Response:
+        """Load a model's bundle, or load it again if its file was changed."""
+        await self._allowed(request)
+        await asyncio.to_thread(self._service.repository.load_model, request.path_params["name"])
+        return document({})
+
+    async def unload(self, request: Request) -> Response:
+        """Unload a model's bundle when its last call has ended."""
+        await self._allowed(request)
+        await asyncio.to_thread(self._service.repository.unload_model, request.path_params["name"])
+        return document({})
+
+    async def metrics(self, _: Request) -> Response:
+        """For Prometheus."""
+        text = await asyncio.to_thread(self._service.metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def _find(self, request: Request) -> Model:
+        path = request.path_params
+        return self._service.repository.find(path["name"], path.get("version", ""))
+
+    async def _allowed(self, request: Request) -> None:
+        """Raises ServerError: AOTC-E768, E767 for a bundle that comes with the request."""
+        # Pages of other sites can make a browser send such a request; it then says which.
+        if not self._control or "origin" in request.headers:
+            raise not_allowed("a browser" if self._control else "a server without it", self._change)
+        refuse_parameters((await self._small_document(request)).get("parameters") or ())
+
+    async def _small_document(self, request: Request) -> dict[str, Any]:
+        limits = msgspec.structs.replace(self._service.limits, body=CONTROL_BODY_MAX)
+        body = await read_body(request, limits, self._service.memory)
+        try:
+            text = bytes(body.data)
+            return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise misfit("request", str(error), "a JSON object") from None
+        finally:
+            body.claim.close()

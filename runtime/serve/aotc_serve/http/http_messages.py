@@ -1,0 +1,170 @@
+"""What requests over HTTP ask for and hold, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_serve.http.json_inference import json_answer
+from aotc_serve.inference.error_statuses import error_document, http_status, let_go
+from aotc_serve.inference.inference_requests import Outcome
+from aotc_serve.inference.protocol_tensors import Port, misfit
+from aotc_serve.inference.request_memory import Claim, Memory
+
+HEADER_LENGTH = b"inference-header-content-length"
+
+SMALL = 2**15
+"""Bytes of an answer that is sent at once, and that nobody counts."""
+
+GATHERED, TOGETHER = 2**17, 2**20
+"""Bytes of a part that is copied rather than sent on its own, and of what is copied together. Each
+that is sent is a write of its own, which wakes the client, and a turn of the event loop.
+"""
+
+
+class Parts(Response):
+    """An answer of several parts, the large ones not copied: the JSON header, then tensors.
+
+    claim: of the memory that they hold until the client has taken a large answer.
+    """
+
+    def __init__(self, header: bytes, parts: list[memoryview], claim: Claim) -> None:
+        length = len(header) + sum(map(len, parts))
+        self.status_code, self.background = 200, None
+        self.raw_headers = [
+            (b"content-length", str(length).encode()),
+            (b"content-type", b"application/octet-stream" if parts else b"application/json"),
+        ]
+        if parts:
+            self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
+        self._chunks = [header] if not parts else [*_gathered([header, *parts])]
+        self._claim = claim
+        self._is_small = length <= SMALL
+        self.body = self._chunks[0] if self._is_small else b""
+        claim.resize(0 if self._is_small else length)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        if self._is_small:
+            await send({"type": "http.response.body", "body": self._chunks[0]})
+            return
+        try:
+            for chunk in self._chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            # Which waits until the client has taken nearly everything before it.
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._claim.close()
+
+
+def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """What is written, piece by piece: neighbours that are small together."""
+    together: list[bytes | memoryview] = []
+    size = 0
+    for part in parts:
+        if together and (len(part) > GATHERED or size + len(part) > TOGETHER):
+            yield b"".join(together)
+            together, size = [], 0
+        if len(part) > GATHERED:
+            yield part
+        else:
+            together.append(part)
+            size += len(part)
+    if together:
+        yield b"".join(together)
+
+
+def document(content: Any, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+def refused(error: AotcError) -> Response:
+    """The answer to a request that was refused; the error is let go of."""
+    let_go(error)
+    status = http_status(error)
+    response = document(error_document(error), status)
+    if status == 503:
+        response.headers["retry-after"] = "1"
+    if error.code == "AOTC-E764":
+        # Its body is still on the way; nobody reads it.
+        response.headers["connection"] = "close"
+    return response
+
+
+def asked_for(path: str) -> tuple[str, str] | None:
+    """The model and the version, or "", that an inference request asks for; None for another."""
+    if not (path.startswith("/v2/models/") and path.endswith("/infer")):
+        return None
+    parts = path[len("/v2/models/") : -len("/infer")].split("/")
+    if len(parts) == 3 and parts[1] == "versions" and parts[2]:
+        del parts[1]
+    elif len(parts) != 1:
+        return None
+    return (parts[0], parts[1] if len(parts) == 2 else "") if parts[0] else None
+
+
+def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
+    """How long the JSON is before the binary data; None without any. Raises ServerError
+    (AOTC-E761).
+    """
+    headers = dict(given)
+    encoding = headers.get(b"content-encoding", b"identity")
+    if encoding != b"identity":
+        raise refusal(
+            "AOTC-E767",
+            "request",
+            f"the content encoding {encoding[:100].decode('latin-1')}",
+            expected="a body as it is",
+            hint="send it without Content-Encoding",
+        )
+    text = headers.get(HEADER_LENGTH)
+    if text is None:
+        return None
+    if not (text.isdigit() and len(text) < 12):
+        found = text[:100].decode("latin-1")
+        raise misfit("Inference-Header-Content-Length", found, "a number of bytes")
+    return int(text)
+
+
+def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]:
+    """The JSON, and the binary data behind it. Raises ServerError (AOTC-E761)."""
+    if length is None:
+        return data, data[:0]
+    if length > len(data):
+        where, expected = "Inference-Header-Content-Length", f"at most {len(data)} bytes"
+        raise misfit(where, str(length), expected)
+    return data[:length], data[length:]
+
+
+def answer_of(outcome: Outcome, memory: Memory) -> Parts:
+    """The answer to an inference request. Raises ServerError: AOTC-E766, E769."""
+    claim = Claim(memory, is_whole=True)
+    return Parts(*json_answer(outcome, claim.take), claim)
+
+
+def described(port: Port) -> dict[str, Any]:
+    """An input or output, as the metadata of a model tell it."""
+    return {"name": port.name, "datatype": port.datatype, "shape": port.shape}
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """The answer to a request of an address or a method that there is not."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    found = f"{request.method} {request.url.path[:200]}"
+    refusing = refusal(
+        "AOTC-E762",
+        "server",
+        found,
+        expected="an address of the Open Inference Protocol",
+        hint="GET /v2 says what this server offers",
+    )
+    return document(error_document(refusing), status)

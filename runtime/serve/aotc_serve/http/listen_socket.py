@@ -1,0 +1,118 @@
+"""The socket that a server of HTTP listens at: opened or passed by systemd, and how it is left so
+that nobody is reset who was connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import socket
+import struct
+from collections.abc import MutableMapping
+
+from aotc_serve.inference.error_statuses import not_listening, not_passed
+
+SYSTEMD_SOCKETS = 3
+"""The number of the first socket that systemd passes on."""
+
+BACKLOG = 4096
+
+_ATTACH_FILTER = 26
+"""SO_ATTACH_FILTER of socket(7), which Python has no name for."""
+
+_NO_NEW_CONNECTION = (
+    (0x30, 0, 0, 13),  # the byte of TCP's flags
+    (0x54, 0, 0, 0x12),  # SYN and ACK of it
+    (0x15, 0, 1, 0x02),  # SYN alone, which asks for a connection
+    (0x06, 0, 0, 0),  # is dropped
+    (0x06, 0, 0, 0xFFFFFFFF),  # anything else is taken
+)
+"""A filter of packets, as bpf(4) has instructions: code, steps if true, if false, operand."""
+
+
+class Listening:
+    """The socket that systemd has opened for this process, or a new one. Raises ServerError
+    (AOTC-E782).
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        passed = _passed(os.environ)
+        self._is_ours = passed is None
+        self.socket = _opened(host, port) if passed is None else passed
+        self.host, self.port = self.socket.getsockname()[:2]
+
+    def take_no_more(self) -> None:
+        """Let nobody connect any more; who has, stays in the queue. Whoever asks is not answered,
+        asks again a second later, and is refused then, or taken by who listens there next.
+
+        Otherwise those would be reset who connect between the last look into the queue and the end
+        of the socket. Where systemd has the socket, too, its queue is the next process's.
+        """
+        if not self._is_ours:
+            return
+        program = b"".join(struct.pack("HBBI", *each) for each in _NO_NEW_CONNECTION)
+        room = ctypes.create_string_buffer(program)
+        value = struct.pack("HP", len(_NO_NEW_CONNECTION), ctypes.addressof(room))
+        with contextlib.suppress(OSError):  # a sandbox may have no filters
+            self.socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, value)
+
+    def queue(self) -> list[socket.socket]:
+        """The connections that nobody has taken yet."""
+        found: list[socket.socket] = []
+        with contextlib.suppress(OSError):
+            while len(found) < BACKLOG:
+                found.append(self.socket.accept()[0])
+        return found
+
+
+def _opened(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)  # before anybody is told the address
+        except OSError:
+            listening.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise not_listening(f"{host}:{port}", str(error)) from error
+    return listening
+
+
+def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """What systemd has opened for this process, as sd_listen_fds(3) says; None if it has not, or
+    for another one. Raises ServerError (AOTC-E782) for anything but one socket that listens.
+    """
+    named = [environment.pop(f"LISTEN_{name}", "") for name in ("PID", "FDS", "FDNAMES")]
+    if named[0] != str(os.getpid()) or named[1] in ("", "0"):
+        return None
+    if named[1] != "1":
+        raise not_passed(f"{named[1]} of them")
+    try:
+        found = socket.socket(fileno=SYSTEMD_SOCKETS)
+        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise not_passed(error.strerror or str(error)) from error
+    is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
+    if not (is_tcp and listens):
+        shown = f"{found.family.name} {found.type.name}{'' if listens else ', not listening'}"
+        found.detach()
+        raise not_passed(shown)
+    found.set_inheritable(False)
+    return found
+
+
+def raise_file_limit(connections: int) -> None:
+    """Let this process have a descriptor for each connection, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 1024
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

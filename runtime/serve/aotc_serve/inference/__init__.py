@@ -1,0 +1,1 @@
+"""Models, tensors, requests, limits and metrics of the Open Inference Protocol."""

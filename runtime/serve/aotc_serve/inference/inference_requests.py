@@ -1,0 +1,171 @@
+"""Inference requests of both protocols: what they ask of a model, and what they get.
+
+From what a protocol carries to `Prepared` arguments, the model's call, an `Outcome`, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.serving.call_metrics import Answer
+from aotc_serve.inference.protocol_tensors import RANK_MAX, Array, Port, misfit
+from aotc_serve.inference.served_models import Model
+
+Parameters = dict[str, Any]
+
+NAME_MAX = 100
+"""Characters of a client's word that are told back."""
+
+
+class Prepared(Struct, frozen=True):
+    """What a request asks of a model. outputs: places of those that it wants, and whether in
+    binary.
+    """
+
+    id: str
+    arrays: list[Array]
+    outputs: list[tuple[int, bool]]
+
+
+class Outcome(Struct, frozen=True):
+    """What a request got. parameters: what served it, for the answer."""
+
+    model: Model
+    prepared: Prepared
+    arrays: list[Array]
+    parameters: Parameters
+
+
+def placed(
+    model: Model, arrays: Sequence[Array | None], name: str, datatype: str
+) -> tuple[int, Port]:
+    """The place of an input. Raises ServerError (AOTC-E761), ShapeError (AOTC-E606)."""
+    place = model.place_of.get(name)
+    if place is None:
+        raise refusal(
+            "AOTC-E761",
+            f"input {name[:NAME_MAX]}",
+            "an input that the model does not have",
+            expected="one of " + (", ".join(model.place_of) or "none"),
+            hint=did_you_mean(
+                name[:NAME_MAX], model.place_of, "GET /v2/models/NAME lists the inputs"
+            ),
+        )
+    if arrays[place] is not None:
+        raise misfit(f"input {name}", "it twice", "each input once")
+    port = model.inputs[place]
+    if datatype != port.datatype:
+        raise refusal(
+            "AOTC-E606",
+            f"input {name}",
+            datatype[:NAME_MAX],
+            expected=port.datatype,
+            hint=f"send {port.datatype}; nothing is cast silently",
+        )
+    return place, port
+
+
+def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
+    """Raises ShapeError (AOTC-E612) for a shape that the model does not take."""
+    is_fit = len(shape) == len(port.shape) and all(
+        wanted in (-1, size) for wanted, size in zip(port.shape, shape, strict=True)
+    )
+    if not is_fit and len(shape) <= RANK_MAX:
+        raise refusal(
+            "AOTC-E612",
+            f"input {port.name}",
+            f"{port.datatype}{list(shape)}",
+            expected=f"{port.datatype}{list(port.shape)}",
+            hint="send the shape that GET /v2/models/NAME lists; -1 stands for any size",
+        )
+
+
+def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
+    """Raises ServerError: AOTC-E763 for a tensor of more bytes than that, E761 for one of more axes
+    than any array has, which would take long to multiply.
+    """
+    if len(shape) > RANK_MAX:
+        raise misfit(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
+    size = prod(shape) * port.dtype.itemsize
+    if size > limit:
+        raise refusal(
+            "AOTC-E763",
+            f"input {port.name}",
+            f"{size} bytes",
+            expected=f"at most {limit} bytes for a tensor",
+            hint="send less at once, or start the server with a higher --max-tensor",
+        )
+
+
+def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
+    """All arguments. Raises ServerError (AOTC-E761) if one is missing."""
+    missing = [port.name for port, array in zip(model.inputs, arrays, strict=True) if array is None]
+    if missing:
+        raise misfit(f"model {model.name}", "none for " + ", ".join(missing), "every input")
+    return [array for array in arrays if array is not None]
+
+
+def outputs_of(
+    model: Model, wanted: Sequence[tuple[str, bool]], binary: bool
+) -> list[tuple[int, bool]]:
+    """The places of what is wanted; everything, if nothing is named. Raises ServerError
+    (AOTC-E761).
+    """
+    if not wanted:
+        return [(place, binary) for place in range(len(model.outputs))]
+    found: list[tuple[int, bool]] = []
+    for name, is_binary in wanted:
+        place = model.output_of.get(name)
+        if place is None:
+            raise refusal(
+                "AOTC-E761",
+                f"output {name[:NAME_MAX]}",
+                "an output that the model does not have",
+                expected="each once of " + ", ".join(model.output_of),
+                hint=did_you_mean(
+                    name[:NAME_MAX], model.output_of, "GET /v2/models/NAME lists the outputs"
+                ),
+            )
+        if place in (known for known, _ in found):
+            raise misfit(f"output {name}", "it twice", "each output once")
+        found.append((place, is_binary))
+    return found
+
+
+_NOT_OFFERED = (
+    "shared_memory_region",
+    "shared_memory_byte_size",
+    "shared_memory_offset",
+    "classification",
+    "sequence_id",
+    "sequence_start",
+    "sequence_end",
+    "priority",
+    "timeout",
+)
+"""Parameters of extensions that would change the answer; others are left alone."""
+
+
+def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> None:
+    """Raises ServerError (AOTC-E767)."""
+    for name in parameters:
+        if name in _NOT_OFFERED and parameters[name]:
+            raise refusal(
+                "AOTC-E767",
+                where,
+                f"the parameter {name}",
+                expected="the extensions that GET /v2 lists",
+                hint=f"leave {name} out",
+            )
+
+
+def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:
+    """What a call gave. more: beside the profile, what is told about how it was served."""
+    parameters = {"profile": answer.executable, "path": answer.path.value, **more}
+    return Outcome(model, prepared, answer.result, parameters)

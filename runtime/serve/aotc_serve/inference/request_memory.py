@@ -1,0 +1,193 @@
+"""The account of the memory that requests and answers of both protocols may hold together.
+
+Everything asks before it makes objects: connections, header fields, bodies in steps as their bytes
+arrive, decoded tensors, encoded answers. `COSTS` says what each becomes; `benchmarks.serve_costs`
+measures it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import refusal
+
+KEPT_BYTES = 2**28
+"""The most that the C library keeps of what requests have freed, for all threads together."""
+
+WHOLE_BYTES_MAX = 2**25
+"""What is larger is always taken from the system, and given back to it: glibc's own limit for what
+programs may state.
+"""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""Parameters of `mallopt`, as glibc's malloc.h numbers them."""
+
+_SAID = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+def keep_freed(threads: int, limit: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Have glibc keep some of what is freed. By default it gives back whatever is more than twice
+    the largest piece, and takes it page by page for the next request, which costs more than
+    anything else that a request of some 100 KiB takes.
+
+    threads: that make requests' memory; each has a heap of its own, and others share those.
+    limit: of the account; a quarter of it is kept at most.  environment: its malloc settings take
+    precedence (mallopt(3)). Other C libraries are left alone.
+    """
+    if any(name in environment for name in _SAID):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        heaps = max(threads, 1)
+        kept = min(KEPT_BYTES, limit // 4) // heaps
+        mallopt(_ARENA_MAX, heaps)
+        mallopt(_TRIM_THRESHOLD, kept)
+        mallopt(_MMAP_THRESHOLD, max(min(kept // 2, WHOLE_BYTES_MAX), 2**17))
+
+
+class Costs(Struct, frozen=True):
+    """Bytes of memory for each unit, measured and rounded up.
+
+    connection: an open connection of HTTP, with the task of a request that waits for its body.
+    header: a byte of a header; field: one of its fields; pipelined: a request behind another.
+    json: a byte of a JSON document, which becomes text, strings and slices of it.
+    json_value: a number of a JSON answer.
+    grpc_connection: an open connection of gRPC.  grpc_call: a call of gRPC.
+    grpc_field: a field of a message.
+    grpc_answer: a byte of an answer, which is joined, and copied by grpc.
+    """
+
+    connection: int = 2**14
+    header: int = 3
+    field: int = 200
+    pipelined: int = 2**12
+    json: int = 6
+    json_value: int = 72
+    grpc_connection: int = 2**16
+    grpc_call: int = 2**15
+    grpc_field: int = 400
+    grpc_answer: int = 3
+
+
+COSTS = Costs()
+
+SMALL_BYTES = 2**20
+"""The most that a small request holds, where the account is large enough."""
+
+
+class Memory:
+    """The bytes that requests and answers under way may hold together. Used by any thread.
+
+    Of the limit, an eighth is left to small requests, and half of that to small requests that have
+    arrived: so neither large ones nor those that never arrive keep others out.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        reserve = limit // 8
+        self.small = max(min(SMALL_BYTES, reserve // 16), 1)
+        self._most_of_large = limit - reserve
+        self._most_of_arriving = limit - reserve // 2
+        self._lock = threading.Lock()
+        self._connections = 0
+        self.used = 0
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @property
+    def most_of_large(self) -> int:
+        """The most that one request can hold that is not small."""
+        return self._most_of_large
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether what is left is for small requests."""
+        return self.used + self._connections >= self._most_of_large
+
+    def take(self, size: int, *, is_small: bool = False, is_whole: bool = False) -> None:
+        """Raises ServerError (AOTC-E766)."""
+        most = self._limit
+        if not is_small:
+            most = self._most_of_large
+        elif not is_whole:
+            most = self._most_of_arriving
+        with self._lock:
+            used = self.used + self._connections
+            if used + size <= most:
+                self.used += size
+                return
+        raise refusal(
+            "AOTC-E766",
+            "server",
+            f"{used} of {most} bytes taken by other requests, and {size} more",
+        )
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self.used -= size
+
+    def connect(self) -> None:
+        """Count a connection of HTTP. Raises ServerError (AOTC-E766)."""
+        with self._lock:
+            used = self.used + self._connections
+            if used + COSTS.connection <= self._most_of_arriving:
+                self._connections += COSTS.connection
+                return
+        raise refusal("AOTC-E766", "server", f"{used} bytes taken by others")
+
+    def disconnect(self) -> None:
+        """Count a connection of HTTP no more."""
+        with self._lock:
+            self._connections -= COSTS.connection
+
+
+class Claim:
+    """What one request or answer holds of the account; given back when it is closed or forgotten.
+
+    is_whole: whether all of the request has arrived.  is_waiting: whether it is what waits on a
+    connection, and never small, so that many connections leave room for others.
+    """
+
+    __slots__ = ("_is_waiting", "_memory", "is_whole", "total")
+
+    def __init__(
+        self, memory: Memory, size: int = 0, *, is_whole: bool = False, is_waiting: bool = False
+    ) -> None:
+        """Raises ServerError (AOTC-E766)."""
+        self._memory, self.total, self.is_whole = memory, 0, is_whole
+        self._is_waiting = is_waiting
+        if size:
+            self.take(size)
+
+    def take(self, size: int) -> None:
+        """Raises ServerError (AOTC-E766)."""
+        memory = self._memory
+        is_small = not self._is_waiting and self.total + size <= memory.small
+        memory.take(size, is_small=is_small, is_whole=self.is_whole)
+        self.total += size
+
+    def give_back(self, size: int) -> None:
+        self.total -= size
+        self._memory.give_back(size)
+
+    def resize(self, size: int) -> None:
+        """Hold that much. Raises ServerError (AOTC-E766)."""
+        if size > self.total:
+            self.take(size - self.total)
+        elif size < self.total:
+            self.give_back(self.total - size)
+
+    def close(self) -> None:
+        """Give everything back. Closed again, it has nothing to give."""
+        size, self.total = self.total, 0
+        if size:
+            self._memory.give_back(size)
+
+    __del__ = close

@@ -1,0 +1,127 @@
+"""An entry point of a loaded bundle as the Open Inference Protocol sees it: a model with named
+tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import TensorSpec, engine_name
+from aotc_runtime.schema.manifest_labels import policies_of, positional_count
+from aotc_runtime.schema.pytrees import Leaf, leaves
+from aotc_runtime.serving import rebuilt_trees
+from aotc_runtime.serving.answered_calls import answer, answer_with_masks
+from aotc_runtime.serving.call_metrics import Answer
+from aotc_runtime.serving.flattened_arguments import flattener
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Array, Port, datatype_of
+
+RESULT = "result"
+"""The name of an output that has none: the result of a function that returns one array."""
+
+
+Masks = Mapping[int, Array] | None
+
+
+class Model:
+    """An entry point of a bundle. name: as the server's index lists it.
+
+    inputs, outputs: their tensors, in the order of the entry point's leaves.
+    forms: the JSON of requests that was found good, for `aotc_serve.inference.inference_requests`.
+    """
+
+    def __init__(self, bundle: LoadedBundle, entry_name: str, name: str) -> None:
+        entry_point = bundle[entry_name]
+        spec = entry_point.spec
+        self.bundle, self.entry_point, self.name = bundle, entry_point, name
+        self.version = bundle.version
+        self.forms: dict[tuple[bytes, int, int], Any] = {}
+        self.inputs = tuple(port_of(spec.inputs[leaf]) for leaf in entry_point.passed)
+        self.outputs = tuple(port_of(tensor) for tensor in spec.outputs)
+        self.place_of = {port.name: place for place, port in enumerate(self.inputs)}
+        self.output_of = {port.name: place for place, port in enumerate(self.outputs)}
+        parameters = entry_point.parameters
+        self._is_plain = (
+            all(isinstance(p.tree, Leaf) for p in parameters)
+            and [leaf for p in parameters for leaf in leaves(p.tree)] == list(entry_point.passed)
+            and positional_count(parameters) == len(parameters)
+        )
+        self._leaves = len(spec.inputs)
+        self._is_leaf = isinstance(spec.result, Leaf)
+        self._flatten = flattener(spec.result, f"{entry_name} result")
+
+    def call(self, arrays: list[Array], masks: Masks = None) -> Answer:
+        """Call the entry point; the answer's result is the list of its output arrays.
+
+        masks: in place of those that the loader passes, by leaf. Raises what the call of an entry
+        point raises.
+        """
+        if masks is not None:
+            found = answer_with_masks(self.entry_point, arrays, masks)
+        elif self._is_plain:
+            found = answer(self.entry_point, tuple(arrays), {})
+        else:
+            placed: list[Any] = [None] * self._leaves
+            for leaf, array in zip(self.entry_point.passed, arrays, strict=True):
+                placed[leaf] = array
+            positional, named = rebuilt_trees.arguments_of(self.entry_point.parameters, placed)
+            found = answer(self.entry_point, tuple(positional), named)
+        if self._is_leaf:
+            return Answer([found.result], found.path, found.executable)
+        results: list[Any] = [None] * len(self.outputs)
+        self._flatten(found.result, results)
+        return Answer(results, found.path, found.executable)
+
+    @property
+    def platform(self) -> str:
+        """What runs the model, for the protocol's metadata."""
+        return f"aotc_{engine_name(self.bundle.manifest.target)}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the protocol has no field for: identity, profiles, other sizes; JSON-able."""
+        spec = self.entry_point.spec
+        dimensions = {
+            name: {"minimum": d.minimum, "maximum": d.maximum, "multiple_of": d.multiple_of}
+            for name, d in self.bundle.manifest.dimensions.items()
+            if name in spec.dimensions
+        }
+        return {
+            "bundle": self.bundle.name,
+            "entry_point": self.entry_point.name,
+            "digest": self.bundle.root_digest,
+            "target": self.bundle.manifest.target.name,
+            "profiles": [dict(profile.sizes) for profile in spec.profiles],
+            "dimensions": dimensions,
+            "relations": list(spec.relations),
+            "out_of_profile": {name: policy.value for name, policy in policies_of(spec).items()},
+            "shapes": {
+                **{port.name: list(spec.inputs[leaf].shape) for port, leaf in self._passed()},
+            },
+        }
+
+    def _passed(self) -> Sequence[tuple[Port, int]]:
+        return list(zip(self.inputs, self.entry_point.passed, strict=True))
+
+
+def port_of(tensor: TensorSpec) -> Port:
+    """The protocol's view of one tensor."""
+    shape = tuple(axis if isinstance(axis, int) else -1 for axis in tensor.shape)
+    name = tensor.path or RESULT
+    within = BYTES_WITHIN.get(tensor.dtype)
+    return Port(name, datatype_of(tensor.dtype), numpy_dtype(tensor.dtype), shape, within)
+
+
+def models_of(bundle: LoadedBundle) -> dict[str, Model]:
+    """The models of a bundle by every name that they answer to: `BUNDLE.ENTRY_POINT`, and `BUNDLE`
+    where there is only one.
+    """
+    names = list(bundle.entry_points)
+    found: dict[str, Model] = {}
+    for entry in names:
+        full = f"{bundle.name}.{entry}"
+        model = Model(bundle, entry, bundle.name if len(names) == 1 else full)
+        found |= {full: model, model.name: model}
+    return found

@@ -1,0 +1,75 @@
+"""Several blobs at once, and how many bytes have moved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from aotc_serve.oci.registry_client import Repository
+
+THREADS = 4
+"""Registries and lines serve a few at a time; more connections share the same line."""
+
+type OnBytes = Callable[[int, int], None]
+"""Told how many bytes there are, of how many."""
+
+
+def nobody(done: int, total: int) -> None:
+    """An `OnBytes` that tells nobody."""
+
+
+class Counted:
+    """A `Pace` for one blob: what moves counts once, however often it has to. done: of the blob."""
+
+    def __init__(self, tally: Tally, size: int) -> None:
+        self._tally, self._size, self._moved = tally, size, 0
+
+    def answered(self) -> None: ...
+
+    def arrived(self, number: int) -> None:
+        self.at(self._moved + number)
+
+    sent = arrived
+
+    def at(self, moved: int) -> None:
+        """So many bytes of the blob are there; fewer than before if it begins anew."""
+        moved = min(moved, self._size)
+        self._tally.add(moved - self._moved)
+        self._moved = moved
+
+    def end(self) -> None:
+        """It is there."""
+        self.at(self._size)
+
+
+class Tally:
+    """Bytes of several blobs; threads may share it. total: of all."""
+
+    def __init__(self, total: int, told: OnBytes) -> None:
+        self._done, self._total, self._told = 0, total, told
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self._done += number
+            self._told(self._done, self._total)
+
+
+def each[T](repository: Repository, items: Iterable[T], work: Callable[[T], object]) -> None:
+    """Do the work for each item, several at a time. The first that fails, or a signal, ends all.
+
+    Raises what the work raises.
+    """
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="aotc-blob") as pool:
+        running = [pool.submit(work, item) for item in items]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+            for future in running:
+                if future.done() and (error := future.exception()) is not None:
+                    raise error
+        except BaseException:
+            for future in running:
+                future.cancel()
+            repository.close()
+            raise

@@ -1,0 +1,124 @@
+"""What a registry is told of who asks: nothing, a password, or a token.
+
+https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/. A password is sent
+to the registry that it is for, or to the token server which that registry names, over TLS; a token
+only to the registry that it is for. On loopback alone both may be without TLS, at the same place.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from urllib.parse import urlencode, urlsplit
+
+from msgspec import Struct
+
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_serve.oci.docker_credentials import NOBODY, Credentials
+from aotc_serve.oci.http_transport import Body, Pace, Transport
+
+TOKEN_BYTES_MAX = 2**20
+CHALLENGE_CHARACTERS_MAX = 8192
+FORM = "application/x-www-form-urlencoded"
+
+_PARAMETER = re.compile(r'(\w+)\s*=\s*(?:"([^"]*)"|([^\s",]+))')
+
+
+class _Token(Struct, frozen=True):
+    token: str | None = None
+    access_token: str | None = None
+
+
+class Login:
+    """Says who asks one registry; threads may share it. origin: of the registry. where: for
+    messages.  given: asked for the credentials once the registry wants some.
+    """
+
+    def __init__(
+        self, transport: Transport, origin: str, where: str, given: Callable[[], Credentials]
+    ) -> None:
+        self._transport, self._origin, self._where, self._given = transport, origin, where, given
+        self._lock = threading.Lock()
+        self._known: Credentials | None = None
+        self._headers: dict[str, dict[str, str]] = {}
+
+    def header(self, purpose: str) -> dict[str, str]:
+        """What a request for this purpose says of us so far."""
+        with self._lock:
+            return self._headers.get(purpose, {})
+
+    def answer(self, purpose: str, challenge: str, refused: dict[str, str], pace: Pace) -> None:
+        """The registry has refused a request that said this of us: have something to say.
+
+        Raises RegistryError (AOTC-E773) if there is nothing that it would take, or E772 and what
+        the transport raises if its token server does not answer.
+        """
+        with self._lock:
+            if self._headers.get(purpose, {}) != refused:
+                return  # another thread has asked meanwhile
+            kind, _, rest = challenge[:CHALLENGE_CHARACTERS_MAX].partition(" ")
+            if kind.lower() == "bearer":
+                token = self._token(rest, pace)
+                found = {"Authorization": f"Bearer {token}"}
+            elif kind.lower() == "basic" and self._credentials().header:
+                found = self._credentials().header
+            else:
+                raise self._refused(f"HTTP 401: {kind or 'no'} authentication is asked for")
+            if found == refused:
+                raise self._refused("HTTP 401 for who was named")
+            self._headers[purpose] = found
+
+    def _credentials(self) -> Credentials:
+        if self._known is None:
+            self._known = self._given()
+        return self._known
+
+    def _token(self, challenge: str, pace: Pace) -> str:
+        asked = {name: quoted or bare for name, quoted, bare in _PARAMETER.findall(challenge)}
+        realm = asked.get("realm", "")
+        self._require_safe(realm)
+        credentials = self._credentials()
+        known = [("service", asked["service"])] if "service" in asked else []
+        known += [("scope", scope) for scope in asked.get("scope", "").split()]
+        headers, body, method = credentials.header, None, "GET"
+        if credentials.identity:
+            form = [("grant_type", "refresh_token"), ("client_id", "aotc"), *known]
+            form += [("refresh_token", credentials.identity)]
+            body, method = Body.of(urlencode(form).encode()), "POST"
+            headers = {"Content-Type": FORM}
+        else:
+            realm += f"{'&' if '?' in realm else '?'}{urlencode(known)}"
+        with self._transport.ask(method, realm, headers, body, pace) as answer:
+            data = bytearray()
+            while len(data) <= TOKEN_BYTES_MAX and (piece := answer.read(TOKEN_BYTES_MAX)):
+                data += piece
+            status = answer.text()
+        if answer.status in (401, 403) or (answer.status == 400 and credentials != NOBODY):
+            raise self._refused(f"{status} by its token server")
+        if answer.status != 200:
+            raise ConnectionError(f"{status} by its token server")
+        try:
+            given = canonical_json.decoder(_Token).decode(bytes(data))
+        except (ValueError, RecursionError) as error:
+            raise self._refused("its token server gave no token") from error
+        token = given.token or given.access_token
+        if not token or not token.isascii() or not token.isprintable():
+            raise self._refused("its token server gave no token")
+        return token
+
+    def _require_safe(self, realm: str) -> None:
+        """A token server is one with TLS, or the registry itself where that is on loopback."""
+        try:
+            parts = urlsplit(realm)
+            place, secrets = f"{parts.scheme}://{parts.netloc}", parts.username
+        except ValueError:
+            place, secrets, parts = "", None, urlsplit("")
+        if secrets is not None or parts.fragment or not parts.netloc:
+            raise self._refused("its token server is no place")
+        if parts.scheme != "https" and place != self._origin:
+            raise self._refused("its token server is not asked, for it has no TLS")
+
+    def _refused(self, found: str) -> AotcError:
+        return refusal("AOTC-E773", self._where, found)

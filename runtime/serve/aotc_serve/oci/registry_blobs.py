@@ -1,0 +1,252 @@
+"""Blobs of a repository: sent in chunks and fetched in ranges, each going on where a connection
+broke.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Protocol
+
+from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.errors import refusal
+from aotc_serve.oci.http_transport import SENT_CHUNK_BYTES, UNWATCHED, Answer, Body, Pace
+from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
+
+CHUNK_BYTES = 16 * 2**20
+"""A piece of an upload; smaller blobs are sent in one request. S3 asks for at least 5 MiB."""
+
+READ_BYTES = 256 * 2**10
+
+_RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,18})\Z")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)\Z")
+
+
+class Sink(Protocol):
+    """Where a blob is put."""
+
+    def written(self) -> int:
+        """How many bytes from the start are there already."""
+
+    def restart(self) -> None:
+        """Drop what is there."""
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises AotcError if the place has no room."""
+
+    def digest(self) -> str:
+        """The digest of the bytes that are there."""
+
+
+def push_blob(
+    repository: Repository,
+    digest: str,
+    data: memoryview,
+    sources: tuple[str, ...] = (),
+    pace: Pace = UNWATCHED,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> bool:
+    """Have a blob in a repository; whether it was sent, and was not there already. sources: other
+    repositories of the registry that may have it.
+    """
+    if repository.has_blob(digest, pace):
+        return False
+    begun = ""
+    for source in sources:
+        begun = _mounted(repository, digest, source, pace)
+        if not begun:
+            return False
+    upload = _Upload(repository, digest, data, pace, chunk_bytes, begun)
+    repository.trying(upload.go_on, upload.progressed)
+    return True
+
+
+def _mounted(repository: Repository, digest: str, source: str, pace: Pace) -> str:
+    """Nothing, if the registry has taken a blob over from another repository of its own; else the
+    upload that it has begun.
+    """
+    place = repository.with_query("blobs/uploads/", mount=digest, **{"from": source})
+
+    def work() -> str:
+        # Another purpose: a token has to be for both repositories.
+        with repository.ask("POST", place, f"{PUSH} {source}", pace, Body.of(b"")) as answer:
+            repository.require(answer, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
+            created = answer.status == HTTPStatus.CREATED
+            return "" if created else repository.upload_place(answer, place)
+
+    return repository.trying(work)
+
+
+class _Upload:
+    """An upload that goes on after each break, from the last chunk that the registry has."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        digest: str,
+        data: memoryview,
+        pace: Pace,
+        chunk_bytes: int,
+        begun: str,
+    ) -> None:
+        self._repository, self._digest, self._data = repository, digest, data
+        self._pace, self._chunk = pace, chunk_bytes
+        self._place, self._at, self._is_new = begun, 0, True
+        self._furthest = self._before = 0
+
+    def progressed(self) -> bool:
+        """Whether more has arrived than at any failure before."""
+        before, self._before = self._before, max(self._before, self._furthest)
+        return self._furthest > before
+
+    def go_on(self) -> None:
+        if self._place and not self._is_new:
+            self._look()
+        if not self._place:
+            self._begin()
+        self._is_new = False
+        if len(self._data) > self._chunk:
+            while self._at < len(self._data):
+                self._send_chunk()
+            self._commit(b"")
+        else:
+            self._commit(self._data)
+
+    def _begin(self) -> None:
+        repository = self._repository
+        with repository.ask("POST", "blobs/uploads/", PUSH, self._pace, Body.of(b"")) as answer:
+            repository.require(answer, HTTPStatus.ACCEPTED)
+            self._place, self._at = repository.upload_place(answer, "blobs/uploads/"), 0
+            least = answer.headers.get("OCI-Chunk-Min-Length", "")
+            if least.isascii() and least.isdigit() and len(least) < 12:
+                self._chunk = max(self._chunk, int(least))
+
+    def _look(self) -> None:
+        """How far the upload is; none if the registry knows of it no more."""
+        repository, place = self._repository, self._place
+        if len(self._data) <= self._chunk:
+            self._place = ""
+            return
+        with repository.ask("GET", place, PUSH, self._pace) as answer:
+            if answer.status in (HTTPStatus.NO_CONTENT, HTTPStatus.ACCEPTED):
+                self._at = self._range(answer, 0)
+                if "Location" in answer.headers:
+                    self._place = repository.upload_place(answer, place)
+                return
+            if 400 <= answer.status < 500 and answer.status not in (408, 425, 429):
+                self._place = ""
+                return
+            repository.require(answer)
+
+    def _range(self, answer: Answer, otherwise: int) -> int:
+        """How many bytes the registry says it has."""
+        found = _RANGE.match(answer.headers.get("Range", ""))
+        # "0-0" is said of nothing as well as of one byte; no chunk of ours has one.
+        have = otherwise if found is None else int(found[1]) + 1 if int(found[1]) else 0
+        if have > len(self._data):
+            where = f"{self._repository.where}@{self._digest}"
+            expected = f"at most {len(self._data)} bytes of the upload"
+            raise refusal("AOTC-E775", where, str(have), expected=expected)
+        return have
+
+    def _send_chunk(self) -> None:
+        repository, start = self._repository, self._at
+        view = self._data[start : start + self._chunk]
+        extra = {"Content-Range": f"{start}-{start + len(view) - 1}"}
+        body = _mapped(view)
+        with repository.ask("PATCH", self._place, PUSH, self._pace, body, extra=extra) as answer:
+            if answer.status in (HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, HTTPStatus.NOT_FOUND):
+                raise Again(f"{answer.text()} for a chunk of an upload")
+            repository.require(answer, HTTPStatus.ACCEPTED, HTTPStatus.CREATED)
+            self._at = self._range(answer, start + len(view))
+            self._place = repository.upload_place(answer, self._place)
+        if self._at <= start:
+            raise Again("a chunk of an upload that was accepted, and is not there")
+        self._furthest = max(self._furthest, self._at)
+
+    def _commit(self, data: bytes | memoryview) -> None:
+        repository = self._repository
+        place = repository.with_query(self._place, digest=self._digest)
+        body = _mapped(memoryview(data))
+        with repository.ask("PUT", place, PUSH, self._pace, body, commits=True) as answer:
+            if answer.status == HTTPStatus.NOT_FOUND:
+                self._place = ""
+                raise Again(f"{answer.text()} for the end of an upload")
+            repository.require(answer, HTTPStatus.CREATED)
+
+
+def _mapped(view: memoryview) -> Body:
+    """Pages of a mapped file are given back behind who sends them, where its map does that."""
+
+    def parts() -> Iterator[bytes | bytearray | memoryview]:
+        for piece in pieces(view):
+            for start in range(0, len(piece), SENT_CHUNK_BYTES):
+                yield piece[start : start + SENT_CHUNK_BYTES]
+
+    return Body(len(view), parts)
+
+
+def fetch_blob(
+    repository: Repository, digest: str, size: int, sink: Sink, pace: Pace = UNWATCHED
+) -> None:
+    """Have a blob in a sink, from where that left off; its size and digest are the ones asked for.
+
+    Raises RegistryError (AOTC-E772 to E775), IntegrityError (AOTC-E201, E203), and what the sink
+    raises.
+    """
+    where = f"{repository.where}@{digest}"
+    resumed = sink.written() > 0
+    if sink.written() > size:
+        sink.restart()
+    while True:
+        if sink.written() < size or size == 0:
+            furthest = [sink.written()]
+
+            def progressed(furthest: list[int] = furthest) -> bool:
+                before, furthest[0] = furthest[0], max(furthest[0], sink.written())
+                return furthest[0] > before
+
+            repository.trying(lambda: _read(repository, digest, size, sink, pace), progressed)
+        found = sink.digest()
+        if found == digest:
+            return
+        if not resumed:
+            sink.restart()
+            raise refusal("AOTC-E201", where, found, expected=digest)
+        # What an earlier process has left may be what is wrong.
+        sink.restart()
+        resumed = False
+
+
+def _read(repository: Repository, digest: str, size: int, sink: Sink, pace: Pace) -> None:
+    """The rest of a blob into the sink, as far as this connection goes."""
+    where = f"{repository.where}@{digest}"
+    start = sink.written()
+    extra = {"Range": f"bytes={start}-"} if start else {}
+    with repository.ask("GET", f"blobs/{digest}", PULL, pace, extra=extra) as answer:
+        if start and answer.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            sink.restart()
+            raise Again(f"{answer.text()} for the rest of a blob")
+        repository.require(answer, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else []))
+        repository.require_plain(answer, f"blob {digest}")
+        if answer.status == HTTPStatus.OK and start:
+            sink.restart()
+            start = 0
+        stated = answer.size
+        if answer.status == HTTPStatus.PARTIAL_CONTENT:
+            found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+            if found is None or int(found[1]) != start or found[3] not in ("*", str(size)):
+                said = answer.headers.get("Content-Range", "none")[:80]
+                expected = f"the bytes from {start} of {size}"
+                raise refusal("AOTC-E775", where, f"Content-Range {said!r}", expected=expected)
+        if stated is not None and stated != size - start:
+            raise refusal("AOTC-E203", where, f"{stated} bytes", expected=f"{size - start} bytes")
+        left = size - start
+        while piece := answer.read(min(READ_BYTES, left + 1)):
+            if len(piece) > left:
+                raise refusal("AOTC-E203", where, "more", expected=f"{size} bytes")
+            sink.write(piece)
+            left -= len(piece)
+        if left:
+            raise Again(f"broken off, {left} bytes before the end")

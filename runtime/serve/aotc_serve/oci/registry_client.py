@@ -1,0 +1,390 @@
+"""One repository of an OCI registry: manifests, blobs, uploads and referrers, each by one function.
+
+https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md. What breaks is tried again,
+later each time, as long as that may help; what is refused is not. Redirects are followed for blobs
+that are read, and carry nothing that says who asks.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from msgspec import Struct
+
+from aotc_runtime.base import limits
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.formats import oci_layout
+from aotc_serve.oci.docker_credentials import Credentials, credentials_for
+from aotc_serve.oci.http_transport import (
+    BROKEN,
+    COMMIT_SECONDS,
+    UNWATCHED,
+    Answer,
+    Body,
+    Pace,
+    Transport,
+)
+from aotc_serve.oci.oci_references import LOOPBACK, Reference
+from aotc_serve.oci.registry_authentication import Login
+
+ACCEPTED = f"{oci_layout.INDEX_TYPE}, {oci_layout.MANIFEST_TYPE}"
+REDIRECTS_MAX = 5
+LOGINS_MAX = 2
+PATIENCE_SECONDS = 300.0
+"""How long requests wait in all for one that does not succeed, unless the caller says otherwise."""
+
+LATER = frozenset(
+    {
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_EARLY,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+"""Statuses after which the same request may do better."""
+
+_NO_API = frozenset(
+    {
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.MOVED_PERMANENTLY,
+        HTTPStatus.FOUND,
+        HTTPStatus.SEE_OTHER,
+        HTTPStatus.TEMPORARY_REDIRECT,
+        HTTPStatus.PERMANENT_REDIRECT,
+    }
+)
+"""Statuses of a registry that has no list of what is asked for."""
+
+PULL, PUSH = "pull", "push"
+
+
+class Again(Exception):
+    """What was tried may do better later. The text is for people. seconds: how much later, as the
+    registry says; None if it does not.
+    """
+
+    def __init__(self, text: str, seconds: float | None = None) -> None:
+        super().__init__(text)
+        self.seconds = seconds
+
+
+class Tries(Struct, frozen=True):
+    """How often to try, and how long to wait in between, seconds: twice as long each time, up to
+    the longest, of which chance takes up to a half. patience: seconds to wait in all without
+    progress, whatever a registry asks for; one that asks for more has no time.
+    """
+
+    most: int = 6
+    first: float = 0.5
+    longest: float = 20.0
+    patience: float = PATIENCE_SECONDS
+
+    def pause(self, failures: int) -> float:
+        """After so many failures in a row."""
+        wanted: float = min(self.longest, self.first * 2.0 ** (failures - 1))
+        return wanted * random.uniform(0.5, 1.0)
+
+
+PATIENT = Tries()
+ONCE = Tries(most=1)
+
+
+class Stored(Struct, frozen=True):
+    """A manifest as a registry gave it. digest: of these bytes."""
+
+    digest: str
+    data: bytes
+
+
+class Repository:
+    """A repository; threads may share it. Close it, or use it in a `with` statement."""
+
+    def __init__(
+        self,
+        place: Reference,
+        transport: Transport | None = None,
+        credentials: Callable[[], Credentials] | None = None,
+        tries: Tries = PATIENT,
+    ) -> None:
+        self.place, self.tries = place, tries
+        self.where = f"{place.host}/{place.repository}"
+        self.transport = transport or Transport()
+        given = credentials or (lambda: credentials_for(place.host))
+        # Who names an authority means TLS, on loopback too.
+        self._origin = f"https://{place.server}" if self.transport.names_authority else place.origin
+        self._login = Login(self.transport, self._origin, self.where, given)
+        self._base = f"{self._origin}/v2/{place.repository}/"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what runs; idle connections go."""
+        self.transport.stop()
+
+    def manifest(
+        self, name: str, most: int = limits.MANIFEST_BYTES_MAX, pace: Pace = UNWATCHED
+    ) -> Stored | None:
+        """The manifest of a tag or digest; None if there is none. What a digest names is what it
+        says. Raises RegistryError (AOTC-E772, E773, E774) and IntegrityError (AOTC-E201).
+        """
+
+        def work() -> Stored | None:
+            with self.ask("GET", f"manifests/{name}", PULL, pace, accept=ACCEPTED) as answer:
+                if answer.status == HTTPStatus.NOT_FOUND:
+                    return None
+                self.require(answer, HTTPStatus.OK)
+                data = self.read(answer, most, f"manifest {name}")
+            return Stored(sha256(data), data)
+
+        found = self.trying(work)
+        if found is not None and ":" in name and found.digest != name:
+            raise refusal("AOTC-E201", f"{self.where}@{name}", found.digest, expected=name)
+        return found
+
+    def put_manifest(self, name: str, data: bytes, media_type: str, pace: Pace = UNWATCHED) -> bool:
+        """Store a manifest under a tag or its digest; whether the registry lists it among the
+        referrers of its subject.
+        """
+
+        def work() -> bool:
+            body = Body.of(data)
+            with self.ask("PUT", f"manifests/{name}", PUSH, pace, body, kind=media_type) as answer:
+                self.require(answer, HTTPStatus.CREATED)
+                return "OCI-Subject" in answer.headers
+
+        return self.trying(work)
+
+    def has_blob(self, digest: str, pace: Pace = UNWATCHED) -> bool:
+        """Whether the registry says that it has a blob."""
+
+        def work() -> bool:
+            with self.ask("HEAD", f"blobs/{digest}", PULL, pace) as answer:
+                if answer.status == HTTPStatus.NOT_FOUND:
+                    return False
+                self.require(answer, HTTPStatus.OK)
+                return True
+
+        return self.trying(work)
+
+    def document(self, path: str, most: int) -> tuple[bytes, str] | None:
+        """What is neither manifest nor blob, and the link to what follows; None if it is not
+        there. A registry without the API sends a page for people, or redirects to one.
+        """
+
+        def work() -> tuple[bytes, str] | None:
+            with self.ask("GET", path, PULL, accept=oci_layout.INDEX_TYPE) as answer:
+                if answer.status in _NO_API or answer.headers.get_content_type() == "text/html":
+                    return None
+                self.require(answer, HTTPStatus.OK)
+                return self.read(answer, most, path), answer.headers.get("Link", "")
+
+        return self.trying(work)
+
+    def trying[T](self, work: Callable[[], T], progressed: Callable[[], bool] | None = None) -> T:
+        """What some work gives that may be repeated, while it may do better later. progressed: says
+        whether the last try got on, which is worth as many more.
+
+        Raises RegistryError: AOTC-E772 in the end, E775 for every other exception of a request,
+        which is its cause; and AotcError and InterruptedError as the work raises them.
+        """
+        failures, waited = 0, 0.0
+        while True:
+            try:
+                return work()
+            except (AotcError, InterruptedError):
+                raise
+            except (Again, *BROKEN) as error:
+                if progressed and progressed():
+                    failures, waited = 0, 0.0
+                failures += 1
+                if failures >= self.tries.most or isinstance(error, ssl.SSLCertVerificationError):
+                    raise self._gone(error, failures) from error
+                pause = self.tries.pause(failures)
+                if isinstance(error, Again) and error.seconds is not None:
+                    pause = max(pause, error.seconds)
+                waited += pause
+                if waited > self.tries.patience:
+                    raise self._gone(error, failures) from error
+            except Exception as error:
+                # Libraries fail in many ways on answers that no registry gives.
+                said = f"an answer that cannot be used: {type(error).__name__}: {_line(error)}"
+                raise refusal("AOTC-E775", self.where, said) from error
+            self.transport.wait(pause)
+
+    def require(self, answer: Answer, *wanted: int) -> None:
+        """Raise unless the answer has one of these statuses: Again, or RegistryError (AOTC-E773 for
+        who asks, E774 not there, E775 refused).
+        """
+        if answer.status in wanted:
+            return
+        if answer.status in LATER:
+            raise Again(answer.text(), _retry_after(answer.headers.get("Retry-After", "")))
+        said = self._said(answer)
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise refusal("AOTC-E773", self.where, said)
+        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+            raise refusal("AOTC-E774", self.where, said)
+        raise refusal("AOTC-E775", self.where, said)
+
+    def read(self, answer: Answer, most: int, what: str) -> bytes:
+        """All of an answer. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
+        self.require_plain(answer, what)
+        data = bytearray()
+        while piece := answer.read(min(2**20, most + 1 - len(data))):
+            data += piece
+            if len(data) > most:
+                expected = f"at most {most} bytes"
+                raise refusal("AOTC-E775", f"{self.where} {what}", "more", expected=expected)
+        return bytes(data)
+
+    def require_plain(self, answer: Answer, what: str) -> None:
+        """Raise RegistryError (AOTC-E775) for a body that was encoded on its way: its bytes are not
+        those that a digest was taken of.
+        """
+        coding = answer.headers.get("Content-Encoding", "").strip().lower()
+        if coding not in ("", "identity"):
+            raise refusal(
+                "AOTC-E775",
+                f"{self.where} {what}",
+                f"Content-Encoding: {coding[:40]}, which was not asked for",
+                expected="the bytes as they were pushed",
+                hint="have the registry, or the proxy before it, leave answers uncompressed",
+            )
+
+    @contextmanager
+    def ask(
+        self,
+        method: str,
+        place: str,
+        purpose: str,
+        pace: Pace = UNWATCHED,
+        body: Body | None = None,
+        *,
+        accept: str = "",
+        kind: str = "",
+        extra: dict[str, str] | None = None,
+        commits: bool = False,
+    ) -> Iterator[Answer]:
+        """An answer of the registry, once it knows who asks. place: below the repository, or as the
+        registry gave it.  purpose: what the request needs, "pull" or "push", or more than that.
+        commits: ends an upload.
+        """
+        url = urljoin(self._base, place)
+        headers = {"Accept": accept} if accept else {}
+        if body is not None:
+            headers["Content-Type"] = kind or "application/octet-stream"
+        headers |= extra or {}
+        seconds = max(COMMIT_SECONDS, self.transport.seconds) if commits else None
+        for left in reversed(range(LOGINS_MAX + 1)):
+            said = self._login.header(purpose)
+            answer = self.transport.ask(method, url, {**headers, **said}, body, pace, seconds)
+            with answer:
+                if answer.status == HTTPStatus.UNAUTHORIZED and left:
+                    challenge = answer.headers.get("WWW-Authenticate", "")
+                elif method == "GET" and 300 <= answer.status < 400 and "blobs/" in place:
+                    break
+                else:
+                    yield answer
+                    return
+            self._login.answer(purpose, challenge, said, pace)
+        with self._redirected(answer, url, headers, pace) as elsewhere:
+            yield elsewhere
+
+    @contextmanager
+    def _redirected(
+        self, answer: Answer, url: str, headers: dict[str, str], pace: Pace
+    ) -> Iterator[Answer]:
+        """Where a blob is stored; nobody there is told who asks."""
+        for _ in range(REDIRECTS_MAX):
+            url = self._safe(self._joined(url, answer.headers.get("Location", "")))
+            with self.transport.ask("GET", url, headers, None, pace) as answer:
+                if not 300 <= answer.status < 400:
+                    yield answer
+                    return
+        raise refusal("AOTC-E775", self.where, f"more than {REDIRECTS_MAX} redirects")
+
+    def _safe(self, url: str) -> str:
+        """A place with TLS; or without, on loopback, from a registry there."""
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            raise refusal("AOTC-E775", self.where, "a redirect to no place") from None
+        shown = f"[{host}]" if ":" in host else host
+        plain = self._origin.startswith("http:") and shown in LOOPBACK
+        if parts.scheme not in ("https", "http") or not host:
+            raise refusal("AOTC-E775", self.where, f"sent to {parts.scheme}:")
+        if parts.scheme == "http" and not plain:
+            raise refusal("AOTC-E775", self.where, f"sent to {host} without TLS")
+        return url
+
+    def _joined(self, base: str, location: str) -> str:
+        try:
+            return urljoin(base, location)
+        except ValueError:
+            raise refusal("AOTC-E775", self.where, "sent to no place") from None
+
+    def upload_place(self, answer: Answer, url: str) -> str:
+        """Where an upload goes on: at the registry. Raises RegistryError (AOTC-E775)."""
+        location = answer.headers.get("Location")
+        if location is None:
+            raise refusal("AOTC-E775", self.where, f"{answer.text()}, and no place for the upload")
+        found = self._joined(self._joined(self._base, url), location)
+        ours, theirs = urlsplit(self._base), urlsplit(found)
+        if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
+            raise refusal("AOTC-E775", self.where, f"sent to {theirs.netloc} to upload there")
+        return found
+
+    def with_query(self, url: str, **query: str) -> str:
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+
+    def _said(self, answer: Answer) -> str:
+        """A refusal in the registry's words, as far as these can be printed."""
+        text = bytearray()
+        try:
+            while len(text) < 512 and (piece := answer.read(512)):
+                text += piece
+        except BROKEN:
+            pass
+        said = " ".join(bytes(text[:512]).decode(errors="replace").split())
+        said = "".join(c for c in said if c.isprintable())[:200]
+        return f"{answer.text()}: {said}" if said and "<" not in said else answer.text()
+
+    def _gone(self, error: Exception, failures: int) -> AotcError:
+        tries = f", {failures} times" if failures > 1 else ""
+        kind = "" if isinstance(error, Again) else f"{type(error).__name__}: "
+        return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}")
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _retry_after(text: str) -> float | None:
+    """RFC 9110, 10.2.3: seconds, or a date."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text)
+    try:
+        wanted = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if wanted.tzinfo is None:
+        return None
+    return max(0.0, (wanted - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,330 @@
+"""What a registry has of a bundle: its documents, of which each is asked for by its digest, and its
+attestations, wherever registries and their tools keep those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from aotc_runtime.base import canonical_json, limits
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.digest import is_digest, sha256
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import (
+    AttestationManifest,
+    Descriptor,
+    Entries,
+    Entry,
+    ImageManifest,
+    RootIndex,
+)
+from aotc_serve.oci.registry_blobs import fetch_blob
+from aotc_serve.oci.registry_client import Repository, Stored
+
+CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
+"""How many referrers are looked at, those of others included."""
+
+DOCUMENTS_BYTES_MAX = 4 * limits.MANIFEST_BYTES_MAX
+"""Image manifests and bundle manifests of all targets: they are held in memory, and without a
+policy nobody has vouched for them."""
+
+PAGES_MAX = 64
+TAGS_A_PAGE = 1000
+TAGS_BYTES_MAX = 4 * 2**20
+
+_NEXT = re.compile(r"<([^>]{1,2048})>\s*;\s*rel=\"?next\"?")
+
+
+class Target(Struct, frozen=True):
+    """A target that is there whole. name: by its manifest."""
+
+    name: str
+    reference: Descriptor
+    image: ImageManifest
+
+
+class Listing(Struct, frozen=True):
+    """A bundle in a repository. documents: bytes by digest, each of which has it: root index, image
+    manifests, bundle manifests, and all of the attestations.  absent: what the root calls the
+    targets that are not there.
+    """
+
+    root: Entry
+    attestations: tuple[Entry, ...]
+    targets: tuple[Target, ...]
+    absent: tuple[str, ...]
+    documents: Mapping[str, bytes]
+
+    def layers(self) -> dict[str, Descriptor]:
+        """What is there besides the documents, by digest: executables, weights and the like."""
+        found = {layer.digest: layer for target in self.targets for layer in target.image.layers}
+        return {digest: found[digest] for digest in sorted(found)}
+
+    def only(self, names: tuple[str, ...]) -> Listing:
+        """With these targets alone. Raises IncompatibleHostError (AOTC-E505) for one that is not
+        there.
+        """
+        if not names:
+            return self
+        there = {target.name for target in self.targets}
+        for name in names:
+            if name not in there:
+                found = f"{', '.join(sorted(there))}"
+                raise refusal(
+                    "AOTC-E505",
+                    self.root.digest,
+                    found,
+                    expected=f"a target {name}",
+                    hint="name one that is there",
+                )
+        left = tuple(target for target in self.targets if target.name in names)
+        gone = [target for target in self.targets if target.name not in names]
+        dropped = {d for t in gone for d in (t.reference.digest, t.image.config.digest)}
+        dropped -= {t.image.config.digest for t in left}
+        kept = {d: data for d, data in self.documents.items() if d not in dropped}
+        absent = (*self.absent, *(target.name for target in gone))
+        return Listing(self.root, self.attestations, left, absent, kept)
+
+
+class Documents:
+    """The documents and attestations of a listing as a bundle, which has none of the layers."""
+
+    def __init__(self, name: str, listing: Listing) -> None:
+        self.name, self._blobs = name, listing.documents
+        entries = Entries(schemaVersion=2, manifests=(listing.root, *listing.attestations))
+        self._files = {
+            oci_layout.LAYOUT_FILE: canonical_json.encode(
+                oci_layout.Layout(oci_layout.LAYOUT_VERSION)
+            ),
+            oci_layout.INDEX_FILE: canonical_json.encode(entries),
+        }
+
+    def file(self, name: str) -> memoryview | None:
+        return memoryview(self._files[name]) if name in self._files else None
+
+    def blob(self, digest: str) -> memoryview | None:
+        return memoryview(self._blobs[digest]) if digest in self._blobs else None
+
+    def digests(self) -> frozenset[str]:
+        return frozenset(self._blobs)
+
+
+class Memory:
+    """A `Sink` for a small blob."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def written(self) -> int:
+        return len(self.data)
+
+    def restart(self) -> None:
+        self.data.clear()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def digest(self) -> str:
+        return sha256(self.data)
+
+
+def resolve(repository: Repository) -> Stored:
+    """The root index that the repository's place names: asked for once, so that a tag that moves
+    meanwhile moves nothing. Raises RegistryError (AOTC-E774).
+    """
+    name = repository.place.name
+    found = repository.manifest(name, limits.INDEX_BYTES_MAX) if name else None
+    if found is None:
+        wanted = f"a manifest {name}" if name else "a tag or a digest in the reference"
+        raise refusal("AOTC-E774", str(repository.place), "none", expected=wanted)
+    return found
+
+
+def hear(repository: Repository, root: Stored) -> Listing:
+    """Who vouches for a root: its attestations, and nothing else of the bundle, which may be as
+    large as its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
+    """
+    entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=root.digest, size=len(root.data))
+    documents = {root.digest: root.data}
+    attestations = tuple(_attestations(repository, root.digest, documents))
+    return Listing(entry, attestations, (), (), documents)
+
+
+def look(repository: Repository, heard: Listing) -> Listing:
+    """What there is of the bundle with this root and these attestations. Raises RegistryError,
+    IntegrityError, BundleFormatError.
+    """
+    root, documents = heard.root.digest, dict(heard.documents)
+    where = f"{repository.where}@{root}"
+    index = canonical_json.decode(documents[root], RootIndex, where=f"{where} root index")
+    targets, absent, total = [], [], 0
+    for reference in index.manifests:
+        stored = repository.manifest(reference.digest)
+        if stored is None:
+            absent.append(reference.annotations.get(oci_layout.TARGET_ANNOTATION, reference.digest))
+            continue
+        what = f"{where} image manifest {reference.digest[7:19]}"
+        image = canonical_json.decode(stored.data, ImageManifest, where=what)
+        total += len(stored.data) + image.config.size
+        if total > DOCUMENTS_BYTES_MAX:
+            expected = f"at most {DOCUMENTS_BYTES_MAX} bytes"
+            raise refusal("AOTC-E111", f"{where} manifests", "more", expected=expected)
+        config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
+        documents |= {reference.digest: stored.data, image.config.digest: config}
+        targets.append(Target(target_name(config, what), reference, image))
+    return Listing(heard.root, heard.attestations, tuple(targets), tuple(absent), documents)
+
+
+class _Target(Struct):
+    name: str
+
+
+class _Named(Struct):
+    target: _Target
+
+
+def target_name(config: bytes, where: str) -> str:
+    """What a bundle manifest calls its target. Raises BundleFormatError (AOTC-E101)."""
+    try:
+        return canonical_json.decoder(_Named).decode(config).target.name
+    except (ValueError, RecursionError) as error:
+        raise refusal(
+            "AOTC-E101", where, str(error), expected="the manifest of a bundle"
+        ) from error
+
+
+def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
+    """A blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
+    if reference.size > most:
+        where = f"{repository.where}@{reference.digest}"
+        expected = f"at most {most} bytes"
+        raise refusal("AOTC-E111", where, f"{reference.size} bytes", expected=expected)
+    sink = Memory()
+    fetch_blob(repository, reference.digest, reference.size, sink)
+    return bytes(sink.data)
+
+
+def _attestations(
+    repository: Repository, root: str, documents: dict[str, bytes]
+) -> Iterator[Entry]:
+    """Attestations of the root that readers of bundles take; others' attachments are left out."""
+    total, number = 0, 0
+    for candidate in referrers(repository, root):
+        stored = repository.manifest(candidate, limits.ATTESTATION_BYTES_MAX)
+        manifest = None if stored is None else _manifest(stored.data, root)
+        if stored is None or manifest is None:
+            continue
+        number, total = number + 1, total + len(stored.data) + manifest.layers[0].size
+        if number > limits.ATTESTATIONS_MAX or total > limits.ATTESTATIONS_BYTES_MAX:
+            expected = f"at most {limits.ATTESTATIONS_MAX} of {limits.ATTESTATIONS_BYTES_MAX} bytes"
+            where = f"{repository.where}@{root} attestations"
+            raise refusal("AOTC-E111", where, "more", expected=expected)
+        for each in (manifest.config, manifest.layers[0]):
+            if each.digest not in documents:
+                documents[each.digest] = small(repository, each, limits.ENVELOPE_BYTES_MAX)
+        documents[stored.digest] = stored.data
+        yield Entry(mediaType=oci_layout.MANIFEST_TYPE, digest=stored.digest, size=len(stored.data))
+
+
+def _manifest(data: bytes, root: str) -> AttestationManifest | None:
+    """An attestation that a bundle may have; None for other documents."""
+    try:
+        manifest = decode_foreign(
+            data, AttestationManifest, where="", marks=limits.ATTESTATION_MARKS_MAX
+        )
+    except AotcError:
+        return None
+    is_ours = manifest.subject is not None and manifest.subject.digest == root
+    fits = len(manifest.layers) == 1 and manifest.config.size <= len(oci_layout.EMPTY_BLOB)
+    return manifest if is_ours and fits else None
+
+
+class _Referrer(Struct, frozen=True):
+    mediaType: str
+    digest: str
+    artifactType: str | None = None
+
+
+class _Referrers(Struct, frozen=True):
+    """manifests: null from registries that write an empty list so."""
+
+    manifests: tuple[_Referrer, ...] | None
+
+
+class _Tags(Struct, frozen=True):
+    tags: tuple[str, ...] | None = None
+
+
+def referrers(repository: Repository, root: str) -> list[str]:
+    """Digests of manifests that may be attestations of a root, each once, nothing of them believed.
+
+    In the order of the index that stands in for the referrers API, and after these, what else a
+    registry's API has; where it has none, by tags as skopeo copies them.
+    """
+    stand_in = repository.manifest(root.replace(":", "-"), limits.INDEX_BYTES_MAX)
+    found: dict[str, None] = {}
+    if stand_in is not None:
+        found |= dict.fromkeys(_listed(stand_in.data, repository))
+    query = urlencode({"artifactType": oci_layout.ATTESTATION_TYPE})
+    path, more = f"referrers/{root}?{query}", set[str]()
+    for number in range(PAGES_MAX):
+        answer = repository.document(path, limits.INDEX_BYTES_MAX)
+        if answer is None and number == 0:
+            of_root = tags(repository, root.replace(":", "-") + ".")
+            for tag in of_root[: CANDIDATES_MAX + 1]:
+                stored = repository.manifest(tag, limits.ATTESTATION_BYTES_MAX)
+                more |= set() if stored is None else {stored.digest}
+        if answer is None:
+            break
+        more.update(_listed(answer[0], repository))
+        path = _next(answer[1], "referrers/")
+        if not path or len(more) > CANDIDATES_MAX:
+            break
+    found |= dict.fromkeys(sorted(more - found.keys()))
+    if len(found) > CANDIDATES_MAX:
+        expected = f"at most {CANDIDATES_MAX} referrers"
+        raise refusal("AOTC-E775", f"{repository.where}@{root}", "more", expected=expected)
+    return list(found)
+
+
+def _listed(data: bytes, repository: Repository) -> Iterator[str]:
+    try:
+        listed = canonical_json.decoder(_Referrers).decode(data).manifests or ()
+    except (ValueError, RecursionError) as error:
+        found = "no index of referrers"
+        raise refusal("AOTC-E775", repository.where, found) from error
+    for each in listed:
+        of_kind = each.artifactType in (None, "", oci_layout.ATTESTATION_TYPE)
+        if of_kind and each.mediaType == oci_layout.MANIFEST_TYPE and is_digest(each.digest):
+            yield each.digest
+
+
+def tags(repository: Repository, prefix: str) -> list[str]:
+    """Tags of the repository that begin so, as far as it lists them."""
+    found: list[str] = []
+    path = f"tags/list?{urlencode({'n': TAGS_A_PAGE})}"
+    for _ in range(PAGES_MAX):
+        answer = repository.document(path, TAGS_BYTES_MAX)
+        if answer is None:
+            break
+        try:
+            listed = canonical_json.decoder(_Tags).decode(answer[0]).tags or ()
+        except (ValueError, RecursionError) as error:
+            raise refusal("AOTC-E775", repository.where, "no list of tags") from error
+        found += (tag for tag in listed if tag.startswith(prefix) and len(tag) <= 128)
+        path = _next(answer[1], "tags/list")
+        if not path or len(found) > CANDIDATES_MAX:
+            break
+    return found
+
+
+def _next(link: str, path: str) -> str:
+    """What a page says follows it, below the repository; nothing if that is elsewhere."""
+    found = _NEXT.search(link)
+    _, is_there, rest = (found[1] if found else "").partition(f"/{path}")
+    return f"{path}{rest}" if is_there else ""

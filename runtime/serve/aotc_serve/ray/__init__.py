@@ -1,0 +1,1 @@
+"""A bundle as an application of Ray Serve."""

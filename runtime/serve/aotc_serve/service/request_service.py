@@ -1,0 +1,289 @@
+"""Requests of any protocol: how many may be under way, how much memory they may hold, the threads
+that they run in, and how long a client waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.rendering import warn_of
+from aotc_runtime.serving.call_metrics import Answer
+from aotc_serve.batching.batch_queue import Lines, Waiting, caller, in_thread
+from aotc_serve.batching.request_batching import reason_alone
+from aotc_serve.inference.error_statuses import fault, too_slow
+from aotc_serve.inference.inference_requests import Outcome, Prepared, outcome
+from aotc_serve.inference.request_memory import COSTS, Claim, Memory
+from aotc_serve.inference.served_models import Model, models_of
+from aotc_serve.inference.server_metrics import Metrics
+from aotc_serve.inference.server_options import Limits
+from aotc_serve.service.bundle_repository import Repository
+from aotc_serve.service.inline_calls import ALONE_SECONDS, QUICK_SECONDS, Quick
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from aotc_serve.inference.request_spans import Traces
+
+Read = Callable[[Model], Prepared]
+
+
+class Asked(Struct, frozen=True):
+    """An inference request.
+
+    size: its bytes.  claim: of the memory that it holds; closed when nothing uses that any more,
+    which may be after the answer.  spans: the request's, if it is traced.
+    """
+
+    protocol: str
+    name: str
+    version: str
+    size: int
+    claim: Claim
+    spans: Sequence[Span] = ()
+
+
+def within(limits: Limits, memory: Memory) -> Limits:
+    """Return limits of which no request needs more than there can ever be."""
+    most = memory.most_of_large
+    return msgspec.structs.replace(
+        limits, body=min(limits.body, most), json=min(limits.json, most // (COSTS.json + 2))
+    )
+
+
+class Service:
+    """Answers requests with the bundles of a repository.
+
+    Used from the event loop alone; what takes time runs in threads, where calls release Python's
+    lock.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        limits: Limits,
+        metrics: Metrics,
+        workers: int | None,
+        delay: float | None = None,
+        traces: Traces | None = None,
+        quick_seconds: float = QUICK_SECONDS,
+    ) -> None:
+        """delay: seconds that requests wait to be joined; None to join none.  quick_seconds: what
+        takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
+        waits.
+        """
+        self.repository, self.metrics = repository, metrics
+        self.traces, self._call = traces, caller(traces)
+        self.memory = Memory(limits.memory)
+        self.limits = within(limits, self.memory)
+        self.is_draining = False
+        self._requests = 0
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="aotc-serve")
+        self._lines: Lines | None = None
+        if delay is not None:
+            self._lines = Lines(delay, self._pool, metrics, self._call)
+        self._quick, self._quick_to_read = Quick(), Quick()
+        self._quick_seconds = quick_seconds
+        self._tasks: set[asyncio.Future[Any]] = set()
+        metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every bundle serves, and the server is not about to end."""
+        return self.repository.is_ready and not self.is_draining
+
+    @property
+    def requests(self) -> int:
+        """How many are under way."""
+        return self._requests
+
+    def enter(self) -> None:
+        """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
+        if self._requests >= self.limits.requests:
+            raise refusal(
+                "AOTC-E766", "server", f"{self._requests} requests under way, which is its limit"
+            )
+        self._requests += 1
+
+    def leave(self) -> None:
+        """A request has ended."""
+        self._requests -= 1
+
+    async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
+        """Answer an inference request.
+
+        read: makes arguments of what the protocol carried.  write: makes what it carries of the
+        outcome; both run in a thread.
+
+        Raises an AotcError, and nothing else.
+        """
+        if self.is_quick(asked.name, asked.version, asked.size):
+            return self.answer_now(asked, read, write)
+        started = perf_counter()
+        try:
+            self._enter(asked)
+            work = self._waiting if self._joins(asked.name, asked.version) else self._alone
+            answering = work(asked, read, write)
+            try:
+                async with asyncio.timeout(self.limits.call_seconds):
+                    answer, known = await asyncio.shield(answering)
+            except TimeoutError:
+                raise too_slow(asked.name, self.limits.call_seconds) from None
+            finally:
+                # Nobody waits any longer: what has not begun never does, what has begun ends.
+                answering.cancel()
+        except AotcError as error:
+            self._count(asked, self._known(asked.name), error.code, started)
+            raise
+        self._count(asked, known, "", started)
+        return answer
+
+    def _count(self, asked: Asked, model: str, code: str, started: float) -> None:
+        self.metrics.request(model, asked.protocol, code, perf_counter() - started)
+
+    def is_quick(self, name: str, version: str, size: int) -> bool:
+        """Whether such a request takes less than handing it to somebody else would."""
+        kind, limit = (name, version, size), self._quick_seconds
+        if not self._quick.holds(kind, limit):
+            return False
+        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._joins(name, version)
+
+    def _joins(self, name: str, version: str) -> bool:
+        """Whether requests for the model wait for others."""
+        if self._lines is None:
+            return False
+        try:
+            with self.repository.serving(name, version) as model:
+                return self._lines.plan(model) is not None
+        except AotcError:
+            return False
+
+    def not_joined(self) -> dict[str, list[str]]:
+        """Return why requests are not joined although they may wait for that, with the models."""
+        reasons: dict[str, list[str]] = {}
+        for bundle in self.repository.bundles() if self._lines is not None else ():
+            for model in sorted({*models_of(bundle).values()}, key=lambda model: model.name):
+                if reason := reason_alone(model):
+                    reasons.setdefault(reason, []).append(model.name)
+        return reasons
+
+    def answer_now[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
+        """Answer a request in the event loop itself, where it is quick; `infer` takes the rest."""
+        started = perf_counter()
+        try:
+            self._enter(asked)
+            try:
+                answer, known = self._answer(asked, read, write)
+            finally:
+                self._ended(asked)
+        except AotcError as error:
+            self._count(asked, self._known(asked.name), error.code, started)
+            raise
+        self._count(asked, known, "", started)
+        return answer
+
+    def _enter(self, asked: Asked) -> None:
+        """A request begins, or gives back what it holds. Raises ServerError (AOTC-E766)."""
+        try:
+            self.enter()
+        except AotcError:
+            asked.claim.close()
+            raise
+
+    def _alone[T](
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
+    ) -> asyncio.Future[tuple[T, str]]:
+        """All of it in one thread."""
+        loop = asyncio.get_running_loop()
+        future = self._pool.submit(self._answer, asked, read, write)
+        # When nobody waits any longer the thread may still run, and use what the request holds.
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, asked))
+        return asyncio.wrap_future(future)
+
+    def _waiting[T](
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
+    ) -> asyncio.Future[tuple[T, str]]:
+        """Joined with others: read in a thread, answered in a line."""
+        task = asyncio.ensure_future(self._join(asked, read, write))
+        task.add_done_callback(lambda _: self._ended(asked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _join[T](
+        self, asked: Asked, read: Read, write: Callable[[Outcome], T]
+    ) -> tuple[T, str]:
+        assert self._lines is not None
+        kind = asked.name, asked.version, asked.size
+
+        def read_timed(model: Model) -> Prepared:
+            started = perf_counter()
+            prepared = read(model)
+            self._quick_to_read.took(kind, perf_counter() - started)
+            return prepared
+
+        with self.repository.serving(asked.name, asked.version) as model:
+            try:
+                if self._quick_to_read.holds(kind, min(self._quick_seconds, ALONE_SECONDS)):
+                    prepared = read_timed(model)
+                else:
+                    prepared = await in_thread(self._pool, read_timed, model)
+
+                def finish(answer: Answer, requests: int) -> T:
+                    return write(outcome(model, prepared, answer, requests=requests))
+
+                def took(seconds: float) -> None:
+                    self._quick.took_in_a_line(kind, seconds)
+
+                waiting = Waiting(prepared.arrays, finish, took, asked.spans)
+                answered: T = await self._lines.answer(model, waiting)
+            except AotcError:
+                raise
+            except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+                warn_of(error)
+                raise fault() from None
+            return answered, model.name
+
+    def _answer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> tuple[T, str]:
+        """In a thread, or at once where that is known to be quick: the answer, the model's name."""
+        started = perf_counter()
+        try:
+            with self.repository.serving(asked.name, asked.version) as model:
+                prepared = read(model)
+                answer = self._call(model, prepared.arrays, asked.spans)
+                if self._lines is None:
+                    answered = write(outcome(model, prepared, answer)), model.name
+                else:
+                    answered = write(outcome(model, prepared, answer, requests=1)), model.name
+                    self.metrics.joined(model.name, 1)
+            self._quick.took((asked.name, asked.version, asked.size), perf_counter() - started)
+            return answered
+        except AotcError:
+            raise
+        except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
+            warn_of(error)
+            raise fault() from None
+
+    def _ended(self, asked: Asked) -> None:
+        self.leave()
+        asked.claim.close()
+
+    def _known(self, name: str) -> str:
+        """The model's name for counters, which must not grow with what clients make up."""
+        try:
+            return self.repository.find(name).name
+        except AotcError:
+            return ""
+
+    def close(self) -> None:
+        """Run no more calls; those that run end as they would."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,69 @@
+"""How a server loads its bundles: as it was told, and the pinned one alone where one was pinned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.loader.bundle_loader import load
+from aotc_runtime.loader.verified import verify
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_serve.oci.http_transport import Transport
+from aotc_serve.oci.oci_references import is_reference, parse
+from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_listing import resolve
+from aotc_serve.store.reference_loading import default_folder
+from aotc_serve.store.stored_bundles import Store
+
+Trust = Path | TrustPolicy
+
+TRIES = Tries(patience=20.0)
+"""A server waits no longer for one registry: its other bundles are loaded behind it."""
+
+
+class Settings(Struct, frozen=True):
+    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
+    that every bundle has to have; empty if any will do.  ca: certificates of registries.
+    """
+
+    target: str | None = None
+    threads: int | None = None
+    store: Path | None = None
+    digest: str = ""
+    ca: Path | None = None
+
+
+def is_tag(reference: str) -> bool:
+    """Whether it names what may be another bundle the next time."""
+    return is_reference(reference) and not parse(reference).digest
+
+
+def named_by(reference: str, settings: Settings) -> str:
+    """The root digest that a tag names now. Raises RegistryError."""
+    with Repository(parse(reference), Transport(settings.ca), tries=TRIES) as repository:
+        return resolve(repository).digest
+
+
+def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
+    """Raises what `aotc_runtime.load` does, and ServerError (AOTC-E783) before another bundle than
+    the one that is wanted starts an engine.
+    """
+    target, threads = settings.target, settings.threads
+    store: Store | Path | None = settings.store
+    if is_reference(reference):
+        store = Store(default_folder() if store is None else store, ca=settings.ca, tries=TRIES)
+    if not settings.digest:
+        return load(reference, trust=trust, store=store, target=target, threads=threads)
+    verified = verify(reference, trust=trust, store=store, target=target)
+    if verified.root_digest != settings.digest:
+        raise refusal(
+            "AOTC-E783",
+            reference,
+            verified.root_digest,
+            expected=settings.digest,
+            hint="put that bundle back, or deploy again: what is there now is then pinned",
+        )
+    return verified.load(target=target, threads=threads)

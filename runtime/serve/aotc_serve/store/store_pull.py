@@ -1,0 +1,166 @@
+"""From a registry into a store: what lacks is fetched, several blobs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.errors import raise_if, refusal
+from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
+from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification import policy_rules
+from aotc_runtime.verification.early_choice import AskHost, choose
+from aotc_runtime.verification.verify_bundle import attribute
+from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_serve.oci.registry_blobs import fetch_blob
+from aotc_serve.oci.registry_client import Repository
+from aotc_serve.oci.registry_listing import Documents, Listing, hear, look, resolve
+from aotc_serve.store.blob_files import FileSink
+from aotc_serve.store.stored_bundles import Store, sizes_of
+
+type Choose = Callable[[Listing], Listing]
+"""Says what to fetch of a bundle, by its documents; raises if it is nothing."""
+
+
+class Accept(NamedTuple):
+    """What is asked before more is fetched. heard: of the root and its attestations alone, before
+    any other document: whoever made these may be anybody.  chosen: of all documents.
+    """
+
+    heard: Callable[[Listing], object]
+    chosen: Choose
+
+
+type Wanted = Callable[[Descriptor], bool]
+
+
+def all_layers(layer: Descriptor) -> bool:
+    """Fetch everything."""
+    return True
+
+
+def _all_of_it(listing: Listing) -> Listing:
+    return listing
+
+
+ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
+"""Fetch whatever it is: who uses it verifies it."""
+
+
+def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
+    """Fetch what keys of the policy have signed, and is within its limits: docs/trust.md 1 to 4.
+
+    now: seconds since the epoch.  name: for messages.
+    """
+
+    def vouched(listing: Listing) -> None:
+        attribute(Documents(name, listing), policy, now)
+
+    def limited(listing: Listing) -> Listing:
+        sizes = sizes_of(*listing.layers().values())
+        raise_if(policy_rules.check_limits(Documents(name, listing), policy, sizes))
+        return listing
+
+    return Accept(vouched, limited)
+
+
+def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
+    """Fetch the target that a load here takes, if the policy accepts the bundle and it fits.
+
+    now, name: as of `signed_by`.  ask: as of `choose`.
+    """
+
+    signed = signed_by(policy, now, name)
+
+    def chosen(listing: Listing) -> Listing:
+        if listing.targets:
+            found = [(t.image, listing.documents[t.image.config.digest]) for t in listing.targets]
+            source = Documents(name, listing)
+            listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
+        return signed.chosen(listing)
+
+    return Accept(signed.heard, chosen)
+
+
+def pull(
+    repository: Repository,
+    store: Store,
+    targets: tuple[str, ...] = (),
+    on_bytes: OnBytes = nobody,
+    accept: Accept = ACCEPT_ALL,
+    have: BlobSource | None = None,
+    wanted: Wanted = all_layers,
+) -> Listing:
+    """Have a bundle in a store: its root and attestations first, then, as far as each is accepted,
+    other documents and all else. targets: by name; none for all that are there.  have: a bundle
+    whose blobs need not be fetched.  wanted: says of each layer whether to fetch it.
+
+    Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
+    what `accept` raises.
+    """
+    heard = hear(repository, resolve(repository))
+    accept.heard(heard)
+    whole = look(repository, heard)
+    listing = whole.only(targets)
+    store.files.make()
+    with store.files.kept():
+        # Those of other targets, too: by them a load knows later that it takes this one.
+        for digest, data in whole.documents.items():
+            store.files.put(digest, data)
+        store.keep(listing.root, listing.attestations)
+        listing = accept.chosen(listing)
+    layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
+    make_room(store, listing, sum(layer.size for layer in layers.values()))
+    with store.files.kept():
+        lacking = [d for d, layer in layers.items() if not store.files.has(d, layer.size)]
+        tally = Tally(sum(layers[digest].size for digest in lacking), on_bytes)
+
+        def fetch(digest: str) -> None:
+            size = layers[digest].size
+            counted = Counted(tally, size)
+            with store.files.receiving(digest, size, repository.transport.wait) as sink:
+                if sink is not None:
+                    counted.at(sink.written())
+                    if have is None or not _copied(have, digest, size, sink):
+                        fetch_blob(repository, digest, size, sink, counted)
+            counted.end()
+
+        each(repository, lacking, fetch)
+        # Who made room meanwhile may have taken the documents, which belonged to no whole target.
+        for digest, data in whole.documents.items():
+            store.files.put(digest, data)
+        store.keep(listing.root, listing.attestations)
+    return listing
+
+
+def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
+    """Whether a blob could be taken from a bundle that is there."""
+    data = have.blob(digest)
+    if data is None or len(data) != size:
+        return False
+    sink.restart()
+    for piece in pieces(data):
+        sink.write(piece)
+    if sink.digest() == digest:
+        return True
+    sink.restart()
+    return False
+
+
+def make_room(store: Store, listing: Listing, size: int) -> None:
+    """Have the store within its limit once this bundle is in it. Raises AOTC-E561."""
+    if store.limit is None:
+        return
+    needed = size + sum(map(len, listing.documents.values()))
+    if needed > store.limit:
+        expected = f"at most {store.limit} bytes, the store's limit"
+        raise refusal("AOTC-E561", str(store.folder), f"{needed} bytes", expected=expected)
+    there = sum(len_ for digest, len_ in _sizes(listing).items() if store.files.has(digest, len_))
+    if store.size_bytes() + needed - there > store.limit:
+        store.prune(store.limit - (needed - there), keep=(listing.root.digest,))
+
+
+def _sizes(listing: Listing) -> dict[str, int]:
+    documents = {digest: len(data) for digest, data in listing.documents.items()}
+    return documents | {digest: layer.size for digest, layer in listing.layers().items()}

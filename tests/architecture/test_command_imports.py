@@ -1,0 +1,78 @@
+"""What the command's own process imports: jax is for child processes, and for whoever asks for what
+only jax can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from aotc.cli.command_registry import OPTIONS, SECTIONS, load, name_of
+
+TOOLCHAIN = Path(__file__).parents[2] / "aotc"
+
+CALCULATING = {"profiles_check_command", "profiles_suggest_command"}
+
+COMMANDS = sorted(
+    [
+        *TOOLCHAIN.glob("cli/*.py"),
+        *(p for p in TOOLCHAIN.glob("commands/*/*_command.py") if p.stem not in CALCULATING),
+    ]
+)
+
+HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
+
+
+def imported_by(path: Path) -> set[str]:
+    """Modules of ours that a command imports, at its top or when it runs."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    every = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name for name in every if name.startswith("aotc")}
+
+
+def test_no_command_imports_jax_or_what_is_optional() -> None:
+    options = {place.partition(":")[0] for place in OPTIONS.values()}
+    names = sorted(options.union(*map(imported_by, COMMANDS)))
+    assert {"aotc.pipeline.build", "aotc.commands.reproduce.rebuilt_bundle"} <= set(names)
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        f"print(*sorted(sys.modules.keys() & set({HEAVY})))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *names], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+HELP = """
+import sys
+from aotc.cli.main import main
+sys.argv = ["aotc", "keygen", "--help"]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def test_a_command_imports_its_own_code_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    commands = {place.partition(":")[0] for places in SECTIONS.values() for place in places}
+    assert commands & imported == {"aotc.cli.keygen_command"}
+    assert not imported & {"numpy", "aotc.commands", "aotc_runtime.loader.bundle_loader"}
+
+
+def test_signing_imports_nothing_of_build_manifests() -> None:
+    code = "import sys, aotc.bundle.sign.bundle_signing; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"numpy", "pydantic", "aotc.config.build_manifest"} & set(done.stdout.split())
+
+
+def test_a_command_is_called_as_its_function_in_the_registry() -> None:
+    for place in (place for places in SECTIONS.values() for place in places):
+        assert load(place).name == name_of(place)

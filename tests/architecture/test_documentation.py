@@ -1,0 +1,73 @@
+"""Commands and pages agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from aotc.cli.command_group import cli
+
+ROOT = Path(__file__).parents[2]
+TEXTS = (".md", ".py", ".toml")
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    for name, command in sorted(cli.commands.items()):
+        if isinstance(command, click.Group):
+            found += [(f"{name} {sub}", c) for sub, c in sorted(command.commands.items())]
+        else:
+            found.append((name, command))
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), commands(), ids=[name for name, _ in commands()])
+def test_every_command_has_help_and_a_line_in_the_documentation(
+    name: str, command: click.Command
+) -> None:
+    assert command.help and command.get_short_help_str()
+    assert f"`aotc {name}" in (ROOT / "docs" / "commands.md").read_text()
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")]:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> None:
+    page = (ROOT / "docs" / "build-manifest.md").read_text()
+    section = page.partition("\n## Programs over several devices\n")[2]
+    printed = section.partition("```toml\n")[2].partition("```\n")[0]
+    built = (ROOT / "manifests" / "parallel.toml").read_text()
+    assert tomllib.loads(printed) == tomllib.loads(built)
+
+
+def test_installations_of_extras_name_the_clone_and_the_runtime_in_it() -> None:
+    """Neither distribution is on a package index, and `aotc` alone does not bring the other."""
+    folders = ("aotc", "runtime/aotc_runtime", "docs", "manifests")
+    files = [f for folder in folders for f in (ROOT / folder).rglob("*.*") if f.suffix in TEXTS]
+    bare = re.compile(r"pip install '(?:aotc[-_a-z]*|\.)\[")
+    assert [str(f) for f in [*files, *ROOT.glob("*.md")] if bare.search(f.read_text())] == []
+
+
+@pytest.mark.parametrize("package", ["aotc", "runtime/aotc_runtime"])
+def test_the_page_on_architecture_names_every_room(package: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    tables = "\n".join(line for line in page.splitlines() if line.startswith("|"))
+    found = {path.stem for path in (ROOT / package).iterdir() if not path.name.startswith("_")}
+    rooms = found - {"py", "targets"}  # py.typed, and the built-in targets of an installation
+    assert rooms >= {"codes", "errors"}
+    assert not [room for room in sorted(rooms) if f"`{room}`" not in tables]
+
+
+def test_the_page_on_architecture_names_every_workshop_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (row,) = (line for line in page.splitlines() if "| `workshops` |" in line)
+    named = row.split("|")[3].strip().split(", ")
+    assert named == sorted(path.parent.name for path in ROOT.glob("aotc/commands/*/__init__.py"))

@@ -1,0 +1,48 @@
+"""Tables that name modules, tests and lines of code name what there is: what they stand for would
+otherwise be left out without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.mutation.areas import AREAS, Area
+from tests.hostile.test_mistakes_are_noticed import ALWAYS, OTHERS, Mistake
+
+ROOT = Path(__file__).parents[2]
+MISTAKES = ALWAYS | OTHERS
+
+
+PACKAGES = (
+    ROOT,
+    ROOT / "aotc",
+    ROOT / "runtime",
+    ROOT / "runtime" / "aotc_runtime",
+    ROOT / "runtime" / "serve",
+    ROOT / "runtime" / "serve" / "aotc_serve",
+)
+SHORT = ("aotc/pipeline", "aotc/config", "aotc/compile/xla", "runtime/aotc_runtime/verification")
+"""Folders whose modules the page of the architecture names by their file alone."""
+
+
+def test_the_page_of_the_architecture_names_files_that_exist() -> None:
+    folders = [*PACKAGES, *(ROOT / folder for folder in SHORT)]
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_/.]+(?:\.py|\.toml|/))`", page))
+    missing = [name for name in named if not any((each / name).exists() for each in folders)]
+    assert len(named) > 50 and missing == []
+
+
+@pytest.mark.parametrize("area", AREAS, ids=lambda area: area.label)
+def test_an_area_of_mutation_names_modules_and_tests_that_exist(area: Area) -> None:
+    assert [place for place in area.places if not (area.root / place).exists()] == []
+    named = [test.partition("::")[0] for test in area.tests if test.startswith("tests/")]
+    assert [test for test in named if not (ROOT / test).exists()] == []
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_can_be_made(mistake: Mistake) -> None:
+    assert (ROOT / mistake.file).read_text("utf-8").count(mistake.right) == 1

@@ -1,0 +1,108 @@
+"""How much of the loader runs for an import, a load and an exact call: what else it can do is
+imported when it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+Bundle = tuple[Path, Path]
+
+MODULES_MAX, LINES_MAX = 47, 7_160
+
+LAZY = (
+    "aotc_serve.channel",
+    "aotc_runtime.base.codes",
+    "aotc_runtime.engines.engine_options",
+    "aotc_runtime.engines.engine_protocol",
+    "aotc_runtime.engines.engine_survey",
+    "aotc_runtime.engines.xla.xla_platforms",
+    "aotc_runtime.engines.xla.xla_reader",
+    "aotc_runtime.exporters",
+    "aotc_runtime.formats.extended_tensors",
+    "aotc_runtime.base.rendering",
+    "aotc_serve.oci",
+    "aotc_runtime.loader.verify_report",
+    "aotc_runtime.schema.certified_releases",
+    "aotc_runtime.schema.size_expressions",
+    "aotc_runtime.schema.fill_numbers",
+    "aotc_runtime.schema.served_kernels",
+    "aotc_runtime.schema.mesh_report",
+    "aotc_runtime.schema.shard_layout",
+    "aotc_runtime.schema.tensor_text",
+    "aotc_runtime.serving.device_arrays",
+    "aotc_runtime.serving.checked_calls",
+    "aotc_runtime.serving.compiling",
+    "aotc_runtime.serving.result_records",
+    "aotc_runtime.serving.number_distance",
+    "aotc_runtime.serving.executable_calls",
+    "aotc_runtime.serving.flattened_arguments",
+    "aotc_runtime.serving.foreign_arrays",
+    "aotc_runtime.serving.loaded_report",
+    "aotc_runtime.serving.background_loading",
+    "aotc_runtime.serving.serving_refusals",
+    "aotc_runtime.serving.routing",
+    "aotc_runtime.serving.sharding_checks",
+    "aotc_runtime.serving.call_signature",
+    "aotc_runtime.serving.bundle_slot",
+    "aotc_runtime.serving.call_metrics",
+    "aotc_serve.store",
+    "aotc_runtime.system.cpu_features",
+    "aotc_runtime.system.pipes",
+    "aotc_runtime.verification.accelerator_checks",
+    "aotc_runtime.verification.certificate_rules",
+    "aotc_runtime.verification.choice_report",
+    "aotc_runtime.verification.custom_call_checks",
+    "aotc_runtime.verification.bundle_examination",
+    "aotc_runtime.verification.sigstore_identities",
+    "aotc_runtime.verification.mesh_consistency",
+    "aotc_runtime.verification.missing_targets",
+    "aotc_runtime.verification.parsed_keys",
+    "aotc_runtime.verification.policy_consistency",
+    "aotc_runtime.verification.policy_refusals",
+    "aotc_runtime.verification.policy_types",
+    "aotc_runtime.verification.provenance_rules",
+    "aotc_runtime.verification.engine_releases",
+    "aotc_runtime.verification.optional_rules",
+    "aotc_runtime.verification.missing_signatures",
+    "aotc_runtime.verification.bundle_versions",
+    "aotc_runtime.base.suggestions",
+)
+"""Modules, and folders of modules, that most servers never need."""
+
+SERVE = """
+import json, sys
+import numpy
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+bundle["predict"](numpy.zeros((8, 64), numpy.float32))
+own = {name: module.__file__ for name, module in sys.modules.items()
+       if name.partition(".")[0] == "aotc_runtime"}
+print(json.dumps(own))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(digits_bundle: Bundle) -> dict[str, str]:
+    """The modules of the loader that a server of digits runs, with their files."""
+    command = [sys.executable, "-c", SERVE, *map(str, digits_bundle)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_server_runs_few_modules_of_few_lines(loaded: dict[str, str]) -> None:
+    lines = sum(len(Path(file).read_text("utf-8").splitlines()) for file in loaded.values())
+    assert len(loaded) <= MODULES_MAX
+    assert lines <= LINES_MAX
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_what_most_servers_never_need_is_not_loaded(name: str, loaded: dict[str, str]) -> None:
+    __import__(name)
+    assert not [module for module in loaded if f"{module}.".startswith(f"{name}.")]

@@ -1,0 +1,68 @@
+"""The toolchain refuses with codes of its own and with the runtime's."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.base.errors import (
+    CompileError,
+    UsageError,
+    family_of,
+    finding,
+    is_code,
+    raise_if,
+    refusal,
+)
+from aotc_runtime.base.errors import BundleFormatError, Finding
+from aotc_runtime.base.errors import family_of as runtime_family_of
+from aotc_runtime.base.errors import finding as runtime_finding
+
+
+def test_a_code_of_either_package_has_a_family() -> None:
+    assert family_of("AOTC-E901") is CompileError
+    assert family_of("AOTC-E103") is BundleFormatError is runtime_family_of("AOTC-E103")
+
+
+def test_the_runtime_does_not_know_the_codes_of_a_build() -> None:
+    with pytest.raises(KeyError):
+        runtime_family_of("AOTC-E901")
+
+
+def test_only_what_stands_in_a_catalogue_is_a_code() -> None:
+    assert is_code("AOTC-E901") and is_code("AOTC-E103")
+    assert not any(map(is_code, ("AOTC-E999", "AOTC-E9011", "AOTC-E90", "")))
+
+
+def test_findings_are_raised_as_the_family_of_the_first() -> None:
+    first, second = finding("AOTC-E004", "a", "b", expected="c"), finding("AOTC-E107", "d", "e")
+    with pytest.raises(UsageError) as raised:
+        raise_if([first, second])
+    assert raised.value.findings == (first, second)
+    raise_if([])
+
+
+def test_a_finding_speaks_in_the_words_of_its_row() -> None:
+    assert finding("AOTC-E352", "model.sig", "another", key="abc") == Finding(
+        code="AOTC-E352",
+        where="model.sig",
+        expected="a signature by key abc",
+        found="another",
+        hint="pass the signer's public key, or fetch the signature again",
+    )
+
+
+def test_a_finding_may_have_words_of_its_own_even_none() -> None:
+    own = finding("AOTC-E352", "model.sig", "another", expected="{key}", hint="")
+    assert (own.expected, own.hint) == ("{key}", "")
+
+
+def test_the_runtime_speaks_in_the_same_words() -> None:
+    made = finding("AOTC-E106", "index.json", "a list", type="Index")
+    assert made == runtime_finding("AOTC-E106", "index.json", "a list", type="Index")
+    assert made.expected == "JSON that is a valid Index"
+
+
+def test_a_refusal_is_the_exception_of_its_finding() -> None:
+    refused = refusal("AOTC-E107", "a", "b")
+    assert type(refused) is BundleFormatError
+    assert refused.findings == (finding("AOTC-E107", "a", "b"),)

@@ -1,0 +1,119 @@
+"""Child processes end when their block does, and when another thread says so."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from aotc.base.child_processes import Processes, StoppedError
+
+SLEEPING = (sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)")
+
+
+def test_leaving_the_block_ends_the_process() -> None:
+    with pytest.raises(KeyboardInterrupt), Processes().started(SLEEPING) as process:
+        raise KeyboardInterrupt
+    assert process.returncode == -9
+
+
+GRANDPARENT = (
+    sys.executable,
+    "-c",
+    "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', "
+    "'import time; time.sleep(60)']); print(child.pid, flush=True); child.wait()",
+)
+
+
+@pytest.mark.parametrize("by_stopping", [False, True])
+def test_what_a_process_has_started_ends_with_it(by_stopping: bool) -> None:
+    processes = Processes()
+    with processes.started(GRANDPARENT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        watched = os.pidfd_open(grandchild)
+        if by_stopping:
+            processes.stop()
+    # Readable when it has ended.
+    assert select.select([watched], [], [], 30)[0] == [watched]
+    os.close(watched)
+
+
+def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> None:
+    processes = Processes()
+    statuses: list[int] = []
+    under_way = threading.Barrier(3)
+
+    def wait() -> None:
+        with processes.started(SLEEPING, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            under_way.wait()
+            statuses.append(process.wait())
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    under_way.wait()
+    processes.stop()
+    for thread in threads:
+        thread.join()
+    assert statuses == [-9, -9]
+    with pytest.raises(StoppedError), processes.started(SLEEPING):
+        raise AssertionError("nothing is started any more")
+
+
+POLITE = """
+import os, signal, subprocess, sys, time
+def leave(number, frame):
+    print("told", flush=True)
+    sys.exit()
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGTERM, leave)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+"""Leaves a process behind that would like to be told, and that holds its standard output."""
+
+
+@pytest.mark.parametrize(("grace", "said"), [(0.0, ["ready"]), (60.0, ["ready", "told"])])
+def test_what_a_process_leaves_is_ended_and_told_before_if_there_is_time(
+    grace: float, said: list[str]
+) -> None:
+    command = (sys.executable, "-c", POLITE + "else:\n    os.read(0, 1)")
+    with Processes().started(
+        command, grace=grace, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        first = process.stdout.readline()
+        process.stdin.close()
+        # Up to the end: nobody holds it any more.
+        printed = (first + process.stdout.read()).decode().split()
+        assert process.wait(30) == 0
+    assert printed == said
+
+
+STUBBORN = (
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); "
+    "time.sleep(60)",
+)
+
+
+def test_what_does_not_listen_is_killed() -> None:
+    with Processes().started(STUBBORN, grace=0.1, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+    assert process.returncode == -9
+
+
+def test_a_timeout_is_told_as_of_any_process() -> None:
+    with Processes().started(SLEEPING, stdout=subprocess.PIPE) as process:
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.communicate(timeout=0.1)

@@ -1,0 +1,166 @@
+"""What a process for a model file cannot do, tried in one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.base.workers import confined_process, worker_environment
+from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE, Apart
+
+TRIES = """
+import json, os, resource, socket, sys
+from aotc.base.workers import confined_process as apart
+key, folder, above, without = sys.argv[1:5]
+if without:
+    def missing(hidden, folder):
+        raise OSError(38, "not here")
+    apart._landlock = missing
+apart.keep_secret(key)
+said = apart.begin(apart.Apart(2**30, 0, 30, folder))
+
+def tried(work):
+    try:
+        return repr(work())
+    except (OSError, MemoryError) as error:
+        return type(error).__name__
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(6)
+
+def moved():
+    os.rename(key, folder + "/moved")
+    return read(folder + "/moved")
+
+def linked():
+    os.link(key, folder + "/linked")
+    return read(folder + "/linked")
+
+def told():
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1]
+    os.execv(sys.executable, [sys.executable, "-c", f"print(open({key!r}).read()); exit(7)"])
+
+found = {
+    "said": said,
+    "key": tried(lambda: read(key)),
+    "link": tried(lambda: read(folder + "/link")),
+    "moved": tried(moved),
+    "linked": tried(linked),
+    "memory of the parent": tried(lambda: read(f"/proc/{above}/mem")),
+    "variables of the parent": tried(lambda: read(f"/proc/{above}/environ")),
+    "by the parent": tried(lambda: read(f"/proc/{above}/root{key}")),
+    "beside": tried(lambda: read(folder + "/beside")),
+    "socket": tried(lambda: socket.socket().close()),
+    "much": tried(lambda: len(bytearray(2**40))),
+    "more than it may": tried(lambda: len(bytearray(2**32 + 2**30))),
+    "little": tried(lambda: len(bytearray(2**20))),
+    "elsewhere": tried(lambda: open(key + ".more", "w").close()),
+    "overwritten": tried(lambda: open(folder + "/../others", "r+").close()),
+    "removed": tried(lambda: os.remove(folder + "/../others")),
+    "shared": tried(lambda: os.rename(folder + "/beside", folder + "/below/beside")),
+    "discarded": tried(lambda: open("/dev/null", "w").close()),
+    "made": tried(lambda: open(folder + "/made", "w").close()),
+    "seconds": resource.getrlimit(resource.RLIMIT_CPU)[0] <= 31 * len(os.sched_getaffinity(0)),
+}
+print(json.dumps(found))
+"""
+
+
+def tried(folder: Path, *, without_landlock: bool = False) -> dict[str, Any]:
+    inside = folder / "work"
+    inside.mkdir()
+    key = folder / "keys" / "release.key"
+    key.parent.mkdir()
+    key.write_text("secret")
+    (inside / "link").symlink_to(key)
+    (inside / "beside").write_text("others")
+    (inside / "below").mkdir()
+    (folder / "others").write_text("others")
+    arguments = [str(key), str(inside), str(os.getpid()), "x" if without_landlock else ""]
+    done = subprocess.run(
+        [sys.executable, "-c", TRIES, *arguments], capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert "secret" not in done.stdout
+    assert (key.read_text() if key.exists() else "secret") == "secret"
+    return found
+
+
+def require_kept_apart(found: dict[str, Any]) -> None:
+    hidden = ("key", "link", "moved", "linked", "by the parent")
+    assert {found[name] for name in hidden} <= {"PermissionError", "OSError", "b''"}
+    assert found["memory of the parent"] == found["variables of the parent"] == "PermissionError"
+    assert found["socket"] == "PermissionError"
+    assert found["much"] == found["more than it may"] == "MemoryError"
+    assert (found["beside"], found["little"], found["made"]) == ("b'others'", "1048576", "None")
+    assert found["seconds"]
+    assert found["shared"] == found["discarded"] == "None"
+
+
+def test_a_process_for_a_model_file_has_limits_and_neither_keys_nor_a_network(
+    tmp_path: Path,
+) -> None:
+    found = tried(tmp_path)
+    if any("not kept away here" in line for line in found["said"]):
+        pytest.skip("; ".join(found["said"]))
+    require_kept_apart(found)
+    assert {found[name] for name in ("elsewhere", "overwritten", "removed")} == {"PermissionError"}
+
+
+def test_without_landlock_the_key_lies_behind_a_mount(tmp_path: Path) -> None:
+    found = tried(tmp_path, without_landlock=True)
+    if any("not kept away here" in line for line in found["said"]):
+        pytest.skip("; ".join(found["said"]))
+    assert "files: no keys are read (a mount namespace)" in found["said"]
+    require_kept_apart(found)
+
+
+def test_what_the_system_lacks_is_said_and_the_rest_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> str:
+        raise OSError(38, "Function not implemented")
+
+    held = confined_process._taken({"files": missing, "network": lambda: "no sockets"})
+    assert held == (
+        "files: not kept away here (Function not implemented)",
+        "network: no sockets",
+    )
+
+
+def test_limits_are_those_of_the_machine_or_of_the_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
+    monkeypatch.delenv(SECONDS_VARIABLE, raising=False)
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert Apart.stated(5, "f") == Apart(whole, 5, 3600, "f")
+    monkeypatch.setenv(MEMORY_VARIABLE, "3 GiB")
+    monkeypatch.setenv(SECONDS_VARIABLE, "70")
+    assert Apart.stated(5, "f") == Apart(3 * 2**30, 5, 70, "f")
+    for variable, wrong in ((MEMORY_VARIABLE, "3 x"), (SECONDS_VARIABLE, "-1")):
+        monkeypatch.setenv(variable, wrong)
+        with pytest.raises(UsageError):
+            Apart.stated(5, "f")
+        monkeypatch.delenv(variable)
+
+
+def test_no_child_is_told_what_opens_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in worker_environment.SECRET:
+        monkeypatch.setenv(name, "secret")
+    children = (
+        worker_environment.clean({}),
+        worker_environment.inherited(without=()),
+        worker_environment.bare(),
+    )
+    assert all("secret" not in child.values() for child in children)

@@ -1,0 +1,191 @@
+"""Which target runs where, how well, and how that is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from unit.runtime.samples import host, manifest
+
+from aotc.bundle.compat.compat_matrix import Level, Row, matrix
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Target
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, Accelerator, HostFacts
+from aotc_runtime.system import processor_check
+
+V2 = ["sse2", *sorted(processor_check.floor("0.11.2"))]
+V3 = ["sse2", *sorted(processor_check.floor("0.12.0"))]
+V4 = [*V3, "avx512f", "avx512vl"]
+LEVELS = {"v2": V2, "v3": V3, "v4": V4}
+
+
+def bundle(*names: str, **change: Any) -> dict[str, BundleManifest]:
+    return {
+        name: manifest(
+            target={"name": name, "features": LEVELS[name]},
+            requires={"isa": LEVELS[name], **change},
+        )
+        for name in names
+    }
+
+
+def target(name: str, features: list[str], **change: Any) -> Target:
+    made = manifest(target={"name": name, "features": features}).target
+    return msgspec.structs.replace(made, **change)
+
+
+KNOWN = [target(name, features) for name, features in LEVELS.items()]
+
+
+def on(features: list[str], **facts: Any) -> HostFacts:
+    return host(isa=frozenset(features), **facts)
+
+
+def row(manifests: dict[str, BundleManifest], facts: HostFacts) -> Row:
+    (found,) = matrix(manifests, {"web1": facts}, [], KNOWN)
+    return found
+
+
+def levels(found: Row) -> dict[str, Level]:
+    return {cell.target: cell.level for cell in found.cells}
+
+
+def test_a_target_is_optimal_where_no_known_one_would_use_more_of_the_vector_features() -> None:
+    found = row(bundle("v2", "v3", "v4"), on(V3))
+    assert (found.runs, found.build_for) == ("v3", ())
+    assert levels(found) == {"v3": Level.OPTIMAL, "v2": Level.USABLE, "v4": Level.NO}
+    assert [cell.target for cell in found.cells] == ["v3", "v2", "v4"], "best first"
+
+
+def test_a_target_below_what_the_host_has_is_usable_and_says_what_would_use_more() -> None:
+    found = row(bundle("v3"), on(V4))
+    assert (found.runs, found.level) == ("v3", Level.USABLE)
+    assert found.cells[0].evidence.better == {"v4": ("avx512f", "avx512vl")}
+
+
+def test_features_that_are_none_of_vectors_make_no_target_better() -> None:
+    scalar = target("v3-and-more", [*V3, "adx", "sha"])
+    (found,) = matrix(bundle("v3"), {"web1": on([*V3, "adx", "sha"])}, [], [scalar, *KNOWN])
+    assert found.level is Level.OPTIMAL
+
+
+OTHERS = {
+    "a platform": target("other", [*V4, "avx512bw"], platform="tpu"),
+    "an architecture": target("other", [*V4, "avx512bw"], triple="riscv64-unknown-linux-gnu"),
+    "a feature": target("other", [*V4, "avx512bw", "amx-tile"]),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
+def test_a_target_that_this_host_cannot_run_is_not_better(other: Target) -> None:
+    (found,) = matrix(bundle("v4"), {"web1": on([*V4, "avx512bw"])}, [], [other])
+    assert found.level is Level.OPTIMAL
+
+
+def test_no_comes_with_every_reason_and_the_features_that_are_missing() -> None:
+    found = row(bundle("v4", devices=2), on(V3, devices_fixed=True))
+    (cell,) = found.cells
+    assert (found.runs, cell.level) == (None, Level.NO)
+    assert [finding.code for finding in cell.findings] == ["AOTC-E502", "AOTC-E503"]
+    assert cell.evidence.missing == ("avx512f", "avx512vl")
+    assert cell.evidence.required == tuple(sorted(V4))
+
+
+def test_a_jaxlib_that_nobody_tried_is_unknown_if_nothing_else_is_in_the_way() -> None:
+    found = row(bundle("v3", "v4"), on(V3, jaxlib="0.12.1"))
+    assert (found.runs, found.level) == (None, Level.UNKNOWN)
+    assert levels(found) == {"v3": Level.UNKNOWN, "v4": Level.NO}
+    assert found.cells[0].target == "v3"
+    assert found.cells[0].evidence.accepts_jaxlib == ("0.11.2", "0.12.0")
+    assert found.build_for == (), "another target would change nothing"
+
+
+def test_a_host_without_jaxlib_is_a_no_as_nothing_of_it_could_be_certified() -> None:
+    found = row(bundle("v3"), on(V3, jaxlib=NOT_INSTALLED))
+    assert (found.runs, found.level) == (None, Level.NO)
+
+
+def test_what_an_engine_needs_and_the_host_has_none_of_is_no_better_target() -> None:
+    other = target("other", [*V4, "avx512bw"], platform="iree")
+    facts = {n: Accelerator("iree", n, ("d",), 0, "1") for n in (0, 1)}
+    levels = {
+        n: matrix(bundle("v4"), {"h": on([*V4, "avx512bw"], accelerators=(has,))}, [], [other])
+        for n, has in facts.items()
+    }
+    assert [levels[n][0].level for n in (0, 1)] == [Level.OPTIMAL, Level.USABLE]
+
+
+def test_where_none_runs_the_known_targets_that_would_are_named_best_first() -> None:
+    found = row(bundle("v4"), on(V3))
+    assert found.build_for == ("v3", "v2")
+    (found,) = matrix(bundle("v4"), {"web1": on(V3)}, [], KNOWN[2:])
+    assert found.build_for == (), "none of them would"
+
+
+def test_no_target_is_proposed_for_what_another_target_would_not_change() -> None:
+    assert row(bundle("v4"), on(V3, memory_bytes=1)).build_for == ()
+    assert row(bundle("v4"), on(V3, jaxlib="0.1")).build_for == ()
+
+
+def test_versions_are_tried_on_every_host_instead_of_its_own() -> None:
+    hosts = {"web1": on(V3), "web2": on(V4, jaxlib="0.1")}
+    rows = matrix(bundle("v3"), hosts, ["0.11.2", "0.13", "0.11.2"], KNOWN)
+    assert [(r.host, r.facts.jaxlib, r.runs) for r in rows] == [
+        ("web1", "0.11.2", "v3"),
+        ("web1", "0.13", None),
+        ("web2", "0.11.2", "v3"),
+        ("web2", "0.13", None),
+    ]
+
+
+def test_what_jaxlib_needs_of_a_processor_is_known_of_x86_alone() -> None:
+    arm = bundle("v3", architecture="aarch64", isa=["neon"])
+    (found,) = matrix(arm, {"arm": on(["neon"], architecture="aarch64")}, [], [])
+    assert (found.runs, found.cells[0].findings) == ("v3", ())
+
+
+def test_where_jaxlib_itself_does_not_start_no_target_is_proposed() -> None:
+    rows = matrix(bundle("v2"), {"web1": on(V2)}, ["0.11.2", "0.12.0"], KNOWN)
+    assert [r.runs for r in rows] == ["v2", None]
+    (cell,) = rows[1].cells
+    assert (cell.level, [f.code for f in cell.findings]) == (Level.NO, ["AOTC-E506"])
+    assert "avx2" in cell.findings[0].expected and rows[1].build_for == ()
+
+
+NEEDS = {
+    "platform": "iree",
+    "device": {"kinds": ["d"], "memory_bytes": 0, "plugin": "p", "accepts_plugin": ["1"]},
+}
+
+
+def test_what_jaxlib_itself_needs_is_asked_of_xlas_targets_alone() -> None:
+    other = manifest(
+        target={"name": "v2", "platform": "iree", "features": ["sse2"]},
+        requires={"isa": ["sse2"], "custom_call_targets": [], **NEEDS},
+    )
+    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+    old = on(["sse2"], jaxlib="0.12.0", accelerators=(engine,))
+    assert row({"v2": other}, old).runs == "v2"
+    mixed = row({"v2": other, **bundle("v3")}, old)
+    assert mixed.runs is None
+    assert {cell.findings[0].code for cell in mixed.cells} == {"AOTC-E506"}
+
+
+def test_vectors_of_arm_make_one_target_better_than_another() -> None:
+    triple = "aarch64-unknown-linux-gnu"
+    plain = {"name": "plain", "triple": triple, "platform": "iree", "features": ["neon"]}
+    made = manifest(
+        target=plain,
+        requires={
+            "isa": ["neon"],
+            "architecture": "aarch64",
+            "custom_call_targets": [],
+            **NEEDS,
+        },
+    )
+    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+    facts = host(architecture="aarch64", isa=frozenset({"neon", "sve"}), accelerators=(engine,))
+    wide = target("wide", ["neon", "sve"], triple=triple, platform="iree")
+    (found,) = matrix({"plain": made}, {"web1": facts}, [], [wide])
+    assert found.level is Level.USABLE
+    assert found.cells[0].evidence.better == {"wide": ("sve",)}

@@ -1,0 +1,96 @@
+"""Attestations: an in-toto statement in a DSSE envelope, signed over its exact bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.attestation import PAYLOAD_BYTES_MAX, attest
+from aotc.bundle.sign.build_provenance import endorsement
+from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import marks_in
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.formats import in_toto
+from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.root_signatures import signers_of, vouchers_for
+
+ROOT = sha256(b"the root")
+SIGNER = LocalSigner.ephemeral()
+POLICY = TrustPolicy(schema=1, name="digits", keys=(TrustedKey(public_key=SIGNER.public_pem()),))
+
+
+def test_the_runtime_accepts_an_attestation_for_its_root_only() -> None:
+    made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+    with pytest.raises(TrustError) as caught:
+        vouchers_for([made.envelope], sha256(b"another root"), POLICY, "b", 0)
+    assert caught.value.code == "AOTC-E305"
+
+
+def test_the_envelope_is_what_other_in_toto_tools_read() -> None:
+    envelope = json.loads(attest(ROOT, "digits-1.0.0", endorsement(), SIGNER).envelope)
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert statement["subject"] == [
+        {"name": "digits-1.0.0", "digest": {"sha256": ROOT.removeprefix("sha256:")}}
+    ]
+    assert {"buildDefinition", "runDetails"} == set(statement["predicate"])
+    (signature,) = envelope["signatures"]
+    assert signature["keyid"] == SIGNER.key_id
+
+
+def test_what_is_signed_is_the_pre_authentication_encoding() -> None:
+    assert in_toto.pre_authentication_encoding("t/é", b"\x00x") == b"DSSEv1 4 t/\xc3\xa9 2 \x00x"
+    made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    envelope = json.loads(made.envelope)
+    message = in_toto.pre_authentication_encoding(
+        in_toto.PAYLOAD_TYPE, base64.b64decode(envelope["payload"])
+    )
+    SIGNER.key.public_key().verify(base64.b64decode(envelope["signatures"][0]["sig"]), message)
+
+
+def test_an_attestation_says_nothing_of_time_host_or_user() -> None:
+    first = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    assert first == attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [{"name": "x" * limits.ENVELOPE_BYTES_MAX}, {"many": [[]] * limits.STATEMENT_MARKS_MAX}],
+)
+def test_a_statement_that_no_reader_would_take_is_not_made(predicate: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        attest(ROOT, "digits-1.0.0", predicate, SIGNER)
+    assert refused.value.code == "AOTC-E058"
+
+
+def test_the_largest_statement_is_made_and_read() -> None:
+    def of(size: int) -> int:
+        return len(attest(ROOT, "digits-1.0.0", {"name": "x" * size}, SIGNER).envelope)
+
+    size = PAYLOAD_BYTES_MAX - 400
+    assert of(size) > limits.ENVELOPE_BYTES_MAX - 3000
+    made = attest(ROOT, "digits-1.0.0", {"name": "x" * size}, SIGNER)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+
+
+@pytest.mark.parametrize("bound", ["marks", "bytes"])
+def test_the_statement_at_its_limit_is_made_and_one_more_is_not(bound: str) -> None:
+    empty = base64.b64decode(json.loads(attest(ROOT, "b", {"x": ""}, SIGNER).envelope)["payload"])
+    most = {
+        "marks": limits.STATEMENT_MARKS_MAX - marks_in(empty),
+        "bytes": PAYLOAD_BYTES_MAX - len(empty),
+    }[bound]
+    text = {"marks": ",", "bytes": "x"}[bound]
+    made = attest(ROOT, "b", {"x": text * most}, SIGNER)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+    with pytest.raises(UsageError):
+        attest(ROOT, "b", {"x": text * (most + 1)}, SIGNER)

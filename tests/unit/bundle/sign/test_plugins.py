@@ -1,0 +1,217 @@
+"""Signers of other packages, found through real entry points; whatever they do is one finding."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signer_plugins import open_signer, scheme_of
+from aotc.bundle.sign.signing_keys import KeyType
+from aotc_runtime.verification.public_keys import load_public_key
+
+Install = Callable[..., None]
+
+MODULE = """
+from pathlib import Path
+
+from aotc.bundle.sign.signer import load_signer
+
+class Key:
+    def __init__(self, path):
+        self.signer = load_signer(Path(path), None)
+    def public_key(self):
+        return self.signer.public_pem()
+    def sign(self, message):
+        return self.signer.sign(message)
+
+def open_key(uri, ask):
+    scheme, _, path = uri.partition(":")
+    return Key(path)
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package with one module and one signer, as pip would: files on the path."""
+    modules: list[str] = []
+
+    def make(module: str, code: str, scheme: str = "file", function: str = "open_key") -> None:
+        site = tmp_path / f"site-{module}"
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(
+            f"[aotc.signers]\n{scheme} = {module}:{function}\n", encoding="utf-8"
+        )
+        (site / f"{module}.py").write_text(code)
+        monkeypatch.syspath_prepend(site)
+        modules.append(module)
+
+    yield make
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+def nobody(prompt: str) -> str | None:
+    """Nobody answers a prompt."""
+    return None
+
+
+def refusal(uri: str) -> tuple[str, str, str]:
+    with pytest.raises(UsageError) as caught:
+        open_signer(uri, nobody).sign(b"message")
+    (finding,) = caught.value.findings
+    return finding.code, finding.expected, finding.found
+
+
+@pytest.mark.parametrize(
+    ("key", "scheme"),
+    [
+        ("pkcs11:token=a;object=b", "pkcs11"),
+        ("PKCS11:token=a", "pkcs11"),
+        ("aws+kms:alias/x", "aws+kms"),
+        ("ci.key", ""),
+        ("./ci:key", ""),
+        ("/keys/ci:key", ""),
+        (":key", ""),
+        ("1a:key", ""),
+        ("", ""),
+    ],
+)
+def test_a_key_is_a_uri_if_it_begins_with_a_scheme(key: str, scheme: str) -> None:
+    assert scheme_of(key) == scheme
+
+
+@pytest.mark.parametrize("kind", list(KeyType))
+def test_a_plug_in_signs_what_its_public_key_verifies(
+    install: Install, tmp_path: Path, kind: KeyType
+) -> None:
+    from aotc.bundle.sign.signing_keys import generate_key_pair
+
+    install("good_signer", MODULE)
+    pair = generate_key_pair(tmp_path / "k", None, kind)
+    signer = open_signer(f"file:{pair.private}", nobody)
+    assert signer.key_id == pair.id
+    assert load_public_key(signer.public_pem(), "", "k").verify(signer.sign(b"m"), b"m")
+
+
+def test_the_scheme_is_compared_without_case(install: Install, tmp_path: Path) -> None:
+    from aotc.bundle.sign.signing_keys import generate_key_pair
+
+    install("good_signer", MODULE, scheme="File")
+    pair = generate_key_pair(tmp_path / "k", None)
+    assert open_signer(f"FILE:{pair.private}", nobody).key_id == pair.id
+
+
+def test_an_unknown_scheme_lists_what_is_installed(install: Install) -> None:
+    install("good_signer", MODULE, scheme="vault")
+    code, expected, _ = refusal("kms:key")
+    assert code == "AOTC-E022"
+    assert expected.endswith(": pkcs11, vault")
+
+
+def test_a_scheme_that_two_packages_claim_is_refused(install: Install) -> None:
+    install("one_signer", MODULE)
+    install("two_signer", MODULE)
+    code, _, found = refusal("file:key")
+    assert (code, found) == ("AOTC-E022", "one_signer:open_key, two_signer:open_key")
+
+
+def test_one_package_found_twice_on_the_path_is_one(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("good_signer", MODULE)
+    monkeypatch.syspath_prepend(tmp_path / "site-good_signer")
+    assert refusal("file:gone")[0] == "AOTC-E006", "opened, and the key is not there"
+
+
+ANOTHER = LocalSigner.ephemeral()
+
+FAILURES = {
+    "no module": ("raise ImportError('needs boto')", "to be imported", "ImportError: needs boto"),
+    "syntax": ("def", "to be imported", "SyntaxError: "),
+    "no function": ("x = 1", "to be imported", "AttributeError: "),
+    "opening": (
+        "def open_key(uri, ask): raise ValueError('no such\\nkey')",
+        "to open the key",
+        "ValueError: no such",
+    ),
+    "silent": (
+        "def open_key(uri, ask): raise ValueError",
+        "to open the key",
+        "ValueError",
+    ),
+    "leaving": (
+        "import sys\ndef open_key(uri, ask): sys.exit(3)",
+        "to open the key",
+        "SystemExit: 3",
+    ),
+    "not a key": (
+        "def open_key(uri, ask): return None",
+        "to give the public key",
+        "AttributeError: ",
+    ),
+    "public key raises": (
+        "class open_key:\n def __init__(self, uri, ask): 1\n def public_key(self): raise OSError",
+        "to give the public key",
+        "OSError",
+    ),
+    "public key as bytes": (
+        "class open_key:\n def __init__(self, uri, ask): 1\n def public_key(self): return b'x'",
+        "a PEM public key, Ed25519 or ECDSA P-256",
+        "a value of type bytes",
+    ),
+    "no public key": (
+        "class open_key:\n def __init__(self, uri, ask): 1\n def public_key(self): return 'x'",
+        "a PEM public key, Ed25519 or ECDSA P-256",
+        "",
+    ),
+    "signing": (
+        f"class open_key:\n def __init__(self, uri, ask): 1\n"
+        f" def public_key(self): return {ANOTHER.public_pem()!r}\n"
+        " def sign(self, message): raise ConnectionError('gone')",
+        "to sign",
+        "ConnectionError: gone",
+    ),
+    "another key": (
+        f"class open_key:\n def __init__(self, uri, ask): 1\n"
+        f" def public_key(self): return {ANOTHER.public_pem()!r}\n"
+        " def sign(self, message): return bytes(64)",
+        f"a signature by key {ANOTHER.key_id[:16]}",
+        "one that does not verify under the public key it gave",
+    ),
+    "no bytes": (
+        f"class open_key:\n def __init__(self, uri, ask): 1\n"
+        f" def public_key(self): return {ANOTHER.public_pem()!r}\n"
+        " def sign(self, message): return 'signature'",
+        f"a signature by key {ANOTHER.key_id[:16]}",
+        "one that does not verify under the public key it gave",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_plug_in_that_fails_is_one_finding(install: Install, name: str) -> None:
+    code, expected, found = FAILURES[name]
+    install("bad_signer", code)
+    refused = refusal("file:key")
+    assert refused[:2] == ("AOTC-E016", expected)
+    assert refused[2].startswith(found)
+
+
+def test_stopping_a_plug_in_is_no_failure_of_it(install: Install) -> None:
+    install("bad_signer", "def open_key(uri, ask): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        open_signer("file:key", nobody)
+
+
+def test_a_plug_in_may_ask_for_a_secret(install: Install) -> None:
+    install("asking", "def open_key(uri, ask): raise ValueError(ask('PIN of the key'))")
+    with pytest.raises(UsageError) as caught:
+        open_signer("file:key", lambda prompt: f"answer to {prompt}")
+    assert caught.value.findings[0].found == "ValueError: answer to PIN of the key"

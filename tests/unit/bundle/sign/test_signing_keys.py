@@ -1,0 +1,175 @@
+"""Keys that sign: which are taken, and that what they sign is what the runtime checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer import LocalSigner, load_signer
+from aotc.bundle.sign.signing_keys import (
+    KEY_BYTES_MAX,
+    generate_key_pair,
+    load_private_key,
+    read_key_file,
+    sign,
+)
+from aotc.bundle.trust.trust_text import policy_text, write_policy
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+
+PKCS8 = serialization.PrivateFormat.PKCS8
+KEY = ed25519.Ed25519PrivateKey.generate()
+ENCRYPTION = serialization.BestAvailableEncryption(b"secret")
+PLAIN = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, serialization.NoEncryption())
+ENCRYPTED = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, ENCRYPTION)
+DER = KEY.private_bytes(serialization.Encoding.DER, PKCS8, serialization.NoEncryption())
+OPENSSH = KEY.private_bytes(
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.OpenSSH,
+    serialization.NoEncryption(),
+)
+
+
+def write_key(
+    path: Path,
+    key: PrivateKeyTypes,
+    form: serialization.PrivateFormat = PKCS8,
+    encoding: serialization.Encoding = serialization.Encoding.PEM,
+) -> Path:
+    path.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return path
+
+
+@pytest.mark.parametrize(
+    "key", [ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())]
+)
+def test_what_a_key_signs_its_public_half_in_a_policy_accepts(
+    tmp_path: Path, key: PrivateKeyTypes
+) -> None:
+    signer = load_signer(write_key(tmp_path / "k.key", key), None)
+    (tmp_path / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
+    keys = policy_keys(read_policy(tmp_path / "trust.toml"))
+    assert set(keys) == {signer.key_id}
+    signature = signer.sign(b"message")
+    assert keys[signer.key_id].verify(signature, b"message")
+    assert not keys[signer.key_id].verify(signature, b"massage")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (rsa.generate_private_key(public_exponent=65537, key_size=2048), "RSA"),
+        (ec.generate_private_key(ec.SECP384R1()), "ECDSA secp384r1"),
+        (ec.generate_private_key(ec.SECP256K1()), "ECDSA secp256k1"),
+        (ed448.Ed448PrivateKey.generate(), "Ed448"),
+        (x25519.X25519PrivateKey.generate(), "X25519"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("passphrase", [None, b"secret"])
+def test_other_kinds_of_keys_are_refused_by_name(
+    tmp_path: Path, key: PrivateKeyTypes, kind: str, passphrase: bytes | None
+) -> None:
+    encryption = (
+        serialization.BestAvailableEncryption(passphrase)
+        if passphrase
+        else serialization.NoEncryption()
+    )
+    (tmp_path / "k.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, PKCS8, encryption)
+    )
+    with pytest.raises(UsageError) as caught:
+        load_private_key(tmp_path / "k.key", passphrase)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E006", f"a key of type {kind}")
+    assert finding.expected == "an Ed25519 or ECDSA P-256 key"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", "something else"),
+        (b"\x00\xff", "something else"),
+        (b"-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n", "a damaged key"),
+        (PLAIN[:60] + PLAIN[70:], "a damaged key"),
+        (PLAIN[:90], "a truncated key"),
+        (ENCRYPTED[:200], "a truncated key"),
+        (ENCRYPTED[:200] + ENCRYPTED[203:], "a damaged key"),
+        (OPENSSH, "an OpenSSH key"),
+        (LocalSigner.ephemeral().public_pem().encode(), "a public key"),
+        (b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n", "a certificate"),
+        (DER, "something else"),
+    ],
+    ids=[
+        *("empty", "bytes", "broken", "cut out", "truncated", "encrypted, truncated"),
+        *("encrypted, cut out", "OpenSSH", "public", "certificate", "DER"),
+    ],
+)
+@pytest.mark.parametrize("passphrase", [None, b"secret"])
+def test_what_is_no_private_key_is_named_and_no_passphrase_asked_for(
+    tmp_path: Path, data: bytes, found: str, passphrase: bytes | None
+) -> None:
+    (tmp_path / "k.key").write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        load_private_key(tmp_path / "k.key", passphrase)
+    assert caught.value.code == "AOTC-E006"
+    assert caught.value.findings[0].found == found
+
+
+def test_a_needless_passphrase_does_no_harm(tmp_path: Path) -> None:
+    pair = generate_key_pair(tmp_path / "k", None)
+    assert load_signer(pair.private, b"needless").key_id == pair.id
+
+
+def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        generate_key_pair(tmp_path / "k", b"")
+    assert caught.value.code == "AOTC-E009"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", ["PKCS8", "TraditionalOpenSSL"])
+def test_an_encrypted_key_without_its_passphrase_says_that_it_needs_one(
+    tmp_path: Path, form: str
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    kind = getattr(serialization.PrivateFormat, form)
+    (tmp_path / "k.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, kind, ENCRYPTION)
+    )
+    for passphrase, found in ((None, "none"), (b"", "none"), (b"wrong", "another passphrase")):
+        with pytest.raises(UsageError) as caught:
+            load_private_key(tmp_path / "k.key", passphrase)
+        assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E007", found)
+    assert load_private_key(tmp_path / "k.key", b"secret").public_key() == key.public_key()
+
+
+def test_ecdsa_signatures_are_deterministic_too() -> None:
+    """RFC 6979: builds reproduce, and no bad random number gives the key away."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    assert sign(key, b"m") == sign(key, b"m") != sign(key, b"n")
+
+
+def test_ed25519_signatures_are_deterministic_and_those_of_two_keys_differ() -> None:
+    one, two = LocalSigner.ephemeral(), LocalSigner.ephemeral()
+    assert sign(one.key, b"m") == sign(one.key, b"m") != sign(two.key, b"m")
+
+
+def test_a_policy_needs_as_many_distinct_keys_as_its_threshold(tmp_path: Path) -> None:
+    pair = generate_key_pair(tmp_path / "k", None)
+    with pytest.raises(UsageError) as caught:
+        write_policy(tmp_path / "trust.toml", "digits", [pair.public, pair.public], 2)
+    assert caught.value.code == "AOTC-E010"
+
+
+def test_a_key_file_has_a_size_that_keys_have(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"x" * KEY_BYTES_MAX)
+    assert len(read_key_file(path)) == KEY_BYTES_MAX
+    path.write_bytes(b"x" * (KEY_BYTES_MAX + 1))
+    with pytest.raises(OSError, match="more than"):
+        read_key_file(path)

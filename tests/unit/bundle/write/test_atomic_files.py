@@ -1,0 +1,312 @@
+"""A crash at any moment leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.base.temporary_files import create_whole, uninterrupted
+from aotc.bundle.write.atomic_files import tidy, write_atomically, write_folder_atomically
+
+OLD = {"oci-layout": b"old", "blobs/a": b"old blob"}
+NEW = {"oci-layout": b"new", "index.json": b"{}", "blobs/b": b"new blob"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def breaking(chunks: list[bytes]) -> Iterator[bytes]:
+    yield from chunks
+    raise RuntimeError("the disk caught fire")
+
+
+def test_a_file_is_written_with_the_mode_asked_for(tmp_path: Path) -> None:
+    assert write_atomically(tmp_path / "file", [b"one ", memoryview(b"two")], mode=0o600) == 7
+    assert contents(tmp_path) == {"file": b"one two"}
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_replaces_another_keeps_its_mode_unless_one_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    write_atomically(file, [b"new"])
+    assert mode(file) == 0o644
+    for kept in (0o600, 0o444, 0o664):
+        file.chmod(kept)
+        write_atomically(file, [b"newer"])
+        assert mode(file) == kept
+    write_atomically(file, [b"newest"], mode=0o640)
+    assert mode(file) == 0o640
+
+
+def test_a_file_never_gets_rights_that_only_programs_have(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "file").chmod(0o4755)
+    write_atomically(tmp_path / "file", [b"new"])
+    assert mode(tmp_path / "file") == 0o755
+
+
+def test_what_replaces_a_folder_keeps_the_modes_of_what_it_replaces(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    before = os.umask(0o077)
+    try:
+        write_folder_atomically(layout, OLD.items())
+        assert (mode(layout), mode(layout / "blobs")) == (0o755, 0o755)
+        assert mode(layout / "oci-layout") == 0o644, "whatever the umask"
+        layout.chmod(0o750)
+        (layout / "blobs").chmod(0o555)
+        (layout / "oci-layout").chmod(0o440)
+        write_folder_atomically(layout, {**OLD, **NEW}.items())
+    finally:
+        os.umask(before)
+    assert (mode(layout), mode(layout / "blobs")) == (0o750, 0o555)
+    assert (mode(layout / "oci-layout"), mode(layout / "index.json")) == (0o440, 0o644)
+    assert list(tmp_path.iterdir()) == [layout]
+
+
+def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+    with pytest.raises(RuntimeError):
+        write_atomically(tmp_path / "file", breaking([b"new"]))
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_a_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+    with (tmp_path / "file").open("rb") as reader:
+        write_atomically(tmp_path / "file", [b"new"])
+        assert reader.read() == b"old"
+    assert contents(tmp_path) == {"file": b"new"}
+
+
+@pytest.mark.parametrize("place", ["missing/file", "file/file", "."])
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(UsageError) as caught:
+        write_atomically(tmp_path / place, [b"new"])
+    assert caught.value.code == "AOTC-E003"
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError) as caught:
+        write_atomically(tmp_path / "file", [b"new"])
+    assert caught.value.code == "AOTC-E003"
+    assert contents(tmp_path) == {"file": b"old"}
+    with pytest.raises(UsageError):
+        write_folder_atomically(tmp_path / "layout", NEW.items())
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_the_data_is_on_disk_before_the_name_points_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut after a rename without fsync leaves an empty file."""
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        is_folder = Path(f"/proc/self/fd/{descriptor}").resolve().is_dir()
+        events.append("sync folder" if is_folder else "sync file")
+        fsync(descriptor)
+
+    def replaced(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    write_atomically(tmp_path / "file", [b"new"], check=lambda _: events.append("check"))
+    assert events == ["check", "sync file", "rename", "sync folder"]
+
+
+def test_what_a_folder_holds_is_on_disk_before_the_folder_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(descriptor: int) -> None:
+        events.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+        fsync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    layout = tmp_path / "layout"
+    write_folder_atomically(layout, NEW.items(), lambda _: events.append("check"))
+    files = [Path(name).name for name in NEW]
+    assert events[: len(files) + 1] == ["check", *files]
+    assert {"rename", layout.parent.name} <= {*events[len(files) + 1 :]}
+
+
+def test_a_folder_replaces_an_older_layout_as_a_whole(tmp_path: Path) -> None:
+    layout = tmp_path / "deep" / "layout"
+    write_folder_atomically(layout, OLD.items())
+    assert contents(layout) == OLD
+    assert write_folder_atomically(layout, NEW.items()) == sum(map(len, NEW.values()))
+    assert contents(layout) == NEW
+    assert list(layout.parent.iterdir()) == [layout]
+
+
+def test_a_failure_while_writing_a_folder_leaves_the_old_one(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    write_folder_atomically(layout, OLD.items())
+
+    def members() -> Iterator[tuple[str, bytes]]:
+        yield from NEW.items()
+        raise RuntimeError("the disk caught fire")
+
+    with pytest.raises(RuntimeError):
+        write_folder_atomically(layout, members())
+    assert contents(tmp_path) == {f"layout/{name}": data for name, data in OLD.items()}
+
+
+def test_an_empty_folder_may_be_written_into(tmp_path: Path) -> None:
+    (tmp_path / "layout").mkdir()
+    write_folder_atomically(tmp_path / "layout", NEW.items())
+    assert contents(tmp_path / "layout") == NEW
+
+
+def abandoned(path: Path, suffix: str = ".part") -> Path:
+    """A name as a killed writer leaves it."""
+    return path.with_name(f".{path.name}.abcdefgh{suffix}")
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, folder: bool) -> None:
+    path = tmp_path / "result"
+    left = abandoned(path)
+    if folder:
+        write_folder_atomically(left, OLD.items())
+        write_folder_atomically(path, NEW.items())
+    else:
+        left.write_bytes(b"half")
+        write_atomically(path, [b"new"])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
+    left = abandoned(tmp_path / "result")
+    left.write_bytes(b"half")
+    with left.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        write_atomically(tmp_path / "result", [b"new"])
+        assert left.read_bytes() == b"half"
+
+
+@pytest.mark.parametrize("name", [".result.abc.part", ".other.abcdefgh.part", "result.part"])
+def test_other_names_are_nobodys_litter(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"precious")
+    write_atomically(tmp_path / "result", [b"new"])
+    assert (tmp_path / name).read_bytes() == b"precious"
+
+
+def test_a_folder_that_was_moved_aside_is_put_back(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    write_folder_atomically(abandoned(layout, ".old") / "layout", OLD.items())
+    tidy(layout)
+    assert contents(tmp_path) == {f"layout/{name}": data for name, data in OLD.items()}
+
+
+def test_new_files_are_written_all_or_none_and_never_over_another(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        create_whole((tmp_path / "a", b"1", 0o600), (tmp_path / "b", b"2", 0o644))
+    assert contents(tmp_path) == {"b": b"precious"}
+    create_whole((tmp_path / "a", b"1", 0o600), (tmp_path / "c", b"2", 0o644))
+    assert contents(tmp_path) == {"a": b"1", "b": b"precious", "c": b"2"}
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_there_are_no_hard_links_a_new_file_is_renamed_into_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links on FAT")
+
+    monkeypatch.setattr(os, "link", no_links)
+    create_whole((tmp_path / "a", b"1", 0o644))
+    with pytest.raises(FileExistsError):
+        create_whole((tmp_path / "a", b"2", 0o644))
+    assert contents(tmp_path) == {"a": b"1"}
+
+
+def test_signals_wait_for_steps_that_belong_together(tmp_path: Path) -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt):
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("done")
+        steps.append("not reached")
+    assert steps == ["done"]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """A file that a member of a folder is the same as."""
+    (tmp_path / "shard").write_bytes(NEW["blobs/b"])
+    return tmp_path / "shard"
+
+
+def test_a_file_that_is_there_already_gets_a_second_name_in_a_folder(
+    tmp_path: Path, shard: Path
+) -> None:
+    size = write_folder_atomically(tmp_path / "layout", NEW.items(), same={"blobs/b": shard})
+    assert contents(tmp_path / "layout") == NEW
+    assert size == sum(map(len, NEW.values()))
+    written = tmp_path / "layout" / "blobs" / "b"
+    assert written.samefile(shard) and mode(written) == 0o644
+
+
+def test_a_file_that_can_get_no_second_name_is_copied(
+    tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_file_system(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", other_file_system)
+    write_folder_atomically(tmp_path / "layout", NEW.items(), same={"blobs/b": shard})
+    assert contents(tmp_path / "layout") == NEW
+    assert not (tmp_path / "layout" / "blobs" / "b").samefile(shard)
+
+
+def test_a_folder_that_is_refused_leaves_the_file_that_it_shared(
+    tmp_path: Path, shard: Path
+) -> None:
+    def check(_: Path) -> None:
+        raise RuntimeError("it does not read back")
+
+    with pytest.raises(RuntimeError):
+        write_folder_atomically(tmp_path / "layout", NEW.items(), check, same={"blobs/b": shard})
+    assert shard.read_bytes() == NEW["blobs/b"] and shard.stat().st_nlink == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shard"]

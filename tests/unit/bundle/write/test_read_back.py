@@ -1,0 +1,164 @@
+"""What is written is hashed while more is written, from the file that it is written to."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from aotc.bundle.write.read_back import PIECE_BYTES, ReadBack
+from aotc_runtime.base.digest import sha256
+from tests.waiting import until
+
+SIZES = (0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 12_345)
+
+
+@dataclass
+class Pieces:
+    """Bytes that are written in these pieces."""
+
+    pieces: tuple[bytes, ...]
+
+    def appended_to(self, file: BinaryIO) -> Iterator[int]:
+        for piece in self.pieces:
+            file.write(piece)
+            file.flush()
+            yield len(piece)
+
+
+def opened(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT), "wb")
+
+
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def test_every_part_is_found_that_has_its_digest(tmp_path: Path) -> None:
+    parts = [os.urandom(size) for size in SIZES]
+    before, heard = descriptors(), list[int]()
+    with opened(tmp_path / "file") as file, ReadBack(heard.append) as read_back:
+        for part in parts:
+            file.write(b"between")
+            cut = (part[: len(part) // 3], part[len(part) // 3 :])
+            read_back.append(Pieces(cut), len(part), sha256(part), file)
+        assert read_back.finish() == {sha256(part): len(part) for part in parts}
+    assert (tmp_path / "file").read_bytes() == b"".join(b"between" + part for part in parts)
+    assert sum(heard) == sum(SIZES)
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("at", [0, PIECE_BYTES, 2 * PIECE_BYTES - 1])
+def test_a_part_of_other_bytes_is_not(tmp_path: Path, at: int) -> None:
+    part = bytes(2 * PIECE_BYTES)
+    spoiled = part[:at] + b"x" + part[at + 1 :]
+    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+        read_back.append(Pieces((spoiled,)), len(part), sha256(part), file)
+        read_back.append(Pieces((b"good",)), 4, sha256(b"good"), file)
+        assert read_back.finish() == {sha256(b"good"): 4}
+
+
+def test_what_counts_is_what_the_file_holds(tmp_path: Path) -> None:
+    """Somebody writes into it behind the copying, before it is read again."""
+    part, heard = bytes(4 * PIECE_BYTES), threading.Event()
+    path = tmp_path / "file"
+
+    class Slow(Pieces):
+        def appended_to(self, file: BinaryIO) -> Iterator[int]:
+            yield from Pieces((part[:PIECE_BYTES],)).appended_to(file)
+            assert heard.wait(60)
+            file.write(part[PIECE_BYTES:])
+            file.flush()
+            with path.open("r+b") as other:
+                other.seek(-1, os.SEEK_END)
+                other.write(b"x")
+            yield 3 * PIECE_BYTES
+
+    with opened(path) as file, ReadBack(lambda _: heard.set()) as read_back:
+        read_back.append(Slow(()), len(part), sha256(part), file)
+        assert read_back.finish() == {}
+
+
+def test_a_part_that_ends_early_is_none(tmp_path: Path) -> None:
+    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+        read_back.append(Pieces((b"x",)), PIECE_BYTES, sha256(b"x"), file)
+        assert read_back.finish() == {}
+
+
+def test_what_was_not_written_does_not_count_as_zeros(tmp_path: Path) -> None:
+    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+        whole = bytes(PIECE_BYTES)
+        read_back.append(Pieces((bytes(10),)), PIECE_BYTES, sha256(whole), file)
+        assert read_back.finish() == {}
+
+
+def test_whoever_leaves_does_not_wait_until_the_rest_is_hashed(tmp_path: Path) -> None:
+    begun, heard, size = threading.Event(), list[int](), 500 * PIECE_BYTES
+
+    def slowly(count: int) -> None:
+        heard.append(count)
+        begun.set()
+        time.sleep(0.02)
+
+    class Sparse(Pieces):
+        def appended_to(self, file: BinaryIO) -> Iterator[int]:
+            file.truncate(size)
+            yield size
+
+    with opened(tmp_path / "file") as file, ReadBack(slowly) as read_back:
+        read_back.append(Sparse(()), size, "sha256:none", file)
+        assert begun.wait(60)
+    assert sum(heard) < size
+
+
+def test_a_process_without_standard_input_has_a_file_open_there(tmp_path: Path) -> None:
+    with opened(tmp_path / "file") as file:
+        stdin = os.dup(0)
+        os.close(0)
+        try:
+            before = descriptors()
+            with ReadBack() as read_back:
+                for part in (b"one", b"two"):
+                    read_back.append(Pieces((part,)), 3, sha256(part), file)
+                    assert descriptors() == before + 1
+                assert len(read_back.finish()) == 2
+            assert descriptors() == before
+        finally:
+            os.dup2(stdin, 0)
+            os.close(stdin)
+
+
+def test_when_writing_fails_nothing_more_is_hashed(tmp_path: Path) -> None:
+    class Full(Pieces):
+        def appended_to(self, file: BinaryIO) -> Iterator[int]:
+            yield from super().appended_to(file)
+            raise OSError(28, "full")
+
+    before, running = descriptors(), threading.active_count()
+    with (
+        pytest.raises(OSError, match="full"),
+        opened(tmp_path / "file") as file,
+        ReadBack() as read_back,
+    ):
+        read_back.append(Full((b"x",)), 2 * PIECE_BYTES, "sha256:none", file)
+    until(lambda: threading.active_count() <= running, "its threads end")
+    assert descriptors() == before
+
+
+def test_without_threads_all_of_it_is_hashed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    part = os.urandom(2 * PIECE_BYTES)
+    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+        read_back.append(Pieces((part,)), len(part), sha256(part), file)
+        assert read_back.finish() == {sha256(part): len(part)}

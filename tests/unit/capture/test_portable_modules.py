@@ -1,0 +1,77 @@
+"""Modules hold what is computed and nothing of where it was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.base.stages import Module
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.mlir import mlir_context
+from tests.modules import parsed
+
+TEXT = """
+#path = loc("/home/somebody/secret/model.py":12:3)
+#named = loc("predict/layer_1"(#path))
+module @jit_{name} attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32}} {{
+  func.func public @main(
+      %arg0: tensor<4xf32> {{jax.arg_info = "params['{name}']", tf.aliasing_output = 0 : i32}} loc("image"),
+      %arg1: tensor<4xf32> {{jax.buffer_donor = true}} loc(#path)
+    ) -> (tensor<4xf32> {{jax.result_info = "result['{name}']"}}) {{
+    %0 = call @{name}_helper(%arg0, %arg1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc(#named)
+    %1 = call @_where(%0) : (tensor<4xf32>) -> tensor<4xf32> loc(#named)
+    return %1 : tensor<4xf32> loc(#path)
+  }} loc(#path)
+  func.func private @{name}_helper(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {{
+    %0 = stablehlo.add %a, %b : tensor<4xf32> loc(#named)
+    return %0 : tensor<4xf32>
+  }}
+  func.func private @_where(%a: tensor<4xf32>) -> tensor<4xf32> {{
+    %0 = stablehlo.custom_call @z_target(%a) : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = stablehlo.custom_call @a_target(%0) : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = stablehlo.custom_call @z_target(%1) : (tensor<4xf32>) -> tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }}
+}} loc(#path)
+"""  # noqa: E501
+
+
+@pytest.fixture
+def module() -> Module:
+    return portable(parsed(TEXT.format(name="predict")))
+
+
+def text_of(module: Module) -> str:
+    read = mlir_context.read_artifact(module.artifact)
+    with read.context:
+        return str(read.operation.get_asm(enable_debug_info=True))
+
+
+def test_names_and_places_of_the_program_do_not_change_the_bytes(module: Module) -> None:
+    assert portable(parsed(TEXT.format(name="renamed"))) == module
+
+
+@pytest.mark.parametrize("name", ["secret", "model.py", "predict", "layer_1", "image", "result"])
+def test_no_name_of_the_program_is_left(module: Module, name: str) -> None:
+    assert name.encode() not in module.artifact
+    assert name not in text_of(module)
+
+
+def test_donation_is_kept(module: Module) -> None:
+    text = text_of(module)
+    assert "tf.aliasing_output = 0" in text
+    assert "jax.buffer_donor = true" in text
+
+
+def test_the_module_and_its_functions_have_names_of_our_own(module: Module) -> None:
+    text = text_of(module)
+    assert "module @aotc" in text
+    assert "@main" in text
+    assert {"@f1", "@f2"} <= set(text.replace("(", " ").split())
+
+
+def test_custom_calls_are_listed_sorted_and_once(module: Module) -> None:
+    assert module.custom_call_targets == ("a_target", "z_target")
+
+
+def test_the_artifact_is_in_the_version_it_says(module: Module) -> None:
+    assert f"StableHLO_v{module.stablehlo_version}".encode() in module.artifact[:64]

@@ -1,0 +1,148 @@
+"""What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import ParityError
+from aotc.base.workers.worker_child import ANSWER, FINDINGS
+from aotc.check import parity_process
+from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
+from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.serving.readiness import Difference
+
+FINDING = {
+    "code": "AOTC-E503",
+    "where": "host",
+    "expected": "avx512f",
+    "found": "none",
+    "hint": "rebuild",
+}
+KEY = ExecutableKey("predict", (("batch", 8),))
+CLOSE = Difference(0.25, 0.5, 7, 80, within=True, excess=0.5, worst="label")
+FAR = replace(CLOSE, within=False, excess=2.0)
+
+
+def answered(script: str, tmp_path: Path) -> parity_process.Ran:
+    """Run a shell script in place of the worker."""
+    command = tmp_path / "worker"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    return parity_process.run(
+        tmp_path / "b.aotb",
+        tmp_path / "trust.toml",
+        "cpu-x86-64-v3",
+        tmp_path,
+        Processes(),
+        worker=[str(command)],
+    )
+
+
+def answer(**parts: Any) -> str:
+    """A script that leaves this answer in its last argument, the folder."""
+    return leaving(ANSWER, msgspec.msgpack.encode(parity_process.Answer(**parts)))
+
+
+def leaving(name: str, data: bytes) -> str:
+    octal = "".join(f"\\{byte:03o}" for byte in data)
+    return f"for folder; do :; done; printf '{octal}' > \"$folder/{name}\""
+
+
+def refused(script: str, tmp_path: Path) -> ParityError:
+    with pytest.raises(ParityError) as caught:
+        answered(script, tmp_path)
+    return caught.value
+
+
+def test_results_within_tolerance_are_recorded_with_their_errors(tmp_path: Path) -> None:
+    outcomes = answered(answer(fixtures=[(KEY, CLOSE)]), tmp_path)
+    ran = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=80, worst="label")
+    assert outcomes == parity_process.Ran(((KEY, ran),), [])
+
+
+def test_what_a_caller_gets_otherwise_than_from_plain_jax_is_a_failure(tmp_path: Path) -> None:
+    differing = [parity_process.Differing("predict result", "a tuple", "a list")]
+    error = refused(answer(differing=differing, fixtures=[(KEY, CLOSE)]), tmp_path)
+    (finding,) = error.findings
+    assert (finding.code, finding.where) == ("AOTC-E959", "predict result for cpu-x86-64-v3")
+    assert "a tuple" in finding.expected and "a list" in finding.found
+
+
+def test_every_result_beyond_its_tolerance_is_reported(tmp_path: Path) -> None:
+    fixtures = [
+        (KEY, CLOSE),
+        (ExecutableKey("predict", (("batch", 64),)), FAR),
+        (ExecutableKey("f"), replace(FAR, max_abs=math.inf)),
+    ]
+    error = refused(answer(fixtures=fixtures), tmp_path)
+    assert [finding.code for finding in error.findings] == ["AOTC-E951", "AOTC-E951"]
+    assert error.exit_code == 8
+    assert error.findings[0].where == "predict[batch=64] for cpu-x86-64-v3, output label"
+    assert "max abs error inf" in error.findings[1].found
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("kill -SEGV $$", "SIGSEGV"),
+        ("kill -ILL $$", "SIGILL"),
+        ("echo 'terminate called' >&2; kill -ABRT $$", "terminate called"),
+        ("exit 3", "exit status 3"),
+        (leaving(ANSWER, b"{"), "an answer that nobody understands"),
+        (leaving(ANSWER, b"\xff"), "an answer that nobody understands"),
+        ("exit 0", "an answer that nobody understands"),
+    ],
+)
+def test_a_crash_of_the_process_is_a_failed_build(tmp_path: Path, script: str, found: str) -> None:
+    error = refused(script, tmp_path)
+    assert (error.code, error.exit_code) == ("AOTC-E952", 8)
+    assert found in error.findings[0].found
+
+
+def test_a_fixture_that_does_not_end_is_a_failed_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parity_process, "SECONDS_MAX", 0.2)
+    assert refused("exec sleep 60", tmp_path).code == "AOTC-E952"
+
+
+def test_a_bundle_that_the_runtime_refuses_is_a_failed_build_with_its_code(tmp_path: Path) -> None:
+    failed = FINDING | {"code": "AOTC-E201", "found": "another digest"}
+    script = leaving(FINDINGS, msgspec.json.encode([failed])) + "; exit 5"
+    error = refused(script, tmp_path)
+    assert (error.code, error.exit_code) == ("AOTC-E953", 8)
+    assert error.findings[0].found == "AOTC-E201: another digest"
+
+
+def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_path: Path) -> None:
+    unsuited = [FINDING, FINDING | {"expected": "8 devices"}]
+    outcome = answered(answer(unsuited=unsuited), tmp_path)
+    why = ParityNotRun(reason="expected avx512f; expected 8 devices")
+    assert outcome == parity_process.Ran(not_run=why, lasting=True)
+
+
+def test_a_host_that_has_no_memory_left_now_may_have_it_later(tmp_path: Path) -> None:
+    unsuited = [FINDING, FINDING | {"code": "AOTC-E551"}]
+    outcome = answered(answer(unsuited=unsuited), tmp_path)
+    assert outcome.not_run and not outcome.lasting
+
+
+def test_nothing_of_the_outside_steers_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
+    environment = tmp_path / "environment"
+    answered(f"env > {environment}; {answer(fixtures=[(KEY, CLOSE)])}", tmp_path)
+    names = {line.partition("=")[0] for line in environment.read_text().splitlines()}
+    assert not names & {"XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL"}
+    assert "PATH" in names or "PATH" not in os.environ

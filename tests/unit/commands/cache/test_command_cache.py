@@ -1,0 +1,167 @@
+"""`aotc cache`, and what `aotc build` says of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc_runtime.base.digest import sha256
+
+Run = Callable[..., Any]
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [8], dtype = "float32" }
+"""
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A cache of three entries of 1000 bytes."""
+    folder = tmp_path / "cache"
+    store = LocalStore(folder, 10_000)
+    for number in range(3):
+        store.put(sha256(bytes([number])), bytes(1000))
+    return folder
+
+
+def test_info_shows_where_the_cache_is_and_what_it_holds(aotc: Run, filled: Path) -> None:
+    done = aotc("cache", "info", "--cache", filled, "--cache-size", "1 MB", "--json")
+    found = done.document
+    assert (found["folder"], found["entries"], found["limit_bytes"]) == (str(filled), 3, 10**6)
+    assert 3000 < found["bytes"] < 3500
+    text = aotc("cache", "info", "--cache", filled).stdout
+    assert str(filled) in text and "size     3." in text and " kB of 10.7 GB" in text
+
+
+def test_prune_removes_until_the_size_holds_and_clear_everything(aotc: Run, filled: Path) -> None:
+    pruned = aotc("cache", "prune", "--cache", filled, "--cache-size", "2500 B", "--json").document
+    assert (pruned["removed_entries"], pruned["entries"]) == (1, 2)
+    cleared = aotc("cache", "clear", "--cache", filled, "--json").document
+    assert cleared["removed_entries"] == 2
+    assert "size     0 B of" in aotc("cache", "info", "--cache", filled).stdout
+
+
+@pytest.mark.parametrize("command", [["clear"], ["prune", "--cache-size", "1 B"]])
+def test_what_cannot_be_removed_is_no_success(
+    refused: Run, filled: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def forbidden(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    refused(["cache", *command, "--cache", filled], 2, "AOTC-E060")
+
+
+def test_the_folder_is_that_of_the_variable_or_the_users(
+    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "named"))
+    assert aotc("cache", "info", "--json").document["folder"] == str(tmp_path / "named")
+    monkeypatch.delenv("AOTC_CACHE")
+    found = aotc("cache", "info", "--json").document["folder"]
+    assert found == str(tmp_path / "home" / "aotc")
+
+
+@pytest.mark.parametrize("command", ["info", "prune", "clear"])
+def test_a_cache_that_is_off_is_nothing_to_talk_about(refused: Run, command: str) -> None:
+    refused(["cache", command, "--cache", "off"], 2, "AOTC-E001")
+
+
+def test_a_folder_that_others_may_write_and_a_size_that_is_none_are_refused(
+    refused: Run, filled: Path
+) -> None:
+    (filled.parent / "tiny.toml").write_text(MANIFEST)
+    refused(["build", "tiny.toml", "--cache", filled, "--cache-size", "big"], 2, "AOTC-E061")
+    filled.chmod(0o777)
+    refused(["build", "tiny.toml", "--cache", filled], 2, "AOTC-E060")
+
+
+def test_explain_says_of_each_task_whether_it_ran_and_why_and_verbose_when_it_ends(
+    aotc: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
+    first = aotc(*build).stdout
+    assert "tasks       5, 0 of them cached\ncompared    with nothing: no build of this" in first
+    assert "\n  run       capture\n            not built before\n" in first
+    assert "run       executable f for cpu-x86-64-v3" in first
+    again = aotc(*build, "-v")
+    assert (
+        "tasks       5, 4 of them cached\ncompared    with the last build of this" in again.stdout
+    )
+    assert "\n  cached    capture\n" in again.stdout
+    lines = again.stderr.splitlines()
+    assert "executable f for cpu-x86-64-v3: cached" in lines
+    assert any(line.startswith("pack: ") and line.endswith(" s") for line in lines)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 2\n")
+    document = aotc(*build, "--json").document
+    assert document["compared_with"] == "the last build of this manifest"
+    tasks = {task["task"]: task for task in document["tasks"]}
+    assert tasks["capture"]["reasons"] == ["source file tiny.py changed"]
+    executable = tasks["executable f for cpu-x86-64-v3"]
+    assert not executable["cached"] and executable["seconds"] > 0
+    assert executable["reasons"] == ["module changed: source file tiny.py changed"]
+    assert executable["key"].startswith("sha256:")
+
+
+def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_path: Path) -> None:
+    entry = MANIFEST[MANIFEST.index("[entry_points.f]") :]
+    other = entry.replace("entry_points.f", "entry_points.g").replace("tiny:f", "tiny:g")
+    (tmp_path / "tiny.toml").write_text(MANIFEST + other)
+    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
+    program = f"import jax\ndef f(x):\n    return x + 1\ndef g(x):\n    return {call}\n"
+    (tmp_path / "tiny.py").write_text(program)
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--keep-going")
+    failed = aotc(*build)
+    assert (failed.exit_code, failed.stdout) == (4, "")
+    lines = failed.stderr.splitlines()
+    at = lines.index("tasks       2 failed, 2 run, 2 not begun")
+    assert lines[at + 1] == "  failed    reference: AOTC-E842"
+    assert lines[at + 2] == "  failed    executable g for cpu-x86-64-v3: AOTC-E904"
+    assert lines[at + 3].startswith("AOTC-E904 ")
+    document = aotc(*build, "--json").document
+    assert {task["task"]: (task["status"], task["codes"]) for task in document["tasks"]} == {
+        "capture": ("run", []),
+        "reference": ("failed", ["AOTC-E842"]),
+        "executable f for cpu-x86-64-v3": ("cached", []),
+        "executable g for cpu-x86-64-v3": ("failed", ["AOTC-E904"]),
+        "parity of cpu-x86-64-v3": ("not begun", []),
+        "pack": ("not begun", []),
+    }
+    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E842"]
+    assert document["compared_with"].startswith("nothing: ")
+    assert "\n  not begun pack\n" in aotc(*build, "--explain").stderr
+
+
+def test_a_build_that_was_reproduced_says_so_and_how_long_plain_jax_ran(
+    aotc: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache")
+    once = aotc(*build, "--json").document
+    assert once["reproduced"] is None
+    assert list(once["seconds"]) == ["capture", "compile", "reference", "parity", "pack"]
+    for task, stage in (("executable f for cpu-x86-64-v3", "compile"), ("reference", "reference")):
+        (ran,) = (each["seconds"] for each in once["tasks"] if each["task"] == task)
+        assert once["seconds"][stage] == pytest.approx(ran, abs=1e-6) and ran > 0
+    twice = aotc(*build, "--check-reproducible")
+    assert "reproduced: a second build gave the same root\n" in twice.stdout
+    for stage in ("capture", "compile", "reference", "parity"):
+        assert f"{stage}: 0 of 1\n" in twice.stderr and f"{stage}: 1 of 1, " in twice.stderr
+    assert "again\n" in twice.stderr
+    again = aotc(*build, "--check-reproducible", "--json").document
+    assert again["reproduced"] is True
+    assert list(again["seconds"]) == ["capture", "compile", "reference", "parity", "again", "pack"]
+    assert again["seconds"]["again"] > again["seconds"]["capture"], "of which nothing is cached"

@@ -1,0 +1,63 @@
+"""Environments without a package index, and bundles of a jaxlib that is not the one here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile.archives import on_disk
+from hostile.tampering import Documents, in_memory, signed, take_apart
+from unit.cli.conftest import aotc
+from unit.commands.certify.sealed import seal_packages_of_this
+
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc_runtime.engines.xla import xla_engine
+from aotc_runtime.schema.certified_releases import Release
+
+__all__ = ["aotc"]
+
+Made = Callable[..., tuple[Path, Path]]
+ELSEWHERE = "0.12.98"
+"""A version of jaxlib that nobody runs."""
+
+
+@pytest.fixture(scope="session")
+def builder() -> LocalSigner:
+    return LocalSigner.ephemeral()
+
+
+@pytest.fixture
+def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_path: Path) -> Made:
+    """Write the digits bundle as another jaxlib's, with a policy that trusts it."""
+    genuine = in_memory(digits_bundle[0])
+
+    def make(
+        change: Callable[[Documents], object] = lambda documents: None,
+        form: str = "archive",
+        more: str = "",
+    ) -> tuple[Path, Path]:
+        documents = take_apart(genuine)
+        documents.manifest["accepts_jaxlib"] = [ELSEWHERE]
+        documents.manifest["built_with"]["jaxlib"] = ELSEWHERE
+        change(documents)
+        folder = tmp_path / f"made{len([*tmp_path.iterdir()])}"
+        folder.mkdir()
+        policy = folder / "trust.toml"
+        policy.write_text(policy_text("digits", [builder.public_pem()]) + more)
+        return on_disk(signed(documents, builder), form, folder), policy
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def running_jaxlib() -> str:
+    return xla_engine.processor().jaxlib
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path:
+    """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
+    release = Release("jaxlib", running_jaxlib)
+    return seal_packages_of_this(tmp_path_factory.mktemp("cache"), release)

@@ -1,0 +1,418 @@
+"""What comes from an executor's workers is what this host would have made, or a refusal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from aotc.base.child_processes import StoppedError
+from aotc.base.errors import CompileError
+from aotc.base.stages import CompileJob, Executable, Module
+from aotc.commands.dask import executor_backend, executor_messages, executor_worker
+from aotc.commands.dask.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
+from aotc.compile.target_files import read_target
+from aotc.compile.xla.xla_compiler import XlaBackend
+from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
+from tests.hostile.weakening import Check, remove
+
+TARGET = read_target("cpu-x86-64-v3", Path(), "test")
+SMALL = CompileJob("f", Module(b"module", sha256(b"module"), "1.0.0", ("TopK",)), TARGET)
+LARGE_MODULE = b"module" * SMALL_BYTES
+LARGE = replace(
+    SMALL,
+    module=Module(LARGE_MODULE, sha256(LARGE_MODULE), "1.0.0", ()),
+    options={"xla_flag": "1"},
+    constants={3: np.arange(6, dtype=np.float32).reshape(2, 3)},
+    mesh=Mesh(axes=(MeshAxis(name="x", size=2),), devices=(1, 0)),
+)
+
+
+class Naming(XlaBackend):
+    """Its executables say what they were made of."""
+
+    def toolchain(self) -> BuiltWith:
+        return BuiltWith("1", "0.12.0", "0.12.0", "", 1, 1, "1")
+
+    def compile(self, job: CompileJob) -> Executable:
+        if job.label == "refused":
+            raise CompileError(Finding("AOTC-E901", "refused", "a program", "none", "correct it"))
+        if job.label == "slow":
+            raise StoppedError if STOPPED.wait(30) else TimeoutError
+        constants = {index: value.tolist() for index, value in job.constants.items()}
+        parts = (job.label, job.module.artifact[:20], job.options, constants, job.target.name)
+        parts = (*parts, job.mesh)
+        code = repr((parts, job.module.custom_call_targets)).encode()
+        memory, cost = Memory(1, 2, 3, 4, 5), Cost(1, 2, 3)
+        return Executable(code, sha256(code), ("avx",), (), (), memory, cost, {"k": 1}, 0.5)
+
+    def stop(self) -> None:
+        STOPPED.set()
+
+
+STOPPED = threading.Event()
+
+type Meddle = Callable[[bytes, executor_messages.Blobs], bytes]
+
+
+class Recording(ThreadPoolExecutor):
+    """Counts what is sent. meddle: does the work instead of a worker."""
+
+    def __init__(self, meddle: Meddle | None = None) -> None:
+        super().__init__(1)
+        self.meddle, self.sent = meddle, list[dict[str, bytes]]()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        request, blobs = args
+        self.sent.append(dict(blobs))
+        return super().submit(self.meddle or fn, request, blobs)
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(len(data) for blobs in self.sent for data in blobs.values())
+
+
+@pytest.fixture(autouse=True)
+def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Workers with a cache of their own, which compile by `Naming`."""
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "worker"))
+    monkeypatch.setattr(executor_worker, "backend_for", lambda platform: Naming())
+    STOPPED.clear()
+    executor_worker._store.cache_clear()
+    yield
+    executor_worker._store.cache_clear()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def toolchain() -> Iterator[None]:
+    """Workers read theirs once; that of a class of the tests is searched for in every package."""
+    executor_worker._own_parts.cache_clear()
+    yield
+    executor_worker._own_parts.cache_clear()
+
+
+PARTS = cache(lambda: toolchain_parts(Naming()))
+
+
+def backend(executor: Any, **parts: str) -> ExecutorBackend:
+    return ExecutorBackend(Naming(), executor, {**PARTS(), **parts})
+
+
+def code_of(executor: Any, job: CompileJob = SMALL, **parts: str) -> str:
+    with executor, pytest.raises(CompileError) as caught:
+        backend(executor, **parts).compile(job)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("job", [SMALL, LARGE])
+def test_an_executable_is_the_one_that_is_made_here(job: CompileJob) -> None:
+    with Recording() as executor:
+        assert backend(executor).compile(job) == Naming().compile(job)
+
+
+def test_a_large_module_is_sent_once_to_who_keeps_it_and_a_small_one_beside_the_task() -> None:
+    with Recording() as executor:
+        backend(executor).compile(SMALL)
+        assert len(executor.sent) == 1
+        backend(executor).compile(LARGE)
+        assert [len(LARGE_MODULE) in map(len, blobs.values()) for blobs in executor.sent[1:]] == [
+            False,
+            True,
+        ]
+        before = executor.sent_bytes
+        backend(executor).compile(replace(LARGE, label="g"))
+        assert executor.sent_bytes - before < SMALL_BYTES
+
+
+def test_a_worker_may_lack_everything_of_a_task() -> None:
+    job = replace(LARGE, constants={})
+    with Recording() as executor:
+        assert backend(executor).compile(job) == Naming().compile(job)
+    assert [len(blobs) for blobs in executor.sent] == [0, 1]
+
+
+def test_a_worker_that_keeps_nothing_is_sent_everything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AOTC_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
+    with Recording() as executor:
+        for _ in range(2):
+            assert backend(executor).compile(LARGE) == Naming().compile(LARGE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_worker_kept_and_was_damaged_is_sent_again(tmp_path: Path) -> None:
+    with Recording() as executor:
+        backend(executor).compile(LARGE)
+        for path in (tmp_path / "worker" / "entries").rglob("*"):
+            if path.is_file():
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+        assert backend(executor).compile(LARGE) == Naming().compile(LARGE)
+
+
+def test_a_refusal_comes_back_with_its_findings() -> None:
+    assert code_of(Recording(), replace(SMALL, label="refused")) == "AOTC-E901"
+
+
+def test_a_worker_with_another_toolchain_refuses_and_says_what_differs() -> None:
+    with Recording() as executor, pytest.raises(CompileError) as caught:
+        backend(executor, **{"package jaxlib": "0.99.0"}).compile(SMALL)
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E913"
+    assert "package jaxlib" in finding.found and "0.99.0" in finding.found
+
+
+def truthful(request: bytes, blobs: executor_messages.Blobs) -> executor_messages.Answer:
+    answer = executor_messages.decode_answer(request, executor_worker.answer(request, blobs))
+    assert answer is not None
+    return answer
+
+
+def damaged(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    answer = executor_worker.answer(request, blobs)
+    return answer.replace(b"avx", b"fma")
+
+
+def to_another(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    return executor_messages.encode_answer(request + b"?", truthful(request, blobs))
+
+
+def wrong_code(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    made = truthful(request, blobs).executable
+    assert made is not None
+    return executor_messages.encode_answer(
+        request, executor_messages.Answer(executable=replace(made, serialized=b"evil"))
+    )
+
+
+def changed_on_the_way(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    return executor_worker.answer(request, {digest: data + b"?" for digest, data in blobs.items()})
+
+
+def never_enough(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    return executor_messages.encode_answer(
+        request, executor_messages.Answer(missing=(sha256(SMALL.module.artifact),))
+    )
+
+
+def something_else(request: bytes, blobs: executor_messages.Blobs) -> Any:
+    return None
+
+
+def no_answer(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    return executor_messages.encode_answer(request, executor_messages.Answer())
+
+
+def no_text(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    body = msgspec.msgpack.encode({"differences": ["X"]}).replace(b"X", b"\xff")
+    return executor_messages._digest(request, body) + body
+
+
+def of_another_task(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    return executor_messages.encode_answer(
+        request, executor_messages.Answer(missing=(sha256(b"another"),))
+    )
+
+
+def without_a_code(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    refusal = Finding("no code", "there", "this", "that", "")
+    return executor_messages.encode_answer(request, executor_messages.Answer(findings=(refusal,)))
+
+
+@pytest.mark.parametrize(
+    "meddle",
+    [
+        damaged,
+        to_another,
+        wrong_code,
+        changed_on_the_way,
+        never_enough,
+        something_else,
+        no_answer,
+        no_text,
+        of_another_task,
+        without_a_code,
+    ],
+)
+def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
+    assert code_of(Recording(meddle)) == "AOTC-E915"
+
+
+def test_a_worker_that_wants_what_is_no_part_of_a_large_task_either_is_refused() -> None:
+    assert code_of(Recording(of_another_task), LARGE) == "AOTC-E915"
+
+
+@pytest.mark.parametrize(
+    ("meddle", "function", "check"),
+    [
+        (damaged, executor_messages.decode_answer, "data[:DIGEST_BYTES] != _digest(request, body)"),
+        (
+            to_another,
+            executor_messages.decode_answer,
+            "data[:DIGEST_BYTES] != _digest(request, body)",
+        ),
+        (
+            wrong_code,
+            executor_backend._executable,
+            "sha256(executable.serialized) != executable.digest",
+        ),
+    ],
+)
+def test_its_check_is_what_refuses_an_answer_that_is(
+    meddle: Meddle, function: Any, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove(Check(function, (check, "False"), lambda arms: None, ""), monkeypatch)
+    with Recording(meddle) as executor:
+        assert backend(executor).compile(SMALL) != Naming().compile(SMALL) or meddle is to_another
+
+
+def test_without_its_check_a_worker_compiles_what_was_changed_on_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = "data is not None and sha256(data) == digest"
+    monkeypatch.setenv("AOTC_CACHE", "off")
+    body = executor_worker._collect
+    remove(Check(body, (f"if {check}", "if data is not None"), lambda arms: None, ""), monkeypatch)
+    with Recording(changed_on_the_way) as executor:
+        assert b"module?" in backend(executor).compile(SMALL).serialized
+
+
+def test_without_its_check_another_toolchain_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = ("if told := tuple(map(str, differences))", "if told := ()")
+    remove(Check(executor_worker._answer, check, lambda arms: None, ""), monkeypatch)
+    with Recording() as executor:
+        backend(executor, **{"package jaxlib": "0.99.0"}).compile(SMALL)
+
+
+def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> None:
+    def stopped(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+        return executor_messages.encode_answer(request, executor_messages.Answer(stopped=True))
+
+    assert code_of(Recording(stopped)) == "AOTC-E914"
+
+
+class AtOnce(Executor):
+    """Stops the build, and answers before it returns."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asking.stop()
+        done: Future[Any] = Future()
+        done.set_result(
+            executor_messages.encode_answer(args[0], executor_messages.Answer(stopped=True))
+        )
+        return done
+
+    asking: ExecutorBackend
+
+
+def test_an_answer_that_was_stopped_with_the_build_is_no_lost_task() -> None:
+    executor = AtOnce()
+    executor.asking = backend(executor)
+    with pytest.raises(StoppedError):
+        executor.asking.compile(SMALL)
+
+
+def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
+    executor_worker.stop_build("a build")
+    request = executor_messages.Request("a build", "cpu", dict(PARTS()), b"")
+    job, blobs = executor_messages.job_of(SMALL)
+    request = msgspec.structs.replace(request, job=msgspec.msgpack.encode(job))
+    data = msgspec.msgpack.encode(request)
+    assert executor_messages.decode_answer(
+        data, executor_worker.answer(data, blobs)
+    ) == executor_messages.Answer(stopped=True)
+
+
+def broken(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    raise ModuleNotFoundError("No module named 'aotc'")
+
+
+def test_a_worker_that_raises_whatever_is_a_lost_task() -> None:
+    with Recording(broken) as executor, pytest.raises(CompileError) as caught:
+        backend(executor).compile(SMALL)
+    assert caught.value.code == "AOTC-E914"
+    assert "No module named 'aotc'" in caught.value.findings[0].found
+
+
+def test_an_executor_that_was_shut_down_is_a_lost_task() -> None:
+    executor = Recording()
+    executor.shutdown()
+    with pytest.raises(CompileError) as caught:
+        backend(executor).compile(SMALL)
+    assert caught.value.code == "AOTC-E914"
+
+
+def test_a_task_that_others_cancel_is_a_lost_task() -> None:
+    class Cancelling(Recording):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.cancel()
+            return future
+
+    assert code_of(Cancelling()) == "AOTC-E914"
+
+
+def test_a_cluster_without_workers_is_not_waited_for_for_ever() -> None:
+    class Empty(Cluster):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            return Future()
+
+        def trouble(self) -> str:
+            return "no worker for 60 s"
+
+    with Empty() as executor, pytest.raises(CompileError) as caught:
+        backend(executor).compile(SMALL)
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E914" and "no worker for 60 s" in finding.found
+
+
+def test_a_task_that_never_ends_is_left_when_the_build_is_stopped() -> None:
+    class Waiting(Recording):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            threading.Timer(0.05, stopped.stop).start()
+            return Future()
+
+    with Waiting() as executor, pytest.raises(StoppedError):
+        stopped = backend(executor)
+        stopped.compile(SMALL)
+
+
+def test_stopping_ends_what_runs_and_what_waits() -> None:
+    with Recording() as executor:
+        stopped = backend(executor)
+        slow = replace(SMALL, label="slow")
+        with ThreadPoolExecutor(2) as threads:
+            waiting = [threads.submit(stopped.compile, slow) for _ in range(2)]
+            while len(executor.sent) < 2 or not executor_worker._RUNNING._backends:
+                time.sleep(0.01)
+            stopped.stop()
+            assert all(isinstance(future.exception(), StoppedError) for future in waiting)
+        sent = len(executor.sent)
+        with pytest.raises(StoppedError):
+            stopped.compile(SMALL)
+        assert len(executor.sent) == sent, "nobody is asked any more"
+        assert backend(executor).compile(SMALL), "another build goes on"
+    assert not executor_worker._RUNNING._backends
+
+
+def test_a_job_travels_whole() -> None:
+    job, blobs = executor_messages.job_of(LARGE)
+    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=executor_messages.Job)
+    again = executor_messages.compile_job(decoded, blobs)
+    assert replace(again, constants={}) == replace(LARGE, constants={})
+    assert again.constants.keys() == LARGE.constants.keys()
+    assert again.constants[3].dtype == np.float32
+    assert np.array_equal(again.constants[3], LARGE.constants[3])

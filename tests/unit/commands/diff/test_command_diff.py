@@ -1,0 +1,71 @@
+"""`aotc diff` and `aotc explain`: exit codes, documents, and what may be looked at unsigned."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+
+Run = Callable[..., object]
+
+
+def test_the_same_bundle_ends_with_0_and_another_with_9(
+    aotc: Run, digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
+) -> None:
+    one, other = digits_bundle[0], lm_bundle[0]
+    same = aotc("diff", one, one, "--json")
+    assert (same.exit_code, same.document["ok"], same.document["changes"]) == (0, True, [])
+    done = aotc("diff", one, other, "--json")
+    assert (done.exit_code, done.document["ok"], done.document["exit_code"]) == (9, False, 9)
+    assert [finding["code"] for finding in done.document["findings"]] == ["AOTC-E976"]
+    assert {"identity", "interface", "weights"} <= {c["kind"] for c in done.document["changes"]}
+    assert aotc("diff", one, other, "--fail-on", "none").exit_code == 0
+    text = aotc("diff", one, other, "--fail-on", "weights")
+    assert text.exit_code == 9 and text.codes == ["AOTC-E976"] and "weights" in text.stdout
+
+
+def test_a_policy_has_to_accept_both(
+    aotc: Run, refused: Run, digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
+) -> None:
+    bundle, policy = digits_bundle
+    done = aotc("diff", bundle, bundle, "--trust", policy, "--json")
+    assert done.document["after"]["signatures_verified"] is True
+    assert "verified" in aotc("diff", bundle, bundle, "--trust", policy).stdout
+    refused(["diff", bundle, lm_bundle[0], "--trust", policy], 5, "AOTC-E302")
+
+
+def test_explain_says_that_no_signatures_were_checked_without_a_policy(
+    aotc: Run, refused: Run, digits_bundle: tuple[Path, Path]
+) -> None:
+    bundle, policy = digits_bundle
+    plain = aotc("explain", bundle, "predict", "--profile", "batch=8")
+    assert plain.exit_code == 0 and "signatures were not checked" in plain.stderr
+    refused(["explain", bundle, "predict", "--trust", policy, "--untrusted"], 2, "AOTC-E001")
+    done = aotc("explain", bundle, "predict", "--trust", policy, "--profile", "batch=8", "--json")
+    assert done.document["signatures_verified"] is True
+    (found,) = done.document["representations"]
+    assert (found["sizes"], found["stage"]) == ({"batch": 8}, "stablehlo")
+    text = aotc("explain", bundle, "predict", "--untrusted", "--stage", "hlo")
+    assert text.stdout.count("HloModule aotc") == 3
+    assert "signatures were not checked" in text.stderr
+    refused(["explain", bundle, "nothing", "--untrusted"], 2, "AOTC-E055")
+    no_sizes = ["explain", bundle, "predict", "--untrusted", "--profile", "-"]
+    assert "leave --profile out" in refused(no_sizes, 2, "AOTC-E014").stderr
+
+
+def test_a_damaged_blob_is_refused_before_anybody_reads_it(
+    refused: Run, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    bundle = tmp_path / "damaged.aotb"
+    shutil.copy(digits_bundle[0], bundle)
+    contents, _ = read_unverified(open_bundle(bundle))
+    manifest = next(iter(contents.manifests.values()))
+    module = bytes(contents.blobs[manifest.entry_points["predict"].profiles[0].module.digest])
+    data = bytearray(bundle.read_bytes())
+    data[data.index(module) + 60] ^= 1
+    bundle.write_bytes(data)
+    refused(["explain", bundle, "predict", "--untrusted"], 5, "AOTC-E201")
+    refused(["diff", digits_bundle[0], bundle], 5, "AOTC-E201")

@@ -1,0 +1,575 @@
+"""Two bundles are compared in everything they say, and rules decide what of it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from aotc.base.errors import UsageError
+from aotc.base.evidence import Place
+from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
+from aotc.commands.diff.bundle_changes import Change
+from aotc.commands.diff.bundle_diff import Diff, diff
+from aotc.commands.diff.diff_rules import parse_rules, violations
+from aotc.commands.diff.diff_text import diff_document, diff_lines
+from aotc.pipeline.build import build
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.schema.bundle_manifest import (
+    BlobRef,
+    BundleManifest,
+    Compilation,
+    Pad,
+    ParityNotRun,
+    ParityRan,
+    ProfileRecord,
+    Symbolic,
+    Trial,
+)
+from aotc_runtime.schema.shard_layout import mesh_of
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import Root
+
+NOW = datetime.now(UTC)
+V3 = "cpu-x86-64-v3"
+PLACES = [f"f[n={n}] for {V3}" for n in (4, 16)]
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def f(p, x):
+    y = x @ p["w"]
+    return jnp.tanh(y) + 1
+"""
+
+MANIFEST = """
+schema = 1
+name = "compared"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.p]
+source = "p.safetensors"
+[dimensions.n]
+range = [1, 64]
+profiles = [4, 16]
+[entry_points.f]
+function = "compared:f"
+bind = { p = "p" }
+inputs.x = { shape = ["n", 8], dtype = "float32" }
+tolerance = { rtol = 1e-4, atol = 1e-4 }
+"""
+
+type Make = Callable[..., Review]
+type Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+def named(digest: str) -> Root:
+    """The root of another bundle."""
+    return Root(oci_layout.Entry(mediaType=oci_layout.INDEX_TYPE, digest=digest, size=1), ())
+
+
+@pytest.fixture(scope="module")
+def make(once: Once) -> Make:
+    def run(old: str = "", new: str = "", *, weight: float = 1.0) -> Review:
+        """The bundle with one piece of the program or the manifest changed."""
+        assert old in PROGRAM + MANIFEST
+
+        def fill(folder: Path) -> None:
+            (folder / "compared.py").write_text(PROGRAM.replace(old, new) if old else PROGRAM)
+            (folder / "compared.toml").write_text(MANIFEST.replace(old, new) if old else MANIFEST)
+            save_file({"w": np.full((8, 8), weight, "float32")}, folder / "p.safetensors")
+            build(folder / "compared.toml", output=folder / "compared.aotb")
+
+        change = sha256(repr((old, new, weight)).encode()).hexdigest()[:8]
+        folder = once(f"compared-{change}", fill)
+        return review(open_bundle(folder / "compared.aotb"), None, NOW)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def base(make: Make) -> Review:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def larger(base: Review, make: Make) -> Diff:
+    """One operation more, on a line of its own."""
+    changed = make("    return jnp.tanh(y) + 1", "    z = jnp.sin(y)\n    return jnp.tanh(z) + 1")
+    return diff(base, changed, lines_max=60)
+
+
+def changes(found: Diff, kind: str) -> list[tuple[str, str, str]]:
+    return [(c.where, c.before, c.after) for c in found.changes if c.kind == kind]
+
+
+def kinds(found: Diff) -> list[str]:
+    return list(dict.fromkeys(change.kind for change in found.changes))
+
+
+def broken(found: Diff, *rules: str) -> list[str]:
+    findings = list(violations(parse_rules(rules), found))
+    assert {finding.code for finding in findings} <= {"AOTC-E976"}
+    return [finding.found for finding in findings]
+
+
+def changed_records(old: Review, **what: Any) -> Review:
+    """The same bundle, as if every executable had come to something else."""
+
+    def record(profile: ProfileRecord) -> ProfileRecord:
+        return msgspec.structs.replace(profile, **{k: v(profile) for k, v in what.items()})
+
+    target = old.targets[V3]
+    entry_points = {
+        name: msgspec.structs.replace(entry, profiles=tuple(map(record, entry.profiles)))
+        for name, entry in target.manifest.entry_points.items()
+    }
+    manifest = msgspec.structs.replace(target.manifest, entry_points=entry_points)
+    return replace(old, root=named("other"), targets={V3: replace(target, manifest=manifest)})
+
+
+def test_a_bundle_is_the_same_as_itself(base: Review) -> None:
+    found = diff(base, base, lines_max=9)
+    assert found.is_same and found.changes == () and broken(found) == []
+    assert list(diff_lines(found))[-1] == "the same, byte for byte"
+    assert diff_document(found)["same"] is True
+
+
+def test_an_operation_more_is_shown_in_every_stage(larger: Diff) -> None:
+    assert changes(larger, "operations") == [
+        (f"{place} stablehlo.sine", "-", "1") for place in PLACES
+    ]
+    for kind in ("module", "executable", "fixture"):
+        assert [where for where, _, _ in changes(larger, kind)] == PLACES
+    assert changes(larger, "coverage") == [
+        (f"f for {V3} compared.py f", "2 of 2 lines", "3 of 3 lines")
+    ]
+    assert "weights" not in kinds(larger) and "toolchain" not in kinds(larger)
+    assert "evidence" not in kinds(larger), "what of it is another is told by itself"
+
+
+def test_the_text_of_a_module_shows_the_line_that_is_new_and_no_renumbering(larger: Diff) -> None:
+    assert [module.places for module in larger.modules] == [(place,) for place in PLACES]
+    for module in larger.modules:
+        marked = [line for line in module.lines if line[0] in "+-"]
+        assert len(marked) == 1 and "stablehlo.sine" in marked[0]
+
+
+def test_the_text_of_modules_is_bounded(base: Review, larger: Diff) -> None:
+    found = diff(base, larger.after, lines_max=2)
+    assert [(len(m.lines), m.left_out) for m in found.modules] == [
+        (2, len(m.lines) - 2) for m in larger.modules
+    ]
+
+
+def test_other_values_of_weights_are_no_other_module(base: Review, make: Make) -> None:
+    found = diff(base, make(weight=2.0), lines_max=9)
+    ((where, before, after),) = changes(found, "weights")
+    assert where == f"{V3} p values" and before != after
+    assert set(kinds(found)) <= {"weights", "fixture", "parity", "ulp"}
+    assert len(broken(found, "weights")) == 1 and broken(found, "module,toolchain") == []
+
+
+def test_another_interface_is_named_by_its_field_and_another_version_too(
+    base: Review, make: Make
+) -> None:
+    between = MANIFEST[MANIFEST.index('version = "1.0.0"') : MANIFEST.index("rtol = 1e-4")]
+    other = between.replace("1.0.0", "1.0.1")
+    found = diff(base, make(f"{between}rtol = 1e-4", f"{other}rtol = 1e-3"), lines_max=9)
+    assert changes(found, "interface") == [(f"f for {V3} tolerance.rtol", "0.0001", "0.001")]
+    assert changes(found, "identity") == [("version", "1.0.0", "1.0.1")]
+    assert sorted(kinds(found)) == ["identity", "interface"]
+
+
+def test_profiles_that_one_of_them_lacks_are_named(base: Review, make: Make) -> None:
+    found = diff(base, make("profiles = [4, 16]", "profiles = [4, 32]"), lines_max=9)
+    assert changes(found, "profiles") == [
+        (f"f for {V3} n=16", "there", "-"),
+        (f"f for {V3} n=32", "-", "there"),
+    ]
+    assert not changes(found, "module"), "executables of other sizes are not compared"
+
+
+def test_a_copy_without_a_target_is_not_the_same(base: Review) -> None:
+    whole = replace(base, targets={**base.targets, "more": base.targets[V3]})
+    extracted = replace(base, absent=("more",))
+    found = diff(whole, extracted, lines_max=9)
+    assert not found.is_same and broken(found, "any") and broken(found, "targets")
+    assert changes(found, "targets") == [("more", "there", "absent from this copy")]
+    assert diff(extracted, extracted, lines_max=9).is_same
+
+
+def test_other_line_numbers_are_the_same_bundle(base: Review, make: Make) -> None:
+    found = diff(base, make("\ndef f", "\n# A comment.\n\ndef f"), lines_max=9)
+    assert found.is_same and kinds(found) == []
+
+
+def test_targets_and_toolchains_are_compared(base: Review) -> None:
+    target = base.targets[V3]
+    other = replace(
+        base,
+        root=named("other"),
+        targets={
+            V3: replace(
+                target,
+                manifest=msgspec.structs.replace(
+                    target.manifest,
+                    built_with=msgspec.structs.replace(target.manifest.built_with, jax="9.9"),
+                    accepts_jaxlib=("9.9",),
+                    target=msgspec.structs.replace(target.manifest.target, threads=77),
+                ),
+            ),
+            "more": ReviewedTarget(target.manifest, None),
+        },
+    )
+    found = diff(base, other, lines_max=9)
+    assert ("more", "-", "there") in changes(found, "targets")
+    assert any(w == f"{V3} threads" and a == "77" for w, _, a in changes(found, "targets"))
+    assert {where for where, _, _ in changes(found, "toolchain")} == {
+        f"{V3} jax",
+        f"{V3} accepts_jaxlib",
+    }
+
+
+def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base: Review) -> None:
+    found = diff(proven(base, "0.0"), proven(base, "0.5"), lines_max=9)
+    assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof errors")]
+    other = diff(proven(base, "0.0", fill="inf"), proven(base, "0.0"), lines_max=9)
+    assert [(c.kind, c.where) for c in other.changes] == [("parity", f"f for {V3} n proof")]
+
+
+def test_errors_within_the_tolerance_are_one_line_of_text(base: Review) -> None:
+    worse = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=1, worst="")
+    found = diff(base, changed_records(base, parity=lambda _: worse), lines_max=9)
+    number = len(found.changes)
+    assert number > 3 and set(kinds(found)) == {"parity", "ulp"}
+    lines = list(diff_lines(found))[2:]
+    assert lines[0] == "rounding" and len(lines) == 2
+    assert lines[1].startswith(
+        f"  {number} errors against plain JAX within the tolerance; the largest"
+    )
+    assert "-> 2.5e-01" in lines[1]
+    assert len(diff_document(found)["changes"]) == number
+
+
+CHANGED: dict[str, tuple[str, Any]] = {
+    "format_version": ("identity", "9.9"),
+    "name": ("identity", "other"),
+    "version": ("identity", "9.9.9"),
+    "target": ("targets", {"threads": 77}),
+    "requires": ("targets", {"devices": 2}),
+    "built_with": ("toolchain", {"jax": "9.9"}),
+    "accepts_jaxlib": ("toolchain", ("9.9",)),
+    "dimensions": ("interface", {"n": {"minimum": 1, "maximum": 65, "multiple_of": 1}}),
+    "weights": ("weights", {}),
+    "entry_points": ("interface", {}),
+    "compilation": ("compilation", Compilation(without_device=True, left_out=(), claims={})),
+    "evidence": ("evidence", msgspec.UNSET),
+    "mesh": ("targets", mesh_of({"data": 2})),
+}
+"""By field of a manifest: the kind of its changes, and another value, or fields of one."""
+
+
+def with_manifest(old: Review, **change: Any) -> Review:
+    """The same bundle, with some of its manifest changed."""
+    target = old.targets[V3]
+    fields = {
+        name: msgspec.structs.replace(getattr(target.manifest, name), **value)
+        if isinstance(value, dict) and not isinstance(getattr(target.manifest, name), dict)
+        else value
+        for name, value in change.items()
+    }
+    changed = replace(target, manifest=msgspec.structs.replace(target.manifest, **fields))
+    names = {name: value for name, value in fields.items() if name in ("name", "version")}
+    return replace(old, root=named(repr(change)), targets={V3: changed}, **names)
+
+
+@pytest.mark.parametrize("field", BundleManifest.__struct_fields__)
+def test_every_field_of_a_manifest_is_compared(base: Review, field: str) -> None:
+    kind, value = CHANGED[field]
+    other = with_manifest(base, **{field: value})
+    for found in (diff(base, other, lines_max=9), diff(other, base, lines_max=9)):
+        assert kinds(found) == [kind]
+        assert broken(found, kind) and broken(found, "any") and not broken(found, "flops")
+
+
+def test_what_a_target_requires_is_told_beside_what_it_is(base: Review) -> None:
+    for field, place in (("requires", f"{V3} requires devices"), ("target", f"{V3} threads")):
+        found = diff(base, with_manifest(base, **{field: CHANGED[field][1]}), lines_max=9)
+        assert [where for where, _, _ in changes(found, "targets")] == [place]
+
+
+def test_any_change_is_told_by_how_many_there_are_and_one_kind_by_its_places(base: Review) -> None:
+    found = diff(base, with_manifest(base, target={"threads": 77}), lines_max=9)
+    assert broken(found, "any") == ["1 of targets"]
+    assert broken(found, "targets") == [f"{V3} threads 8 -> 77"]
+
+
+def with_weights(old: Review, **change: Any) -> Review:
+    weights = old.targets[V3].manifest.weights["p"]
+    return with_manifest(old, weights={"p": msgspec.structs.replace(weights, **change)})
+
+
+def test_everything_about_weights_is_compared(base: Review) -> None:
+    weights = base.targets[V3].manifest.weights["p"]
+    (tensor,), (blob,) = weights.tensors, weights.blobs
+    other = msgspec.structs.replace(blob, digest="sha256:" + "0" * 64)
+    renamed = msgspec.structs.replace(tensor, name="v")
+    spread = msgspec.structs.replace(tensor, sharding=(("data",), ()))
+    for change, told in (
+        ({"origin": "init"}, [("p origin", "source", "init")]),
+        ({"tensors": (renamed,)}, [("p v", "-", "float32[8,8]"), ("p w", "float32[8,8]", "-")]),
+        ({"tensors": (spread,)}, [("p w", "float32[8,8]", "float32[8,8] cut data, -")]),
+        ({"blobs": (other,)}, [("p values", blob.digest[:19], other.digest[:19])]),
+    ):
+        found = diff(base, with_weights(base, **change), lines_max=9)
+        assert changes(found, "weights") == [(f"{V3} {where}", *shown) for where, *shown in told]
+    (two, shown) = (with_weights(base, blobs=(blob, other)), "values (of 2 files 1 are the same)")
+    ((where, before, after),) = changes(diff(base, two, lines_max=9), "weights")
+    assert where == f"{V3} p {shown}" and before == blob.digest[:19] != after
+    gone = with_manifest(base, weights={})
+    assert changes(diff(base, gone, lines_max=9), "weights") == [(f"{V3} p", "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), "weights") == [(f"{V3} p", "-", "there")]
+
+
+def test_an_entry_point_that_one_of_them_lacks_is_named(base: Review) -> None:
+    gone = with_manifest(base, entry_points={})
+    assert changes(diff(base, gone, lines_max=9), "interface") == [(f"f for {V3}", "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), "interface") == [(f"f for {V3}", "-", "there")]
+
+
+def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
+    entry = base.targets[V3].manifest.entry_points["f"]
+
+    def compiling(digest: str) -> Review:
+        module = BlobRef(digest=f"sha256:{digest * 64}", size=int(digest))
+        symbolic = Symbolic(module=module, arguments=())
+        made = msgspec.structs.replace(entry, symbolic=symbolic)
+        return with_manifest(base, entry_points={"f": made})
+
+    found = diff(compiling("1"), compiling("2"), lines_max=9)
+    ((where, before, after),) = changes(found, "interface")
+    assert where == f"f for {V3} symbolic" and before != after
+
+
+def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Review) -> None:
+    def not_run(_: ProfileRecord) -> Any:
+        return ParityNotRun(reason="another processor")
+
+    after = replace(changed_records(base, parity=not_run), root=named("after"))
+    found = diff(base, after, lines_max=9)
+    assert set(kinds(found)) == {"parity", "ulp"}
+    assert all(b.isdigit() and a == "-" for _, b, a in changes(found, "ulp"))
+    assert ("ran", "not run here") in {(b, a) for _, b, a in changes(found, "parity")}
+    assert broken(found, "ulp>+1000") and broken(diff(after, base, lines_max=9), "ulp>+1000")
+    assert not broken(found, "flops>+0") and diff_document(found)["changes"][-1]["after"] == "-"
+
+
+def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
+    target = base.targets[V3]
+    manifest = msgspec.structs.replace(target.manifest, evidence=msgspec.UNSET)
+    blind = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
+    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+        assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+
+
+def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -> None:
+    target = base.targets[V3]
+    assert target.evidence is not None
+    entry = msgspec.structs.replace(target.evidence.entry_points["f"], reference="recorded")
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": entry})
+    other = replace(base, root=named("other"), targets={V3: replace(target, evidence=evidence)})
+    (change,) = changes(diff(base, other, lines_max=9), "parity")
+    assert change == (f"f for {V3} recorded results", "false", "true")
+
+
+def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(base: Review) -> None:
+    target = base.targets[V3]
+    assert target.evidence is not None
+    entry = target.evidence.entry_points["f"]
+    profiles = tuple(msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in entry.profiles)
+    told = msgspec.structs.replace(entry, profiles=profiles)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": told})
+    blind = replace(base, root=named("blind"), targets={V3: replace(target, evidence=evidence)})
+    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+        assert set(kinds(found)) == {"custom_calls", "fusions"}
+
+
+def placed(old: Review, *places: Place) -> Review:
+    """The same bundle, as if the first executable's work was done by these."""
+    target = old.targets[V3]
+    assert target.evidence is not None
+    entry = target.evidence.entry_points["f"]
+    (profile, *rest) = entry.profiles
+    compiled = msgspec.structs.replace(profile.compiled, placement=places)
+    profiles = (msgspec.structs.replace(profile, compiled=compiled), *rest)
+    changed = msgspec.structs.replace(entry, profiles=profiles)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
+    return replace(old, root=named(repr(places)), targets={V3: replace(target, evidence=evidence)})
+
+
+def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
+    one, two = (placed(base, Place(name="XLA", steps={"kernel": n})) for n in (1, 2))
+    assert "placement" not in kinds(diff(one, two, lines_max=9))
+    library = Place(name="LAPACK", steps={"lapack_spotrf_ffi": 1})
+    found = diff(one, placed(base, library), lines_max=9)
+    assert changes(found, "placement") == [(f"{PLACES[0]} LAPACK lapack_spotrf_ffi", "-", "1")]
+
+
+def test_a_long_value_is_told_by_its_digest(base: Review) -> None:
+    found = diff(base, with_manifest(base, version="1." * 60), lines_max=9)
+    ((_, before, after),) = changes(found, "identity")
+    assert before == "1.0.0" and after.startswith("sha256:") and len(after) == 19
+
+
+def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
+    larger = replace(base, root=named("larger"), sizes={**base.sizes, "more": 5})
+    ((where, before, after),) = changes(diff(base, larger, lines_max=9), "artifact_size")
+    assert where == "bundle" and int(after) - int(before) == 5
+
+
+def proven(old: Review, max_abs: str, fill: str = "nan") -> Review:
+    """The same bundle, as if its dimension were padded, with this error."""
+    trial = Trial(
+        sizes={"n": 3}, profile={"n": 4}, fill=fill, max_abs=max_abs, max_rel="0.0", ulp_max=0
+    )
+    policy = Pad(fill={}, mask="", length="", proof=(trial,))
+    target = old.targets[V3]
+    entry = msgspec.structs.replace(target.manifest.entry_points["f"], out_of_profile={"n": policy})
+    manifest = msgspec.structs.replace(target.manifest, entry_points={"f": entry})
+    targets = {V3: replace(target, manifest=manifest)}
+    return replace(old, root=named(max_abs + fill), targets=targets)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_met"),
+    [
+        ("flops", True),
+        ("flops>+9%", True),
+        ("flops>+10%", False),
+        ("flops>+9", True),
+        ("flops>+1000", False),
+        ("flops<-1%", False),
+        ("temp_memory", False),
+        ("temp_memory>+0%", False),
+        ("any", True),
+        ("none", False),
+    ],
+)
+def test_a_number_may_change_as_much_as_its_rule_says(
+    base: Review, rule: str, is_met: bool
+) -> None:
+    def more(profile: ProfileRecord) -> Any:
+        # A tenth more, exactly.
+        return msgspec.structs.replace(profile.cost, flops=profile.cost.flops * 11 // 10)
+
+    def round_flops(profile: ProfileRecord) -> Any:
+        return msgspec.structs.replace(profile.cost, flops=1000)
+
+    before = changed_records(base, cost=round_flops)
+    after = replace(changed_records(before, cost=more), root=named("after"))
+    assert bool(broken(diff(before, after, lines_max=9), rule)) is is_met
+
+
+def test_a_number_may_shrink_as_much_as_its_rule_says(base: Review) -> None:
+    def memory(size: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
+
+    before = changed_records(base, memory=memory(10_000))
+    after = replace(changed_records(base, memory=memory(8_000)), root=named("after"))
+    found = diff(before, after, lines_max=9)
+    assert kinds(found) == ["call_memory", "temp_memory"]
+    assert broken(found, "temp_memory<-1kB") and not broken(found, "temp_memory<-2kB")
+    assert broken(found, "temp_memory<-19%") and not broken(found, "temp_memory<-20%")
+    assert broken(diff(after, before, lines_max=9), "temp_memory>+1KiB")
+
+
+@pytest.mark.parametrize(("rule", "is_met"), [("29", False), ("28.9", True), ("29.1", False)])
+def test_a_part_is_no_approximation(base: Review, rule: str, is_met: bool) -> None:
+    def flops(count: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.cost, flops=count)
+
+    before = changed_records(base, cost=flops(100))
+    after = replace(changed_records(base, cost=flops(129)), root=named("after"))
+    assert bool(broken(diff(before, after, lines_max=9), f"flops>+{rule}%")) is is_met
+
+
+def test_a_number_that_was_none_grows_by_any_part(base: Review) -> None:
+    def memory(size: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
+
+    before = changed_records(base, memory=memory(0))
+    after = replace(changed_records(base, memory=memory(1)), root=named("after"))
+    assert broken(diff(before, after, lines_max=9), "temp_memory>+900%")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "flop",
+        "flops>5%",
+        "flops>+5kB",
+        "module>+1%",
+        "flops>+",
+        "flops>+5%%",
+        "temp_memory>+1XB",
+    ],
+)
+def test_what_is_no_rule_is_refused(rule: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_rules([rule])
+    assert caught.value.code == "AOTC-E056"
+
+
+def test_bundles_that_differ_in_nothing_that_is_known_still_differ(base: Review) -> None:
+    found = diff(base, replace(base, root=named("sha256:other")), lines_max=9)
+    assert found.changes == () and not found.is_same
+    assert broken(found) == ["sha256:other"]
+    assert broken(found, "module") == []
+
+
+def test_numbers_stay_numbers_in_the_document(larger: Diff) -> None:
+    document = diff_document(larger)
+    found = [c for c in document["changes"] if c["kind"] == "transcendentals"]
+    assert [type(c["after"]) for c in found] == [int, int]
+    assert document["before"]["signatures_verified"] is False
+    assert document["modules"][0]["places"] == [PLACES[0]]
+    assert any("transcendentals" in line for line in diff_lines(larger))
+
+
+def test_changes_that_are_the_same_in_several_places_are_one_line(larger: Diff) -> None:
+    lines = list(diff_lines(larger))
+    both = f"f[n=4], f[n=16] for {V3}"
+    assert f"  {both} stablehlo.sine: - -> 1" in lines
+    assert len([line for line in lines if "stablehlo.sine: " in line]) == 1
+    assert f"  f[n=4] for {V3}: " in "\n".join(lines), "digests differ, and keep a line each"
+
+
+def test_the_same_text_of_several_modules_is_shown_once(larger: Diff) -> None:
+    first, second = larger.modules
+    twice = replace(larger, modules=(first, replace(second, lines=first.lines)))
+    shown = [line for line in diff_lines(twice) if line.startswith("module ")]
+    assert shown == [f"module f[n=4], f[n=16] for {V3}"]
+    assert len([line for line in diff_lines(larger) if line.startswith("module ")]) == 2
+
+
+def test_a_change_in_many_executables_names_entry_points_and_how_many(larger: Diff) -> None:
+    every = [
+        f"{label} for {target}" for target in ("a", "b") for label in ("f[n=1]", "f[n=2]", "g")
+    ]
+    change = Change("fusions", "", "", "1", "2", (1, 2))
+    known = replace(larger, changes=tuple(replace(change, place=place) for place in every))
+    assert "  f (4 executables), g (2 executables): 1 -> 2  (+100.0 %)" in list(diff_lines(known))
+    few = replace(known, changes=known.changes[:2])
+    assert "  f[n=1], f[n=2] for a: 1 -> 2  (+100.0 %)" in list(diff_lines(few))
+    across = replace(known, changes=(known.changes[0], known.changes[3]))
+    assert "  f[n=1] for a, b: 1 -> 2  (+100.0 %)" in list(diff_lines(across))

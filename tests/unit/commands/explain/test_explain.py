@@ -1,0 +1,198 @@
+"""Every representation is what the bundle holds, with the profile and the targets it belongs to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.bundle.read.bundle_review import Review, review
+from aotc.commands.explain.representations import (
+    Explained,
+    Stage,
+    explain,
+    explain_lines,
+    explain_report,
+)
+from aotc.compile.binary import protobuf
+from aotc.compile.binary.protobuf import BYTES, Field
+from aotc.compile.mlir.module_texts import Form, texts
+from aotc.compile.xla import xla_objects
+from aotc.pipeline.build import build
+from aotc_runtime.base.errors import TrustError
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.policy_reader import read_policy
+
+NOW = datetime.now(UTC)
+
+MANIFEST = """
+schema = 1
+name = "shown"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3", "cpu-x86-64-v4"]
+[dimensions.n]
+range = [1, 64]
+profiles = [4, 8]
+[entry_points.f]
+function = "shown:f"
+inputs.x = { shape = ["n", 4], dtype = "float32" }
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Review:
+    folder = tmp_path_factory.mktemp("shown")
+    (folder / "shown.py").write_text("def f(x):\n    return (x + 1) @ x.T\n")
+    (folder / "shown.toml").write_text(MANIFEST)
+    build(folder / "shown.toml", output=folder / "shown.aotb")
+    return review(open_bundle(folder / "shown.aotb"), None, NOW)
+
+
+def explained(shown: Review, stage: Stage, target: str | None = None, **sizes: int) -> Explained:
+    return explain(shown, "f", stage, sizes, target, detect())
+
+
+def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> None:
+    found = explained(shown, Stage.STABLEHLO).representations
+    assert [(r.sizes, r.targets) for r in found] == [
+        ({"n": 4}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
+        ({"n": 8}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
+    ]
+    assert "tensor<4x4xf32>" in found[0].text and "tensor<8x4xf32>" in found[1].text
+    assert all("stablehlo.dot_general" in r.text for r in found)
+
+
+def test_the_digest_is_that_of_the_blob_that_was_read(shown: Review) -> None:
+    record = shown.targets["cpu-x86-64-v3"].manifest.entry_points["f"].profiles[0]
+    (module,) = explained(shown, Stage.STABLEHLO, n=4).representations
+    (code,) = explained(shown, Stage.ASM, "cpu-x86-64-v3", n=4).representations
+    assert (module.digest, code.digest) == (record.module.digest, record.executable.digest)
+
+
+def test_optimized_hlo_is_shown_for_each_target(shown: Review) -> None:
+    found = explained(shown, Stage.HLO, n=8).representations
+    assert [r.targets for r in found] == [("cpu-x86-64-v3",), ("cpu-x86-64-v4",)]
+    assert all(r.text.startswith("HloModule aotc, is_scheduled=true") for r in found)
+    assert all("f32[8,4]" in r.text for r in found)
+
+
+def test_assembly_is_shown_by_kernel(shown: Review) -> None:
+    (found,) = explained(shown, Stage.ASM, "cpu-x86-64-v3", n=8).representations
+    kernels = re.findall(r"^(\S+):  (\d+) bytes$", found.text, re.MULTILINE)
+    told = next(e for e in shown.executables() if e.record.sizes == {"n": 8}).evidence
+    assert told is not None
+    assert {name: int(size) for name, size in kernels} == told.compiled.kernels  # type: ignore[union-attr]
+    assert " ret" in found.text and ".byte" not in found.text
+
+
+def test_a_target_that_this_host_does_not_run_is_shown_and_named(shown: Review) -> None:
+    other = HostFacts(**{**_fields(detect()), "isa": frozenset({"sse2"})})
+    found = explain(shown, "f", Stage.HLO, {}, "cpu-x86-64-v4", other)
+    assert len(found.representations) == 2
+    assert len(found.notes) == 1 and "does not run cpu-x86-64-v4" in found.notes[0]
+
+
+def _fields(facts: HostFacts) -> dict[str, object]:
+    return {name: getattr(facts, name) for name in facts.__struct_fields__}
+
+
+@pytest.mark.parametrize(
+    ("entry", "sizes", "target", "where"),
+    [
+        ("g", {}, None, "shown.aotb"),
+        ("f", {}, "cpu-x86-64-v2", "--target"),
+        ("f", {"n": 5}, None, "--profile"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    shown: Review, entry: str, sizes: dict[str, int], target: str | None, where: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(shown, entry, Stage.ASM, sizes, target, detect())
+    assert caught.value.code == "AOTC-E055"
+    assert caught.value.findings[0].where.endswith(where)
+
+
+@pytest.mark.parametrize(
+    ("form", "data"), [(Form.STABLEHLO, b"ML\xefR broken"), (Form.HLO, b"\x0a\xff\xff\xff")]
+)
+def test_a_module_that_jaxlib_cannot_read_is_a_refusal(form: Form, data: bytes) -> None:
+    with pytest.raises(UsageError) as caught:
+        texts([(form, data)], "f")
+    assert caught.value.code == "AOTC-E057"
+
+
+def test_hlo_is_found_wherever_a_backend_puts_it(shown: Review) -> None:
+    record = shown.targets["cpu-x86-64-v3"].manifest.entry_points["f"].profiles[0]
+    data = bytes(shown.contents.blobs[record.executable.digest])
+    _, outer, result, index = xla_objects._split(data)
+    module = next(field for field in result if xla_objects._module(field))
+    wrapped = protobuf.serialize(
+        [Field(5, BYTES, protobuf.serialize([Field(9, BYTES, b"x"), module]))]
+    )
+    assert (
+        xla_objects.optimized_module(b"\0" + wrapped)
+        == xla_objects.optimized_module(data)
+        is not None
+    )
+    assert xla_objects.optimized_module(b"\0opaque") is None
+    assert outer[index].number > 0
+
+
+def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
+    shown: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opaque = dict(shown.contents.blobs)
+    for executable in shown.executables():
+        opaque[executable.record.executable.digest] = memoryview(b"\0opaque")
+    contents = shown.contents.__struct_fields__
+    changed = type(shown.contents)(
+        **{name: getattr(shown.contents, name) for name in contents} | {"blobs": opaque}
+    )
+    other = replace(shown, contents=changed)
+    for stage in (Stage.HLO, Stage.ASM):
+        found = explained(other, stage).representations
+        assert all(r.text == "" and r.note for r in found)
+        assert explain_report(other, explained(other, stage))["representations"][0]["text"] is None
+
+
+def test_each_text_stands_below_its_title(shown: Review) -> None:
+    lines = explain_lines(explained(shown, Stage.STABLEHLO, n=4))
+    assert lines[0].startswith("// f[n=4] for cpu-x86-64-v3, cpu-x86-64-v4, stablehlo, sha256:")
+
+
+def test_a_review_by_a_policy_names_the_keys_on_whose_word_it_is(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    bundle, policy = digits_bundle
+    found = review(open_bundle(bundle), read_policy(policy), NOW)
+    assert found.verified and len(found.signers) == 1
+    assert found.claims[0].counts == found.signers
+    unverified = review(open_bundle(bundle), None, NOW)
+    assert (unverified.verified, unverified.signers, unverified.claims[0].counts) == (False, (), ())
+
+
+def test_a_review_by_a_policy_that_trusts_others_is_refused(
+    digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
+) -> None:
+    with pytest.raises(TrustError):
+        review(open_bundle(digits_bundle[0]), read_policy(lm_bundle[1]), NOW)
+
+
+def test_a_review_has_the_evidence_of_every_executable(shown: Review) -> None:
+    every = list(shown.executables())
+    assert [(e.target, e.label) for e in every] == [
+        (target, f"f[n={n}]") for target in ("cpu-x86-64-v3", "cpu-x86-64-v4") for n in (4, 8)
+    ]
+    assert all(e.evidence and e.evidence.sizes == e.record.sizes for e in every)
+    coverage = shown.targets["cpu-x86-64-v3"].coverage("f")
+    assert coverage is not None and coverage.traced == coverage.lines == 1
+    assert sum(shown.sizes.values()) == sum(
+        len(shown.contents.blobs[digest]) for digest in shown.contents.blobs
+    )

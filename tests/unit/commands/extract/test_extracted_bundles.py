@@ -1,0 +1,136 @@
+"""`extract`: fewer targets, the same root and the same signatures."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile.tampering import Documents, policy_for
+
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.bundle_signing import endorse
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.write.bundle_parts import target_parts_of
+from aotc.bundle.write.bundle_writer import Form, pack
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_targets import merge
+from aotc_runtime.base.errors import IncompatibleHostError
+from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
+from aotc_runtime.verification.bundle_examination import examine, read_unverified
+
+Made = Callable[..., Path]
+BUILT, OTHER = "cpu-x86-64-v3", "other"
+
+
+@pytest.fixture(scope="session")
+def here() -> HostFacts:
+    return detect()
+
+
+@pytest.fixture(params=[Form.ARCHIVE, Form.LAYOUT])
+def form(request: pytest.FixtureRequest) -> Form:
+    found: Form = request.param
+    return found
+
+
+@pytest.fixture
+def whole(made: Made, signer: LocalSigner, tmp_path: Path) -> Path:
+    parts = []
+    for path in (made("one", BUILT), made("two", OTHER)):
+        source = open_bundle(path)
+        parts += target_parts_of(source, read_unverified(source)[0])
+    bundle = pack(tmp_path / "whole.aotb", Form.ARCHIVE, merge(parts))
+    endorse(bundle.path, signer)
+    return bundle.path
+
+
+def test_a_copy_has_the_same_root_and_its_signature_verifies(
+    whole: Path, form: Form, signer: LocalSigner, here: HostFacts, tmp_path: Path
+) -> None:
+    copy = extract(open_bundle(whole), [OTHER], tmp_path / "small", form)
+    assert list(copy.manifests) == [OTHER]
+    verdict = examine(open_bundle(copy.path), policy_for(signer), here, time.time())
+    assert (verdict.findings, verdict.target) == ((), OTHER)
+    assert verdict.choice and verdict.choice.absent == (BUILT,)
+    assert verdict.root_digest == read_root(open_bundle(whole)).entry.digest
+    assert verdict.signers == (signer.key_id,)
+
+
+def test_every_file_of_the_copy_is_one_of_the_whole(
+    whole: Path, form: Form, tmp_path: Path
+) -> None:
+    copy = extract(open_bundle(whole), [BUILT], tmp_path / "small", form).path
+    before, after = (open_bundle(path).members for path in (whole, copy))
+    assert all(bytes(before[name]) == bytes(data) for name, data in after.items())
+    assert len(before) - len(after) == 3, "an executable and two documents less"
+
+
+def test_all_targets_make_the_whole_again(whole: Path, form: Form, tmp_path: Path) -> None:
+    copy = extract(open_bundle(whole), [OTHER, BUILT, OTHER], tmp_path / "copy", form)
+    before, after = (open_bundle(path).members for path in (whole, copy.path))
+    assert before.keys() == after.keys()
+
+
+def test_a_copy_of_a_copy_is_no_different(whole: Path, tmp_path: Path) -> None:
+    first = extract(open_bundle(whole), [OTHER], tmp_path / "first", Form.ARCHIVE).path
+    second = extract(open_bundle(first), [OTHER], tmp_path / "second", Form.ARCHIVE).path
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("target", [BUILT, "never"])
+def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
+    whole: Path, tmp_path: Path, target: str
+) -> None:
+    small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
+    with pytest.raises(IncompatibleHostError) as error:
+        extract(open_bundle(small), [OTHER, target], tmp_path / "none", Form.ARCHIVE)
+    (finding,) = error.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E505", target)
+    assert ("left out" in finding.found) == (target == BUILT)
+    assert not (tmp_path / "none").exists()
+
+
+def test_asking_for_an_absent_target_says_that_it_was_left_out(
+    whole: Path, signer: LocalSigner, here: HostFacts, tmp_path: Path
+) -> None:
+    small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
+    verdict = examine(open_bundle(small), policy_for(signer), here, time.time(), BUILT)
+    (finding,) = verdict.findings
+    assert finding.code == "AOTC-E505" and "host" not in verdict.gates
+    assert "left out" in finding.found
+
+
+def test_nobody_signs_a_copy_for_the_targets_that_cannot_be_looked_at(
+    whole: Path, tmp_path: Path
+) -> None:
+    small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
+    before = small.read_bytes()
+    with pytest.raises(UsageError) as error:
+        endorse(small, LocalSigner.ephemeral())
+    assert error.value.code == "AOTC-E052" and BUILT in error.value.findings[0].found
+    assert small.read_bytes() == before
+
+
+def test_a_name_that_steers_a_terminal_is_told_as_a_digest(made: Made, tmp_path: Path) -> None:
+    def rename(documents: Documents) -> None:
+        for reference in documents.root["manifests"]:
+            reference["annotations"] = {"vnd.aotc.target": "\x1b[2J"}
+
+    path = made("one", BUILT, rename)
+    other = made("two", OTHER)
+    parts = []
+    for bundle in (path, other):
+        source = open_bundle(bundle)
+        parts += target_parts_of(source, read_unverified(source)[0])
+    joined = pack(tmp_path / "joined", Form.ARCHIVE, merge(parts)).path
+    small = extract(open_bundle(joined), [OTHER], tmp_path / "small", Form.ARCHIVE).path
+    source = open_bundle(small)
+    root = json.loads(bytes(source.blob(read_root(source).entry.digest) or b""))
+    (absent,) = read_unverified(source)[0].absent
+    assert absent in [reference["digest"] for reference in root["manifests"]]

@@ -1,0 +1,67 @@
+"""The import's own side: its options, and environments that cannot export. What TensorFlow exports
+is tested in `tests/frontends/tensorflow_files`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from aotc.base.errors import CaptureError
+from aotc.commands.import_tensorflow.import_tensorflow_command import _sizes, import_tensorflow
+from aotc.commands.import_tensorflow.tensorflow_import import Imported, import_signature, write
+
+
+@pytest.fixture
+def saved_model(tmp_path: Path) -> Path:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(b"")
+    return folder
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"saved_model\.pb") as caught:
+        import_signature(tmp_path, Path(sys.executable), None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
+
+
+def test_a_python_without_tensorflow_is_refused_with_what_it_said(saved_model: Path) -> None:
+    with pytest.raises(CaptureError, match="No module named 'tensorflow'") as caught:
+        import_signature(saved_model, Path(sys.executable), None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
+
+
+def test_a_python_that_is_not_there_is_refused(saved_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as caught:
+        import_signature(saved_model, tmp_path / "python", None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
+
+
+def test_what_is_written_is_told(tmp_path: Path) -> None:
+    told = write(Imported(b"model", b"results"), tmp_path / "m.tfhlo", tmp_path / "e.npz")
+    assert (tmp_path / "m.tfhlo").read_bytes() == b"model"
+    assert (tmp_path / "e.npz").read_bytes() == b"results"
+    assert told["output"] == str(tmp_path / "m.tfhlo")
+
+
+def test_sizes_of_a_profile() -> None:
+    assert _sizes("batch=8, tokens_1=16") == {"batch": 8, "tokens_1": 16}
+
+
+@pytest.mark.parametrize("text", ["", "batch", "batch=0", "batch=-1", "a=1,a=2", "1=2", "a=x"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        _sizes(text)
+
+
+@pytest.mark.parametrize(
+    "more", [["--inputs", "i.npz"], ["--expected", "e.npz"], ["--output", "model.pb"]]
+)
+def test_options_that_do_not_fit_are_refused(more: list[str]) -> None:
+    given = ["saved", "--python", "python", "--output", "m.tfhlo", *more]
+    assert CliRunner().invoke(import_tensorflow, given).exit_code == 2

@@ -1,0 +1,41 @@
+"""Arrays as people type them."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.commands.init.array_text import ArrayText, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "array"),
+    [
+        ("float32[batch,64]", ArrayText("float32", ("batch", 64))),
+        ("f32[8]", ArrayText("float32", (8,))),
+        ("s32[]", ArrayText("int32", ())),
+        ("bf16[ a , 2 ]", ArrayText("bfloat16", ("a", 2))),
+        ("key<fry>[4]", ArrayText("key<fry>", (4,))),
+        ("[batch,]", ArrayText(None, ("batch",))),
+        ("[]", ArrayText(None, ())),
+    ],
+)
+def test_dtypes_and_axes_are_read_as_jax_prints_them(text: str, array: ArrayText) -> None:
+    assert parse(text) == array
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "float32",
+        "flot32[3]",
+        "f32[-1]",
+        "f32[a+b]",
+        "f32[1][2]",
+        "f32[def]",
+        "f32[,1]",
+        "f32[٣]",
+    ],
+)
+def test_anything_else_is_none(text: str) -> None:
+    assert parse(text) is None

@@ -1,0 +1,578 @@
+"""`aotc init`: from a function to a manifest that traces, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotc.base.errors import BuildManifestError, UsageError
+from aotc.base.workers.worker_child import Progress
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.commands.init.draft_types import Draft
+from aotc.commands.init.drafting_process import DEFAULT_TARGET, Drafted, check
+from aotc.commands.init.init_command import init as init_command
+from aotc.commands.init.init_messages import Job
+from aotc.commands.init.init_request import read_request
+from aotc.commands.init.inspect_function_worker import look
+from aotc.commands.init.manifest_draft import draft
+from aotc.commands.init.manifest_text import manifest_text
+
+Run = Callable[..., Any]
+Drafting = Callable[..., Draft]
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Float32:  # as a jaxtyping annotation describes itself
+    dtypes, dim_str = ["float32"], "batch 4"
+
+
+def predict(params, image, *, temperature=1.0, mode="plain"):
+    return jnp.tanh(image @ params["w"]) / temperature
+
+
+def weights():
+    return {"w": jnp.ones((4, 3))}
+
+
+def example():
+    return {"image": np.ones((8, 4)), "temperature": 2.0, "mode": "fast"}
+
+
+def nested(tokens, batch):
+    return tokens.sum(-1) + batch["x"][0][..., 0].astype(int)
+
+
+def nested_example():
+    return np.arange(12, dtype=np.int32).reshape(3, 4), {"x": [np.ones((3, 2), np.float32)]}
+
+
+def draw(key):
+    return jax.random.normal(key, (2,))
+
+
+def draw_example():
+    return jax.random.key(0)
+
+
+def annotated(image: Float32, scale=1.0):
+    return image * scale
+
+
+def tuple_of(state):
+    return state[0] + 1
+
+
+def tuple_example():
+    return ((np.ones(3, np.float32), np.ones(2, np.float32)),)
+
+
+def make_state():
+    return (jnp.ones(3), jnp.ones(2))
+
+
+def sized_state(batch):
+    return (jnp.ones((batch, 3)), jnp.ones(batch))
+
+
+def step_of(state, x):
+    return state[0].sum(1) + state[1] + x
+
+
+def leave():
+    raise SystemExit(0)
+
+
+def branches(x):
+    return x if x.sum() > 0 else -x
+
+
+def too_many():
+    return 1, 2, 3
+
+
+def unknown_name():
+    return {"imago": np.ones(3)}
+
+
+def broken():
+    raise ValueError("no data today")
+"""
+
+
+@pytest.fixture
+def run(aotc: Run, tmp_path: Path) -> Run:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return aotc
+
+
+@pytest.fixture
+def drafting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drafting]:
+    """What the command drafts for its arguments, looked at in this process: a child process has
+    to import jax for each.
+    """
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "calls.py").write_text(CALLABLES)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("program", "calls"):  # of another test, whose folder is gone
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def drafted(*arguments: str) -> Draft:
+        options = init_command.make_context("init", [*arguments]).params
+        kinds = ("inputs", "likes", "weights", "static", "dimensions")
+        request = read_request(
+            options["function"], options["example"], **{kind: options[kind] for kind in kinds}
+        )
+        job = Job(str(tmp_path), request.function, request.example, tuple(request.likes.values()))
+        return draft(
+            request,
+            look(job, Progress(io.StringIO(), tmp_path)),
+            name="program",
+            entry_point=options["entry_point"],
+            targets=(DEFAULT_TARGET,),
+            module="program_entry",
+        )
+
+    yield drafted
+    for name in ("program", "calls"):
+        sys.modules.pop(name, None)
+
+
+def entry_point_of(drafted: Draft) -> dict[str, Any]:
+    ((_, entry_point),) = tomllib.loads(manifest_text(drafted))["entry_points"].items()
+    return dict(entry_point)
+
+
+def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
+    """The entry points of a manifest with all that was drafted, which is traced once."""
+    texts = [manifest_text(drafted) for drafted in drafts]
+    sections = dict.fromkeys(section for text in texts for section in text.split("\n\n"))
+    text = "\n\n".join(section.strip() for section in sections)
+    path = folder / "all.toml"
+    path.write_text(text)
+    return set(check(Drafted(path, drafts[0], text, {})).program.entry_points)
+
+
+def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
+    """The exit code, the codes, and all that is said."""
+    with pytest.raises(UsageError) as refused:
+        drafting(*arguments)
+    findings = refused.value.findings
+    said = "\n".join(f"{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
+    return refused.value.exit_code, [finding.code for finding in findings], said
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def test_a_function_described_by_options_becomes_a_manifest_that_traces(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run(
+        "init",
+        "program:predict",
+        "--weights=params=program:weights",
+        "--input=image=float32[batch,4]",
+        "--static=mode='fast'",
+        "--json",
+    )
+    assert (done.exit_code, done.document["profiles"]) == (
+        0,
+        ["predict[batch=1]", "predict[batch=8]", "predict[batch=64]"],
+    )
+    manifest = read(tmp_path / "program.toml")
+    assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
+    assert "others need out_of_profile" in done.document["manifest"]
+    entry_point = manifest["entry_points"]["predict"]
+    assert manifest["weights"] == {"params": {"init": "program:weights"}}
+    assert entry_point["bind"] == {"params": "params"}
+    assert entry_point["static"] == {"mode": "fast"}
+    assert entry_point["inputs"] == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
+
+
+@pytest.mark.parametrize("name", ["w.npz", "checkpoint"])
+def test_init_names_weights_files_and_folders_as_the_source(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    tensors = {"w": np.ones((4, 3), np.float32)}
+    np.savez(tmp_path / "w.npz", **tensors)  # type: ignore[arg-type]
+    (tmp_path / "checkpoint").mkdir()
+    weights = write_tensors(tensors, where="test")
+    (tmp_path / "checkpoint" / "model.safetensors").write_bytes(weights)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "program.py").write_text(PROGRAM)
+    output = "manifests/program.toml"
+    options = (f"--weights=params={name}", "--input=image=float32[batch,4]", "--static=mode='a'")
+    done = run("init", "program:predict", *options, "-o", output, "--json")
+    assert done.exit_code == 0, done.stdout
+    manifest = read(tmp_path / output)
+    assert manifest["weights"] == {"params": {"source": f"../{name}"}}
+    assert manifest["entry_points"]["predict"]["tolerance"] == {"rtol": 1e-5, "atol": 1e-5}
+
+
+def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Path) -> None:
+    done = run(
+        *("init", "program:predict", "--example=program:example"),
+        *("--weights=params=program:weights", "--input=image=[batch,4]", "--dimension=batch=2:16"),
+        "--json",
+    )
+    assert done.exit_code == 0, done.stdout
+    manifest = read(tmp_path / "program.toml")
+    assert manifest["dimensions"] == {"batch": {"range": [2, 16], "profiles": "powers_of_two"}}
+    assert manifest["entry_points"]["predict"]["static"] == {"temperature": 2.0, "mode": "fast"}
+    notes = "\n".join(done.document["notes"])
+    assert "--input 'temperature=float32[]'" in notes
+
+
+BY_CHANCE = """
+import numpy as np
+%s
+def scaled(x, *, scale):
+    return x * scale
+def example():
+    return {"x": np.ones(3), "scale": float(np.random.random())}
+"""
+
+
+def test_a_process_that_is_forked_finds_what_one_of_its_own_would(run: Run, tmp_path: Path) -> None:
+    """Other numbers by chance each time, and modules that were written meanwhile."""
+    found = set()
+    for name, more in (("one", ""), ("other", "import beside")):
+        (tmp_path / "chance.py").write_text(BY_CHANCE % more)
+        done = run("init", "chance:scaled", "--example=chance:example", "-o", f"{name}.toml")
+        assert done.exit_code == 0, done.stderr
+        found.add(read(tmp_path / f"{name}.toml")["entry_points"]["scaled"]["static"]["scale"])
+        (tmp_path / "beside.py").touch()
+    assert len(found) == 2
+
+
+def test_doubles_of_an_example_are_narrowed_with_a_note(drafting: Drafting) -> None:
+    drafted = drafting(
+        *("program:predict", "--example=program:example", "--weights=params=program:weights")
+    )
+    image = entry_point_of(drafted)["inputs"]["image"]
+    assert image == {"shape": [8, 4], "dtype": "float32"}
+    assert "image is float64 in the example" in "\n".join(drafted.notes)
+
+
+def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_path: Path) -> None:
+    done = run(
+        *("init", "program:nested", "--example=program:nested_example"),
+        *("--input=tokens=[batch,seq]", "--input=batch/x/0=[batch,2]"),
+    )
+    assert done.exit_code == 0, done.stderr
+    manifest = read(tmp_path / "program.toml")
+    entry_point = manifest["entry_points"]["nested"]
+    assert entry_point["inputs"]["batch"] == {"x": [{"shape": ["batch", 2], "dtype": "float32"}]}
+    assert entry_point["fixtures"]["ranges"] == {"tokens": [0, 11]}
+    assert manifest["dimensions"]["batch"]["profiles"] == [1, 3, 8, 64]
+    assert "nested traces at 16 profiles" in done.stdout
+
+
+def test_random_keys_annotations_and_structures_of_functions_are_inputs(
+    drafting: Drafting, tmp_path: Path
+) -> None:
+    drafts = [
+        drafting("program:draw", "--example=program:draw_example"),
+        drafting("program:annotated"),
+        drafting("program:tuple_of", "--like=state=program:make_state", "--entry-point=step"),
+        drafting("program:step_of", "--like=state=program:sized_state", "--input=x=float32[batch]"),
+    ]
+    draw, annotated, step, step_of = (entry_point_of(drafted)["inputs"] for drafted in drafts)
+    assert draw == {"key": {"shape": [], "dtype": "key<fry>"}}
+    assert annotated == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
+    assert step == {"state": {"like": "program:make_state"}}
+    sized = {"like": "program:sized_state", "arguments": {"batch": "batch"}}
+    assert step_of["state"] == sized
+    assert traced(drafts, tmp_path) == {"draw", "annotated", "step", "step_of"}
+
+
+def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Run) -> None:
+    none = ("--like=state=program:sized_state", "--input=x=float32[8]", "-o", "n.toml")
+    done = run("init", "program:step_of", *none)
+    assert done.codes == ["AOTC-E829"] and "arguments = { batch = … }" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["program"], "AOTC-E080", "a function as package.module:function"),
+        (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
+        (["program.py"], "AOTC-E080", ".onnx, .pt2"),
+        (["p" * 300], "AOTC-E080", "name a function"),
+        (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
+        (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
+        (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
+        (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
+        (["program:predict", "--weights=params=x.pt"], "AOTC-E080", "read it in a function"),
+        (["program:predict", "--like=params=x"], "AOTC-E080", "package.module:function"),
+        (["program:predict", "--dimension=b=1:8"], "AOTC-E080", "name an axis in --input"),
+        (
+            ["program:predict", "--input=image=f32[b]", "--dimension=b=8:1"],
+            "AOTC-E080",
+            "LOWEST:HIGHEST",
+        ),
+        (
+            ["program:predict", "--input=image=f32[3]", "--static=image=1"],
+            "AOTC-E080",
+            "one option for image",
+        ),
+        (
+            ["program:predict", "--input=image=f32[3]", "--input=image=f32[4]"],
+            "AOTC-E080",
+            "each name once",
+        ),
+        (["program:predict"], "AOTC-E081", "parameter image"),
+        (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
+        (["program:annotated", "--input=imgae=f32[3]"], "AOTC-E083", "did you mean image?"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_and_nothing_is_written(
+    run: Run, tmp_path: Path, arguments: list[str], code: str, says: str
+) -> None:
+    done = run("init", *arguments)
+    assert (done.exit_code, code in done.codes) == (2, True), done.stderr
+    assert says in done.stderr
+    assert not list(tmp_path.glob("*.toml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["program:predict", "--example=program:too_many"], "AOTC-E082", "3 values"),
+        (["program:predict", "--example=program:unknown_name"], "AOTC-E082", "imago"),
+        (["program:tuple_of", "--example=program:tuple_example"], "AOTC-E082", "--like state="),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=tokens=[a]"],
+            "AOTC-E083",
+            "axes that fit the example's shape [3, 4]",
+        ),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=tokens=[a,a]"],
+            "AOTC-E083",
+            "a to be 3",
+        ),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=batch/y=[a]"],
+            "AOTC-E083",
+            "no such array",
+        ),
+        (["program:annotated", "--input=image=[a]"], "AOTC-E083", "a dtype"),
+        (["program:annotated", "--example=program:leave"], "AOTC-E082", "SystemExit"),
+    ],
+)
+def test_what_a_look_at_the_function_does_not_explain_is_refused(
+    drafting: Drafting, arguments: list[str], code: str, says: str
+) -> None:
+    exit_code, codes, said = refusal_of(drafting, arguments)
+    assert (exit_code, code in codes) == (2, True), said
+    assert says in said
+
+
+def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "program.toml").write_text("mine")
+    done = run("init", "program:annotated")
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E084"])
+    assert (tmp_path / "program.toml").read_text() == "mine"
+
+
+def test_a_program_that_does_not_trace_leaves_a_manifest_to_correct(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run("init", "program:branches", "--input=x=f32[4]", "--json")
+    assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
+    assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
+
+
+def test_unknown_functions_and_targets_are_refused_before_anything_is_written(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run("init", "program:nope").codes == ["AOTC-E820"]
+    assert run("init", "program:annotated", "--target=cpu-x86-64-v9").codes == ["AOTC-E811"]
+    assert not list(tmp_path.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
+def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_them(
+    drafting: Drafting, tmp_path: Path, name: str
+) -> None:
+    drafted = drafting("program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
+    with pytest.raises(BuildManifestError) as refused:
+        traced([drafted], tmp_path)
+    assert [finding.code for finding in refused.value.findings] == ["AOTC-E805"]
+    assert list(tomllib.loads((tmp_path / "all.toml").read_text())["entry_points"]) == [name]
+
+
+def test_what_the_manifests_own_rules_refuse_is_left_to_correct(run: Run, tmp_path: Path) -> None:
+    done = run("init", "program:annotated", "--input=image=f32[4]", "--entry-point=a.b")
+    assert (done.exit_code, done.codes) == (3, ["AOTC-E805"])
+    written = tomllib.loads((tmp_path / "program.toml").read_text())
+    assert list(written["entry_points"]) == ["a.b"]
+
+
+CALLABLES = """
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+def plain(x, /, y, n=2, *, scale=1.0):
+    return x * y * scale * n
+
+
+def any_more(x, *rest, y, **more):
+    return x + y
+
+
+def spread(*xs):
+    return sum(xs)
+
+
+def by_name(**xs):
+    return xs["x"]
+
+
+def nothing():
+    return jnp.ones(4)
+
+
+def yields(x):
+    yield x
+
+
+async def later(x):
+    return x
+
+
+class Model:
+    def __init__(self, w=2.0):
+        self.w = w
+
+    def __call__(self, x):
+        return x * self.w
+
+    def predict(self, x):
+        return x * self.w
+
+    @classmethod
+    def made(cls, x):
+        return x * 2
+
+    @staticmethod
+    def kept(x):
+        return x * 3
+
+
+model = Model()
+bound = model.predict
+fixed = functools.partial(plain, scale=2.0)
+first = functools.partial(plain, 3.0)
+jitted = jax.jit(plain, static_argnames=("n",))
+mapped = jax.vmap(lambda x, y: x + y, in_axes=(0, None))
+graded = jax.grad(lambda x, y: (x * y).sum())
+saved = jax.checkpoint(plain)
+"""
+
+X, Y = "--input=x=float32[4]", "--input=y=float32[4]"
+
+
+@pytest.fixture
+def init(aotc: Run, tmp_path: Path) -> Run:
+    (tmp_path / "calls.py").write_text(CALLABLES)
+
+    def run(name: str, *options: str) -> Any:
+        return aotc("init", f"calls:{name}", *options, "--entry-point=f", "-o", "f.toml")
+
+    return run
+
+
+CALLED: list[tuple[str, list[str], str, dict[str, Any]]] = [
+    ("plain", [X, Y], "xy", {}),
+    ("plain", [X, Y, "--static=n=3"], "xy", {"n": 3}),
+    ("any_more", [X, Y], "xy", {}),
+    ("nothing", [], "", {}),
+    ("model", [X], "x", {}),
+    ("model.predict", [X], "x", {}),
+    ("bound", [X], "x", {}),
+    ("Model.made", [X], "x", {}),
+    ("Model.kept", [X], "x", {}),
+    ("fixed", [X, Y], "xy", {}),
+    ("first", [Y], "y", {}),
+    ("jitted", [X, Y], "xy", {}),
+    ("mapped", [X, Y], "xy", {}),
+    ("graded", [X, Y], "xy", {}),
+    ("saved", [X, Y], "xy", {}),
+]
+"""A name, options, and the inputs and values that they describe."""
+
+
+@pytest.mark.parametrize(("name", "options", "inputs", "static"), CALLED)
+def test_whatever_can_be_called_by_name_is_drafted(
+    drafting: Drafting, name: str, options: list[str], inputs: str, static: dict[str, Any]
+) -> None:
+    entry_point = entry_point_of(drafting(f"calls:{name}", *options, "--entry-point=f"))
+    assert entry_point["function"] == f"calls:{name}"
+    assert set(entry_point.get("inputs", {})) == set(inputs)
+    assert entry_point.get("static", {}) == static
+
+
+def test_whatever_can_be_called_by_name_traces(drafting: Drafting, tmp_path: Path) -> None:
+    drafts = {
+        f"f{number}": drafting(f"calls:{name}", *options, f"--entry-point=f{number}")
+        for number, (name, options, _, _) in enumerate(CALLED)
+    }
+    assert traced([*drafts.values()], tmp_path) == set(drafts)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("spread", [], "spread(*xs)"),
+        ("spread", ["--input=xs=float32[4]"], "spread(*xs)"),
+        ("by_name", [X], "by_name(**xs)"),
+        ("yields", [X], "it yields"),
+        ("later", [X], "async def"),
+        ("Model", [X], "calls:model"),
+        ("Model.predict", [X], "calls:model.predict"),
+        ("Model.__call__", [X], "a method"),
+    ],
+)
+def test_what_no_manifest_can_call_is_refused(
+    drafting: Drafting, name: str, options: list[str], says: str
+) -> None:
+    exit_code, codes, said = refusal_of(drafting, [f"calls:{name}", *options])
+    assert (exit_code, codes) == (2, ["AOTC-E085"]), said
+    assert says in said
+
+
+def test_where_nothing_can_be_called_nothing_is_written(init: Run, tmp_path: Path) -> None:
+    done = init("spread")
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E085"]), done.stderr
+    assert not list(tmp_path.glob("*.toml"))
+
+
+def test_arguments_without_a_name_get_nothing_and_a_note_says_so(drafting: Drafting) -> None:
+    assert [note.partition(" gets")[0] for note in drafting("calls:any_more", X, Y).notes] == [
+        "the function's *rest",
+        "the function's **more",
+    ]
+
+
+def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Drafting) -> None:
+    options = ("calls:any_more", X, Y, "--input=other=float32[4]", "--entry-point=f")
+    _, codes, said = refusal_of(drafting, options)
+    assert codes == ["AOTC-E083"]
+    assert "other would land in *rest or **more" in said
+    assert "def f(other, ...)" in said

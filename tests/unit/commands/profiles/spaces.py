@@ -1,0 +1,39 @@
+"""Spaces and traffic for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from aotc.commands.profiles.traffic.call_cost import Polynomial
+from aotc.commands.profiles.traffic.size_space import Axis, Counts, Points, Space
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+
+PAD, FAIL = OutOfProfilePolicy.PAD, OutOfProfilePolicy.FAIL
+SPLIT = OutOfProfilePolicy.SPLIT
+
+
+def space(
+    *axes: tuple[str, int],
+    relations: tuple[str, ...] = (),
+    policy: OutOfProfilePolicy = PAD,
+    policies: Mapping[str, OutOfProfilePolicy] | None = None,
+    multiple_of: int = 1,
+) -> Space:
+    """Dimensions from 1 up to a size each, all with one policy but those in `policies`."""
+    policies = policies or {}
+    made = tuple(Axis(n, 1, most, multiple_of, policies.get(n, policy)) for n, most in sorted(axes))
+    return Space("encode", made, relations, ())
+
+
+def polynomial(exponents: list[list[int]], coefficients: list[float]) -> Polynomial:
+    return Polynomial("flops", 0.0, np.array(exponents), np.array(coefficients))
+
+
+def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:
+    """Distinct points with uneven counts."""
+    random = np.random.default_rng(seed)
+    columns = [random.integers(1, limit + 1, number) for limit in most]
+    points = np.unique(np.stack(columns, axis=1), axis=0)
+    return points, random.integers(1, 50, len(points)) ** 2

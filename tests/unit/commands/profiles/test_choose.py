@@ -1,0 +1,165 @@
+"""The chosen profiles against every possible set of profiles."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from aotc.commands.profiles.traffic.call_cost import CostModel, Elements
+from aotc.commands.profiles.traffic.cost_bound import lower_bound
+from aotc.commands.profiles.traffic.one_dimension import best_runs
+from aotc.commands.profiles.traffic.profile_choice import choose
+from aotc.commands.profiles.traffic.profile_routing import serve
+from aotc.commands.profiles.traffic.profile_search import search
+from aotc.commands.profiles.traffic.size_space import Counts, Points, Space
+from tests.unit.commands.profiles.spaces import FAIL, polynomial, random_traffic, space
+
+ATTENTION = polynomial([[0, 0], [1, 1], [1, 2]], [900.0, 40.0, 3.0])
+
+
+def best_of_all(
+    within: Space, points: Points, counts: Counts, model: CostModel, most: int
+) -> tuple[int, float]:
+    """Requests covered and cost of the best set, by trying all of them."""
+    mesh = np.meshgrid(*(np.unique(column) for column in points.T), indexing="ij")
+    candidates = np.stack([axis.ravel() for axis in mesh], axis=1)
+    candidates = candidates[within.related(candidates)]
+    found = []
+    for chosen in combinations(range(len(candidates)), min(most, len(candidates))):
+        served = serve(within, points, counts, candidates[list(chosen)], model)
+        found.append((-served.covered, served.padded_cost))
+    covered, cost = min(found)
+    return -covered, cost
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_one_dimension_the_choice_is_the_best_of_all_sets(seed: int) -> None:
+    most = 1 + seed % 5
+    points, counts = random_traffic(seed, 14, 40)
+    model = polynomial([[0], [1], [2]], [5.0 * (seed % 3), 2.0, 0.1 * (seed % 4)])
+    within = space(("seq", 40))
+    choice = choose(within, points, counts, model, most)
+    served = serve(within, points, counts, choice.profiles, model)
+    assert (served.covered, pytest.approx(choice.cost)) == best_of_all(
+        within, points, counts, model, most
+    )
+    assert served.padded_cost == pytest.approx(choice.cost)
+    assert choice.gap == 0
+    assert len(choice.profiles) <= most
+
+
+def test_divide_and_conquer_gives_the_whole_table_of_the_plain_recurrence() -> None:
+    random = np.random.default_rng(7)
+    weights = random.integers(0, 100, 300).astype(np.float64)
+    costs = np.sort(random.uniform(1, 1000, 300))
+    before = np.concatenate([[0.0], np.cumsum(weights)])
+    row = before[1:] * costs
+    for _, cost in best_runs(weights, costs, 12):
+        assert cost == pytest.approx(row[-1])
+        runs = (before[None, 1:] - before[:-1, None]) * costs[None, :]
+        row = np.array(
+            [min([row[j], *(row[i - 1] + runs[i, j] for i in range(1, j + 1))]) for j in range(300)]
+        )
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_in_two_dimensions_the_bound_and_the_cost_hold_the_optimum_between_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aotc.commands.profiles.traffic.profile_search.ENUMERATED_MAX", 0)
+    most = 2 + seed % 2
+    points, counts = random_traffic(seed, 16, 5, 5)
+    within = space(("batch", 5), ("seq", 5))
+    _, optimum = best_of_all(within, points, counts, ATTENTION, most)
+    profiles, is_best = search(within, points, counts, ATTENTION, most)
+    found = serve(within, points, counts, profiles, ATTENTION)
+    bound = lower_bound(within, points, counts, ATTENTION, most, found.padded_cost)
+    assert found.covered == found.requests
+    assert not is_best
+    assert len(profiles) <= most
+    assert bound <= optimum * (1 + 1e-9)
+    assert optimum <= found.padded_cost * (1 + 1e-9)
+    # What this search is held to; the bound alone would allow anything.
+    assert found.padded_cost <= optimum * 1.03
+    assert bound >= optimum * 0.85
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_coarser_lattice_than_the_traffic_gives_a_bound_all_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, counts = random_traffic(seed, 25, 6, 6)
+    within = space(("batch", 6), ("seq", 6))
+    _, optimum = best_of_all(within, points, counts, ATTENTION, 2)
+    monkeypatch.setattr("aotc.commands.profiles.traffic.cost_bound.CELLS_MAX", 9)
+    monkeypatch.setattr("aotc.commands.profiles.traffic.profile_search.CELLS_MAX", 9)
+    found, _ = search(within, points, counts, ATTENTION, 2)
+    cost = serve(within, points, counts, found, ATTENTION).padded_cost
+    bound = lower_bound(within, points, counts, ATTENTION, 2, cost)
+    assert 0 < bound <= optimum * (1 + 1e-9) <= cost * (1 + 1e-8)
+    assert cost <= optimum * 1.05
+
+
+def test_few_enough_sets_are_tried_one_by_one() -> None:
+    points, counts = random_traffic(3, 9, 4, 4)
+    within = space(("batch", 4), ("seq", 4))
+    choice = choose(within, points, counts, ATTENTION, 2)
+    assert choice.method == "enumeration"
+    assert choice.gap == 0
+    assert choice.cost == pytest.approx(best_of_all(within, points, counts, ATTENTION, 2)[1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_profile_never_breaks_a_relation(seed: int) -> None:
+    points, counts = random_traffic(seed, 30, 12, 12)
+    within = space(("batch", 12), ("seq", 12), relations=("batch*seq <= 60",))
+    kept = within.related(points)
+    choice = choose(within, points[kept], counts[kept], ATTENTION, 6)
+    assert within.related(choice.profiles).all()
+    served = serve(within, points[kept], counts[kept], choice.profiles, ATTENTION)
+    assert served.covered == served.requests
+
+
+def test_a_dimension_that_is_not_padded_gets_exact_sizes() -> None:
+    points = np.array([[1, 10], [1, 90], [7, 20], [7, 80]])
+    within = space(("batch", 8), ("seq", 100), policies={"batch": FAIL})
+    choice = choose(within, points, np.array([5, 5, 5, 5]), Elements(), 2)
+    assert choice.profiles.tolist() == [[1, 90], [7, 80]]
+
+
+def test_where_nothing_is_padded_the_most_frequent_sizes_are_covered() -> None:
+    points = np.array([[1], [2], [3], [4]])
+    within = space(("batch", 8), policy=FAIL)
+    choice = choose(within, points, np.array([5, 90, 1, 80]), Elements(), 2)
+    assert choice.profiles.tolist() == [[2], [4]]
+
+
+def test_covering_everything_comes_before_a_low_cost() -> None:
+    points = np.array([[1], [1000]])
+    choice = choose(space(("seq", 1000)), points, np.array([10**9, 1]), Elements(), 1)
+    assert choice.profiles.tolist() == [[1000]]
+
+
+def test_twenty_thousand_different_sizes_are_within_reach() -> None:
+    sizes = np.arange(1, 20_001)[:, None]
+    choice = choose(space(("seq", 20_000)), sizes, np.ones(20_000, dtype=np.int64), Elements(), 4)
+    assert choice.profiles.ravel().tolist() == [5000, 10000, 15000, 20000]
+
+
+def test_more_profiles_than_sizes_are_not_made_up() -> None:
+    points, counts = random_traffic(1, 4, 9, 9)
+    choice = choose(space(("batch", 9), ("seq", 9)), points, counts, ATTENTION, 64)
+    assert len(choice.profiles) <= len(points)
+    assert choice.cost == pytest.approx(float(counts @ ATTENTION.costs(points)))
+
+
+def test_three_dimensions_are_searched_with_a_bound() -> None:
+    points, counts = random_traffic(5, 400, 9, 30, 40)
+    within = space(("batch", 9), ("height", 30), ("width", 40))
+    model = polynomial([[1, 1, 1]], [2.0])
+    choice = choose(within, points, counts, model, 6)
+    assert choice.method != "enumeration"
+    assert choice.bound is not None and choice.gap is not None
+    assert float(counts @ model.costs(points)) <= choice.bound <= choice.cost

@@ -1,0 +1,160 @@
+"""Profiles where a dimension is split: counted as the loader does, chosen for what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from aotc.commands.profiles.traffic.call_cost import CostModel, Elements
+from aotc.commands.profiles.traffic.cost_bound import lower_bound
+from aotc.commands.profiles.traffic.profile_choice import choose
+from aotc.commands.profiles.traffic.profile_routing import by_model, calls_of, serve
+from aotc.commands.profiles.traffic.size_space import Counts, Points, Space
+from aotc.commands.profiles.traffic.split_costs import Requests
+from aotc.commands.profiles.traffic.traffic_check import Calls, check_traffic
+from aotc.commands.profiles.traffic.traffic_log import Traffic
+from aotc_runtime.serving.routing.router import Router
+from tests.unit.commands.profiles.spaces import FAIL, PAD, SPLIT, polynomial, random_traffic, space
+
+WORK = polynomial([[0, 0], [1, 1], [1, 2]], [300.0, 40.0, 3.0])
+POLICIES = [
+    {"batch": SPLIT, "seq": PAD},
+    {"batch": SPLIT, "seq": FAIL},
+    {"batch": SPLIT, "seq": SPLIT},
+    {"batch": PAD, "seq": PAD},
+]
+
+
+def every_profile(within: Space, points: Points) -> Points:
+    """All that could serve parts of these points."""
+    most = points.max(axis=0)
+    mesh = np.array(list(product(*(range(1, limit + 1) for limit in most))), dtype=np.int64)
+    return mesh[within.related(mesh)]
+
+
+def best_of_all(
+    within: Space, points: Points, counts: Counts, model: CostModel, most: int
+) -> tuple[int, float]:
+    profiles = every_profile(within, points)
+    found = []
+    for chosen in combinations(range(len(profiles)), min(most, len(profiles))):
+        served = serve(within, points, counts, profiles[list(chosen)], model)
+        found.append((-served.covered, served.padded_cost))
+    covered, cost = min(found)
+    return -covered, cost
+
+
+@pytest.mark.parametrize("policies", POLICIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_every_request_is_counted_as_the_loader_routes_it(
+    seed: int, policies: dict[str, str]
+) -> None:
+    within = space(("batch", 14), ("seq", 12), policies=policies)
+    points, counts = random_traffic(seed, 60, 14, 12)
+    profiles, _ = random_traffic(seed + 100, 5, 6, 12)
+    costs = WORK.costs(profiles)
+    router = Router(
+        [within.sizes(row) for row in profiles], by_model(profiles, costs).tolist(), within.policies
+    )
+    served = serve(within, points, counts, profiles, WORK)
+    expected = np.zeros((len(points), len(profiles)), dtype=np.int64)
+    for index, point in enumerate(points):
+        for call in calls_of(router.choose(within.sizes(point))):
+            expected[index, call.profile] += 1
+    assert (served.calls[served.of_route] == expected).all()
+    assert served.padded_cost == pytest.approx(float(counts @ expected @ costs))
+    assert served.calls_by_profile.tolist() == (counts @ expected).tolist()
+    assert served.elements_by_profile.sum() == pytest.approx(served.elements)
+    assert served.split == counts[expected.sum(axis=1) > 1].sum()
+
+
+@pytest.mark.parametrize("policies", POLICIES[:3])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_search_pays_what_the_loader_would(seed: int, policies: dict[str, str]) -> None:
+    within = space(("batch", 14), ("seq", 12), policies=policies)
+    points, _ = random_traffic(seed, 60, 14, 12)
+    profiles, _ = random_traffic(seed + 100, 6, 6, 12)
+    costs = WORK.costs(profiles)
+    paid = Requests(within, points).costs(profiles, costs)
+    served = serve(within, points, np.ones(len(points), dtype=np.int64), profiles, WORK)
+    loader = np.where(served.is_covered, (served.calls @ costs)[served.of_route], np.inf)
+    assert paid == pytest.approx(loader)
+
+
+@pytest.mark.parametrize("policies", POLICIES[:3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_and_the_cost_hold_the_optimum_between_them(
+    seed: int, policies: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aotc.commands.profiles.traffic.profile_search.ENUMERATED_MAX", 0)
+    within = space(("batch", 5), ("seq", 4), policies=policies)
+    points, counts = random_traffic(seed, 12, 5, 4)
+    most = 2 + seed % 2
+    covered, optimum = best_of_all(within, points, counts, WORK, most)
+    choice = choose(within, points, counts, WORK, most)
+    served = serve(within, points, counts, choice.profiles, WORK)
+    assert served.covered == covered
+    assert len(choice.profiles) <= most
+    assert optimum <= choice.cost * (1 + 1e-9)
+    assert choice.cost <= optimum * 1.05
+    if served.covered == served.requests:
+        assert choice.bound is not None
+        assert choice.bound <= optimum * (1 + 1e-9)
+        assert choice.bound >= optimum * 0.6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bound_on_thinned_sizes_is_one_all_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within = space(("batch", 6), ("seq", 5), policies={"batch": SPLIT})
+    points, counts = random_traffic(seed, 20, 6, 5)
+    _, optimum = best_of_all(within, points, counts, WORK, 2)
+    monkeypatch.setattr("aotc.commands.profiles.traffic.candidate_profiles.SIZES_MAX", 3)
+    monkeypatch.setattr("aotc.commands.profiles.traffic.candidate_profiles.BINS_MAX", 2)
+    monkeypatch.setattr("aotc.commands.profiles.traffic.cost_bound.CELLS_MAX", 8)
+    assert 0 < lower_bound(within, points, counts, WORK, 2, optimum * 2) <= optimum * (1 + 1e-9)
+
+
+def test_few_enough_sets_are_tried_one_by_one_also_of_sizes_that_nobody_asked_for() -> None:
+    within = space(("batch", 10), policy=SPLIT)
+    model = polynomial([[0], [1]], [5.0, 1.0])
+    choice = choose(within, np.array([[6], [10]]), np.array([3, 1]), model, 1)
+    assert (choice.profiles.tolist(), choice.method, choice.gap) == ([[2]], "enumeration", 0)
+
+
+def test_of_equal_costs_the_one_with_fewer_calls_is_chosen() -> None:
+    within = space(("batch", 40), policy=SPLIT)
+    choice = choose(within, np.array([[1], [9], [40]]), np.array([9, 5, 1]), Elements(), 3)
+    assert choice.profiles.ravel().tolist() == [1, 9, 40]
+
+
+def test_the_smallest_size_that_is_served_today_stays_served() -> None:
+    points, counts = np.array([[8, 16], [16, 16], [24, 32]]), np.array([90, 5, 5])
+    within = space(("batch", 64), ("seq", 64), policies={"batch": SPLIT})
+    assert choose(within, points, counts, WORK, 3).profiles[:, 0].min() == 8
+    today = replace(within, profiles=({"batch": 1, "seq": 32}, {"batch": 8, "seq": 64}))
+    choice = choose(today, points, counts, WORK, 3)
+    every = np.array([[size, 32] for size in range(1, 65)])
+    served = serve(today, every, np.ones(64, dtype=np.int64), choice.profiles, WORK)
+    assert served.covered == 64
+
+
+def test_a_bundle_that_splits_covers_what_its_profiles_add_up_to() -> None:
+    within = replace(
+        space(("batch", 64), ("seq", 100), policies={"batch": SPLIT}),
+        profiles=({"batch": 1, "seq": 50}, {"batch": 8, "seq": 50}),
+    )
+    calls = Traffic(np.array([[19, 50], [9, 25], [8, 50], [3, 60]]), np.array([2, 3, 5, 1]))
+    checked = check_traffic(within, calls, "cpu")
+    assert (checked.requests, checked.covered, checked.split, checked.calls) == (11, 10, 5, 21)
+    (offender,) = checked.padded
+    assert offender.served_by == (
+        Calls({"batch": 1, "seq": 50}, 1),
+        Calls({"batch": 8, "seq": 50}, 1),
+    )
+    assert offender.overhead == pytest.approx(1.0)
+    assert checked.uncovered[0].reason == "no profile fits, nor do any add up to it"

@@ -1,0 +1,99 @@
+"""XLA's analysis counts one step of a loop; what a call costs has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from aotc.commands.profiles.xla_cost import CallCost, cost_of_call
+
+MATMUL = 2 * 16**3
+
+
+def cost(function: Callable[..., Any], *shapes: tuple[int, ...]) -> CallCost:
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    traced = jax.jit(function).trace(*arguments)
+    return cost_of_call(traced, traced.lower(lowering_platforms=("cpu",)))
+
+
+def matmuls(found: CallCost) -> float:
+    """How many products of two 16 by 16 matrices it is; a counter or two beside them."""
+    return round(found.flops / MATMUL, 2)
+
+
+def product(x: jax.Array) -> jax.Array:
+    return x @ x
+
+
+def repeated(times: int, *, unroll: int = 1) -> Callable[[jax.Array], jax.Array]:
+    def step(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return product(carry), None
+
+    return lambda x: jax.lax.scan(step, x, None, length=times, unroll=unroll)[0]
+
+
+def test_a_program_without_loops_costs_what_xla_says() -> None:
+    found = cost(lambda x: jnp.tanh(x @ x), (16, 16))
+    assert (matmuls(found), found.transcendentals, found.open_loops) == (1, 256, 0)
+    assert found.bytes_accessed >= 3 * 16 * 16 * 4
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 4, 10, 12])
+def test_every_step_of_a_scan_counts_however_it_is_unrolled(unroll: int) -> None:
+    assert matmuls(cost(repeated(10, unroll=unroll), (16, 16))) == 10
+
+
+def test_bytes_and_transcendentals_of_all_steps_count() -> None:
+    def outputs(x: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda row: jnp.tanh(row @ x), x)
+
+    few, many = cost(outputs, (16, 16)), cost(outputs, (64, 64))
+    assert (few.transcendentals, many.transcendentals) == (16 * 16, 64 * 64)
+    assert few.bytes_accessed > 16 * 16 * 16 * 4
+
+
+def test_a_counted_loop_is_a_scan_and_loops_inside_of_loops_multiply() -> None:
+    inner = repeated(5)
+    counted = cost(lambda x: jax.lax.fori_loop(0, 7, lambda _, c: inner(c), x), (16, 16))
+    assert matmuls(counted) == pytest.approx(35, abs=0.1)
+    assert counted.open_loops == 0
+
+
+def test_loops_are_found_in_called_functions_and_in_the_costliest_branch() -> None:
+    def chosen(x: jax.Array) -> jax.Array:
+        return jax.lax.cond(x[0, 0] > 0, repeated(9), repeated(3), x)
+
+    assert matmuls(cost(jax.jit(jax.checkpoint(repeated(6))), (16, 16))) == 6
+    assert matmuls(cost(chosen, (16, 16))) == 9
+
+
+def test_a_loop_whose_length_depends_on_values_counts_once_and_is_named() -> None:
+    def until(x: jax.Array) -> jax.Array:
+        return jax.lax.while_loop(lambda c: c.sum() < 5, repeated(4), x)
+
+    found = cost(until, (16, 16))
+    assert matmuls(found) == pytest.approx(4, abs=0.2)
+    assert found.open_loops == 1
+    twice = cost(lambda x: until(until(x)), (16, 16))
+    assert twice.open_loops == 2
+
+
+def test_loops_over_a_mesh_count_once_since_their_bodies_need_its_axes() -> None:
+    mesh = Mesh(jax.devices()[:1], ("data",))
+
+    def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return jax.lax.psum(carry, "data") @ carry, None
+
+    def whole(x: jax.Array) -> jax.Array:
+        return jax.lax.scan(body, x, None, length=8)[0]
+
+    spread = jax.shard_map(
+        whole, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False
+    )
+    assert cost(spread, (16, 16)).open_loops == 1

@@ -1,0 +1,66 @@
+"""The recording's own side: what can be recorded, how inputs are cut, and environments that cannot
+run a model. What frameworks compute is tested in `tests/frontends`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from aotc import commands
+from aotc.commands.record_expected.record_expected_command import record_expected
+from aotc.commands.record_expected.recording_process import _cut, record
+from aotc.config.build_manifest import read_build_manifest
+from aotc_runtime.base.errors import AotcError
+
+MANIFESTS = Path(__file__).parents[4] / "manifests"
+
+
+def test_an_entry_point_that_is_no_model_with_recorded_inputs_is_refused() -> None:
+    for name, entry_point in (("digits", None), ("resnet", "other")):
+        with pytest.raises(AotcError) as refused:
+            record(MANIFESTS / f"{name}.toml", entry_point, Path(sys.executable))
+        assert refused.value.code == "AOTC-E831"
+
+
+@pytest.mark.parametrize("python", [Path(sys.executable), Path("/nowhere/python")])
+def test_a_python_without_the_framework_is_refused_and_nothing_is_written(
+    python: Path, tmp_path: Path
+) -> None:
+    given = [str(MANIFESTS / "resnet.toml"), "--python", str(python), "--json"]
+    ended = CliRunner().invoke(record_expected, [*given, "-o", str(tmp_path / "e.npz")])
+    assert ended.exit_code and "AOTC-E843" in ended.output
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_manifest_may_name_the_file_that_is_written(tmp_path: Path) -> None:
+    text = (MANIFESTS / "resnet.toml").read_text(encoding="utf-8")
+    for name in ("resnet/resnet.pt2", "resnet/inputs.npz"):
+        text = text.replace(name, str(MANIFESTS / name))
+    new = tmp_path / "new.npz"
+    path = tmp_path / "resnet.toml"
+    path.write_text(text.replace("resnet/expected.npz", str(new)), encoding="utf-8")
+    for written, code in ((new, "AOTC-E843"), (None, "AOTC-E808")):
+        with pytest.raises(AotcError) as refused:
+            record(path, None, Path("/nowhere/python"), written)
+        assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    "script", ["record_expected/model_recorder.py", "import_tensorflow/tensorflow_exporter.py"]
+)
+def test_what_runs_where_a_framework_is_is_written_for_older_pythons(script: str) -> None:
+    text = Path(commands.__file__).parent.joinpath(script).read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 10))
+
+
+def test_inputs_are_cut_as_fixtures_are() -> None:
+    spec = read_build_manifest(MANIFESTS / "resnet.toml").entry_points["classify"]
+    image = np.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16)
+    found = _cut(spec, {"image": image}, {"batch": 3})["image"]
+    np.testing.assert_array_equal(found, image[[0, 1, 0]])

@@ -1,0 +1,204 @@
+"""Which folder is taken, and which is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from homeless import nobody_at_home
+
+from aotc.base.errors import UsageError
+from aotc.pipeline.cache.cache_folder import LIMIT, default_folder, open_store, size_of
+from aotc_runtime.base.digest import sha256
+
+
+def test_the_default_follows_the_base_directory_specification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/aotc")
+    for ignored in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
+        assert default_folder(ignored) == tmp_path / ".cache" / "aotc"
+
+
+def test_who_has_no_home_is_told_to_name_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody_at_home(monkeypatch)
+    for environment in ({}, {"XDG_CACHE_HOME": "relative"}):
+        with pytest.raises(UsageError) as caught:
+            open_store(None, None, environment)
+        assert caught.value.code == "AOTC-E060" and "--cache" in caught.value.findings[0].hint
+    assert open_store(str(tmp_path / "named"), None, {}).folder == tmp_path / "named"
+
+
+def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "new" / "cache"), None, {})
+    assert store.folder.stat().st_mode & 0o777 == 0o700
+    assert store.limit == LIMIT
+
+
+def test_a_name_that_the_system_does_not_take_is_refused_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / ("x" * 300)), None, {})
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E060" and "too long" in finding.found
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / name), None, {})
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E060", "no folder")
+    assert "chmod" not in finding.hint
+
+
+def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path), None, {})
+    assert caught.value.code == "AOTC-E060"
+    assert "everybody" in caught.value.findings[0].found
+
+
+def of_several(folder: Path) -> None:
+    """Let a group write there that is not the user's own."""
+    others = [4242] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getgid()]
+    if not others:
+        pytest.skip("this user has no other group")
+    os.chown(folder, -1, others[0])
+    folder.chmod(0o775)
+
+
+def test_a_folder_that_a_group_may_write_is_refused(tmp_path: Path) -> None:
+    of_several(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path), None, {})
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E060"
+    assert finding.found.startswith("the group ") and "chmod go-w" in finding.hint
+
+
+def test_a_folder_in_which_a_group_may_write_in_part_is_refused(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cache"), None, {})
+    store.put(sha256(b"key"), b"data")
+    of_several(store.folder / "entries")
+    assert open_store(str(store.folder), None, {}), "which nobody else can reach"
+    store.folder.chmod(0o750)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(store.folder), None, {})
+    assert caught.value.findings[0].found.endswith("may write in entries")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_entry_of_another_user_is_not_used(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cache"), None, {})
+    store.put(sha256(b"key"), b"data")
+    store.write_record("ab", b"{}")
+    for path in store.folder.rglob("*"):
+        if path.is_file():
+            os.chown(path, 4242, -1)
+    assert (store.get(sha256(b"key")), store.read_record("ab") or b"") == (None, b"")
+
+
+@pytest.mark.parametrize("inner", ["records", "entries", "entries/ab"])
+def test_a_folder_in_which_everybody_may_write_in_part_is_refused(
+    tmp_path: Path, inner: str
+) -> None:
+    (tmp_path / "cache" / "entries" / "ab").mkdir(parents=True)
+    (tmp_path / "cache" / "records").mkdir()
+    tmp_path.chmod(0o755)
+    (tmp_path / "cache").chmod(0o755)
+    (tmp_path / "cache" / inner).chmod(0o777)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / "cache"), None, {})
+    assert caught.value.code == "AOTC-E060"
+    assert caught.value.findings[0].found == f"everybody may write in {inner}"
+    (tmp_path / "cache").chmod(0o700)
+    assert open_store(str(tmp_path / "cache"), None, {}), "which nobody else can reach"
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o755, False), (0o777, True)])
+def test_a_link_inside_leads_to_what_counts(tmp_path: Path, mode: int, refused: bool) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk").chmod(mode)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o755)
+    (tmp_path / "cache" / "entries").symlink_to(tmp_path / "disk")
+    (tmp_path / "cache" / "records").symlink_to("nowhere")
+    if not refused:
+        assert open_store(str(tmp_path / "cache"), None, {})
+        return
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / "cache"), None, {})
+    assert caught.value.code == "AOTC-E060"
+
+
+def test_what_a_build_makes_there_is_its_users_alone(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        store = open_store(str(tmp_path / "cache"), None, {})
+        store.put(sha256(b"key"), b"data")
+        store.write_record("ab", b"{}")
+        store.trim()
+    finally:
+        os.umask(before)
+    folders = [path for path in (tmp_path / "cache").rglob("*") if path.is_dir()]
+    assert len(folders) == 3 and not any(path.stat().st_mode & 0o077 for path in folders)
+    assert open_store(str(tmp_path / "cache"), None, {}).get(sha256(b"key")) == b"data"
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 4242, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 4242)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path), None, {})
+    assert caught.value.code == "AOTC-E060"
+    assert caught.value.findings[0].found.startswith(
+        "another user, 4242" if os.geteuid() == 0 else "another user, "
+    )
+
+
+def test_a_link_that_leads_elsewhere_later_leads_nobody_there(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to("ours")
+    store = open_store(str(link), None, {})
+    open_store(str(tmp_path / "theirs"), None, {}).put(sha256(b"key"), b"theirs")
+    link.unlink()
+    link.symlink_to("theirs")
+    assert store.get(sha256(b"key")) is None
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / "file"), None, {})
+    assert caught.value.code == "AOTC-E060"
+
+
+@pytest.mark.parametrize(("text", "size"), [("500 MB", 500 * 10**6), ("2GiB", 2 * 2**30)])
+def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
+    assert size_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "large", "-1 MB", "1 mb", "10 XB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        size_of(text)
+    assert caught.value.code == "AOTC-E061"
+
+
+def test_a_folder_without_a_name_is_refused_rather_than_the_current_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store("", None, {})
+    assert caught.value.code == "AOTC-E060"

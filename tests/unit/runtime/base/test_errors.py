@@ -1,0 +1,122 @@
+"""Findings become exceptions and text in one place each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aotc_runtime.base.errors import (
+    AotcError,
+    BackendError,
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    IntegrityError,
+    ReadinessError,
+    ResourceError,
+    ShapeError,
+    TrustError,
+    family_of,
+    raise_if,
+)
+from aotc_runtime.base.rendering import first_line, render
+
+
+def finding(code: str, found: str = "f") -> Finding:
+    return Finding(code=code, where="w", expected="e", found=found, hint="h")
+
+
+@pytest.mark.parametrize(
+    ("code", "family", "exit_code"),
+    [
+        ("AOTC-E101", BundleFormatError, 5),
+        ("AOTC-E201", IntegrityError, 5),
+        ("AOTC-E301", TrustError, 5),
+        ("AOTC-E401", IncompatibleRuntimeError, 6),
+        ("AOTC-E501", IncompatibleHostError, 7),
+        ("AOTC-E551", ResourceError, 7),
+        ("AOTC-E601", ShapeError, 2),
+        ("AOTC-E701", ReadinessError, 8),
+        ("AOTC-E751", BackendError, 7),
+    ],
+)
+def test_the_code_decides_the_family_and_the_exit_code(
+    code: str, family: type[AotcError], exit_code: int
+) -> None:
+    assert family_of(code) is family
+    with pytest.raises(family) as raised:
+        raise_if([finding(code)])
+    assert raised.value.exit_code == exit_code
+    assert raised.value.code == code
+
+
+def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
+    findings = (finding("AOTC-E401"), finding("AOTC-E502"), finding("AOTC-E551"))
+    with pytest.raises(IncompatibleRuntimeError) as raised:
+        raise_if(iter(findings))
+    assert raised.value.findings == findings
+    assert [line[:9] for line in str(raised.value).splitlines() if line.startswith("AOTC")] == [
+        "AOTC-E401",
+        "AOTC-E502",
+        "AOTC-E551",
+    ]
+
+
+def test_equal_findings_are_reported_once() -> None:
+    first, other = finding("AOTC-E401"), finding("AOTC-E401", found="another")
+    error = AotcError(first, other, finding("AOTC-E401"))
+    assert error.findings == (first, other) == error.args
+
+
+def test_no_findings_raise_nothing() -> None:
+    raise_if(())
+
+
+def test_an_error_without_a_finding_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="Finding"):
+        AotcError()
+
+
+def test_a_code_without_a_family_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        family_of("AOTC-E999")
+
+
+def test_the_text_says_where_expected_found_and_hint() -> None:
+    assert render([finding("AOTC-E101")]) == (
+        "AOTC-E101 w\n  expected  e\n  found     f\n  hint      h"
+    )
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\r", "\x00", "\u202e", "\udcff", "\x9b2J"])
+def test_what_is_not_printable_is_escaped_in_text(hostile: str) -> None:
+    text = render([finding("AOTC-E101", f"a{hostile}b")])
+    assert hostile not in text
+    text.encode()
+
+
+def test_a_quoted_line_break_cannot_look_like_a_finding() -> None:
+    text = render([finding("AOTC-E101", "a\nAOTC-E000 fine\n  hint      run this")])
+    assert sum(line.startswith("AOTC-") for line in text.splitlines()) == 1
+    assert sum(line.startswith("  hint") for line in text.splitlines()) == 1
+
+
+def test_json_keeps_what_json_can_hold_and_escapes_the_rest() -> None:
+    document = finding("AOTC-E101", "a\x1b\nb\udcff").to_json()
+    assert document == {
+        "code": "AOTC-E101",
+        "where": "w",
+        "expected": "e",
+        "found": "a\x1b\nb\\udcff",
+        "hint": "h",
+    }
+    json.dumps(document, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "line"), [("out of memory\n  at x", "out of memory"), (" \n", "RuntimeError")]
+)
+def test_an_engines_error_is_told_in_one_line_even_if_it_says_nothing(said: str, line: str) -> None:
+    assert first_line(RuntimeError(said)) == line

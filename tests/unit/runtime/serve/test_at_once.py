@@ -1,0 +1,235 @@
+"""Small requests that are known to be quick are answered where they are read, by the same rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from served import Served, binary_request, serving
+from waiting import SECONDS
+
+from aotc_runtime.base.errors import AotcError
+from aotc_serve.http.http_app import Rest
+from aotc_serve.http.json_inference import FORMS_MOST, prepared
+from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, from_bytes
+from aotc_serve.inference.request_memory import Claim
+from aotc_serve.inference.server_metrics import Metrics
+from aotc_serve.inference.server_options import Limits
+from aotc_serve.service.bundle_repository import Repository
+from aotc_serve.service.request_service import Service
+from aotc_serve.service.served_loading import Settings
+
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+URL = b"/v2/models/joins.scaled/infer"
+PLACE = "/v2/models/joins.scaled/infer"
+Headers = list[tuple[bytes, bytes]]
+
+
+@pytest.fixture(scope="module")
+def repository(joins: tuple[Path, Path]) -> Iterator[Repository]:
+    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
+    found.load_all(strict=True)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def service(repository: Repository) -> Iterator[Service]:
+    service = Service(repository, Limits(body=4096, memory=4096, requests=1), Metrics(), 1)
+    yield service
+    assert (service.requests, service.memory.used) == (0, 0)
+    service.close()
+
+
+def asked(x: Any = X, factor: float = 3.0) -> tuple[Headers, bytes]:
+    inputs = {"x": ("FP32", x), "factor": ("FP32", np.float32(factor).reshape(()))}
+    header, data = binary_request(inputs)
+    return [(b"inference-header-content-length", str(len(header)).encode())], header + data
+
+
+def known(service: Service, body: bytes) -> None:
+    """Make it known that such requests are quick."""
+    service._quick.took(("joins.scaled", "", len(body)), 0.0)
+
+
+def test_only_what_is_known_to_be_quick_is_answered_at_once(service: Service) -> None:
+    rest, (headers, body) = Rest(service, False), asked()
+    assert rest.at_once(URL, headers, body) is None
+    known(service, body)
+    response = rest.at_once(URL, headers, body)
+    assert response.status_code == 200 and response.body.endswith((X * 3).tobytes())
+    assert rest.at_once(URL.replace(b"scaled", b"rows"), headers, body) is None
+    assert rest.at_once(URL + b"?x", headers, body) is None
+    assert rest.at_once(b"/v2/models/joins%2Escaled/infer", headers, body) is None
+    assert rest.at_once(b"/v2/models/joins.scaled", headers, body) is None
+
+
+def test_a_server_that_ends_or_is_full_answers_nothing_at_once(service: Service) -> None:
+    rest, (headers, body) = Rest(service, False), asked()
+    known(service, body)
+    service.is_draining = True
+    assert rest.at_once(URL, headers, body) is None
+    service.is_draining = False
+    # Seven eighths are for requests that are not small.
+    others = Claim(service.memory, 3584 - len(body) + 1)
+    assert rest.at_once(URL, headers, body) is None
+    others.close()
+    service.enter()
+    refused = rest.at_once(URL, headers, body)
+    assert refused.status_code == 503 and json.loads(refused.body)["code"] == "AOTC-E766"
+    service.leave()
+    long = body + bytes(4096)
+    known(service, long)
+    assert rest.at_once(URL, headers, long) is None
+    assert rest.at_once(URL, headers, body).status_code == 200
+
+
+def test_what_does_not_fit_is_refused_with_its_code_and_without_its_text(service: Service) -> None:
+    rest, (headers, body) = Rest(service, False), asked()
+    known(service, body)
+    refused = rest.at_once(URL, headers, body.replace(b"FP32", b"FP64"))
+    assert refused.status_code == 400 and json.loads(refused.body)["code"] == "AOTC-E606"
+    lying = [(name, b"99999" if b"length" in name else value) for name, value in headers]
+    refused = rest.at_once(URL, lying, body)
+    assert refused.status_code == 400 and json.loads(refused.body)["code"] == "AOTC-E761"
+    assert b"Traceback" not in refused.body
+    # Named by the application, which says what is not offered.
+    assert rest.at_once(URL, [*headers, (b"content-encoding", b"gzip")], body) is None
+
+
+def test_the_same_words_are_checked_once_and_the_tensors_behind_them_each_time(
+    repository: Repository,
+) -> None:
+    model = repository.find("joins.scaled")
+    model.forms.clear()
+    headers, body = asked()
+    length = int(dict(headers)[b"inference-header-content-length"])
+    header, data = memoryview(body)[:length], memoryview(body)[length:]
+    first = prepared(model, header, data, 10_000)
+    assert len(model.forms) == 1
+    other = memoryview((X + 1).tobytes() + np.float32(2).tobytes())
+    second = prepared(model, header, other, 10_000)
+    assert [a.tobytes() for a in second.arrays] == [(X + 1).tobytes(), np.float32(2).tobytes()]
+    assert (first.outputs, first.id) == (second.outputs, second.id)
+    for short, limit, code in ((data[:-1], 10_000, "AOTC-E761"), (data, 8, "AOTC-E763")):
+        with pytest.raises(AotcError) as caught:
+            prepared(model, header, short, limit)
+        assert caught.value.code == code
+    for number in range(3 * FORMS_MOST):
+        prepared(model, memoryview(bytes(header) + b" " * number), data, 10_000)
+    assert len(model.forms) <= FORMS_MOST
+
+
+def test_values_that_a_type_does_not_have_are_found_behind_known_words(
+    repository: Repository,
+) -> None:
+    """What `prepared` does with a form that it knows: bytes are looked at again."""
+    within = BYTES_WITHIN[next(iter(BYTES_WITHIN))]
+    port = Port("flag", "BOOL", np.dtype(np.bool_), (2,), within)
+    assert from_bytes(port, [2], b"\x00\x01").tolist() == [False, True]
+    with pytest.raises(AotcError):
+        from_bytes(port, [2], b"\x00\x02")
+
+
+@pytest.fixture(scope="module")
+def served(joins: tuple[Path, Path]) -> Iterator[Served]:
+    with serving(joins[:1], joins[1:]) as server:
+        connection = server.connect()
+        for _ in range(50):
+            headers, body = asked()
+            text = {n.decode(): v.decode() for n, v in headers}
+            assert server.ask("POST", PLACE, body, text, connection)[0] == 200
+        yield server
+
+
+def raw(factor: float, *more: str, version: str = "1.1") -> bytes:
+    headers, body = asked(factor=factor)
+    lines = [f"POST {PLACE} HTTP/{version}", "host: x", f"content-length: {len(body)}", *more]
+    lines += [f"{name.decode()}: {value.decode()}" for name, value in headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+class Wire:
+    """A connection, byte by byte."""
+
+    def __init__(self, served: Served) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", served.port), SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+
+    def answer(self) -> tuple[bytes, bytes]:
+        """Head and body of the next one."""
+        while b"\r\n\r\n" not in self._rest:
+            self._more()
+        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        found = re.search(rb"content-length: (\d+)", head)
+        length = int(found[1]) if found else 0
+        while len(self._rest) < length:
+            self._more()
+        body, self._rest = self._rest[:length], self._rest[length:]
+        return head, body
+
+    def is_closed(self) -> bool:
+        return not self._rest and self.socket.recv(1) == b""
+
+    def _more(self) -> None:
+        part = self.socket.recv(65536)
+        assert part, f"closed after {self._rest!r}"
+        self._rest += part
+
+
+def test_requests_behind_each_other_are_answered_in_their_order(served: Served) -> None:
+    wire = Wire(served)
+    wire.socket.sendall(b"".join(raw(factor) for factor in range(1, 8)))
+    for factor in range(1, 8):
+        head, body = wire.answer()
+        assert head.startswith(b"HTTP/1.1 200") and b"\r\ndate: " in head
+        assert body.endswith((X * factor).tobytes())
+    wire.socket.sendall(raw(1)[:-5].replace(b"/infer", b"/nowhere") + b"12345" + raw(2))
+    assert wire.answer()[0].startswith(b"HTTP/1.1 404")
+    assert wire.answer()[1].endswith((X * 2).tobytes())
+
+
+def test_requests_in_pieces_are_answered_as_whole_ones_are(served: Served) -> None:
+    wire, sent = Wire(served), raw(5)
+    head = sent.index(b"\r\n\r\n") + 4
+    for cut in (1, head - 1, head, head + 1, len(sent) - 1):
+        # The first piece has an answer of its own in front, so that it is read on its own.
+        wire.socket.sendall(raw(4) + sent[:cut])
+        assert wire.answer()[1].endswith((X * 4).tobytes())
+        wire.socket.sendall(sent[cut:])
+        assert wire.answer()[1].endswith((X * 5).tobytes())
+
+
+def test_what_a_client_says_of_its_connection_holds(served: Served) -> None:
+    wire = Wire(served)
+    wire.socket.sendall(raw(2, "connection: close"))
+    head, body = wire.answer()
+    assert b"connection: close" in head and body.endswith((X * 2).tobytes())
+    assert wire.is_closed()
+    wire = Wire(served)
+    wire.socket.sendall(raw(2, version="1.0"))
+    assert wire.answer()[1].endswith((X * 2).tobytes())
+    assert wire.is_closed()
+    wire = Wire(served)
+    wire.socket.sendall(raw(2, "expect: 100-continue"))
+    assert wire.answer()[0] == b"HTTP/1.1 100 Continue"
+    assert wire.answer()[1].endswith((X * 2).tobytes())
+
+
+def test_a_refusal_keeps_the_connection_and_what_it_held(served: Served) -> None:
+    wire = Wire(served)
+    wire.socket.sendall(raw(2).replace(b"FP32", b"FP64") + raw(3))
+    head, body = wire.answer()
+    assert head.startswith(b"HTTP/1.1 400") and json.loads(body)["code"] == "AOTC-E606"
+    assert wire.answer()[1].endswith((X * 3).tobytes())
+    wire.socket.sendall(b"nonsense\r\n\r\n")
+    assert wire.answer()[0].startswith(b"HTTP/1.1 400")
+    text = served.ask("GET", "/metrics")[2].decode()
+    assert "aotc_server_request_bytes 0.0" in text and "aotc_server_requests 0.0" in text

@@ -1,0 +1,162 @@
+"""What a deployment on several machines is told, and what it pins; nothing here needs Ray."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hostile.tampering import flipped
+from replacing import Versions
+
+import aotc_runtime
+from aotc_runtime import AotcError
+from aotc_serve.ray.pinned_deployment import QUEUE, Arguments, arguments_of, by_queue, pinned
+from aotc_serve.service.bundle_repository import Repository
+from aotc_serve.service.served_loading import Settings
+
+BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
+
+
+def test_text_and_numbers_mean_the_same() -> None:
+    text = {"replicas": "2", "max_replicas": "4", "max_delay": "2.5", "max_body": "1M"}
+    numbers = {"replicas": 2, "max_replicas": 4, "max_delay": 2.5, "max_body": 2**20}
+    assert arguments_of({**BOTH, **text}) == arguments_of({**BOTH, **numbers})
+    assert arguments_of(BOTH) == Arguments("a.aotb", "trust.toml")
+    assert arguments_of({**BOTH, "replicas": 2, "max_replicas": 2}).max_replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"replica": "2"}, "replica"),
+        ({"replicas": "0"}, "deployment"),
+        ({"replicas": "two"}, "deployment"),
+        ({"call_seconds": "0"}, "deployment"),
+        ({"target_requests": "-1"}, "deployment"),
+        ({"max_body": "much"}, "max_body"),
+        ({"max_tensor": "0"}, "max_tensor"),
+        ({"replicas": "3", "max_replicas": "2"}, "max_replicas"),
+        ({"trust": None}, "deployment"),
+    ],
+)
+def test_other_arguments_are_refused(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(AotcError) as caught:
+        arguments_of({**BOTH, **change})
+    assert (caught.value.code, caught.value.findings[0].where) == ("AOTC-E785", where)
+
+
+def test_both_bundle_and_policy_have_to_be_named() -> None:
+    for name in BOTH:
+        with pytest.raises(AotcError, match="AOTC-E785"):
+            arguments_of({name: BOTH[name]})
+
+
+def test_a_file_is_pinned_by_the_digest_that_was_verified(
+    digits_bundle: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, policy = digits_bundle
+    monkeypatch.chdir(bundle.parent)
+    given = {"bundle": bundle.name, "trust": os.path.relpath(policy), "max_delay": "2"}
+    what = pinned(arguments_of(given))
+    assert what.reference == str(bundle) and what.delay == 0.002
+    assert what.settings.digest == aotc_runtime.verify(bundle, trust=policy).root_digest
+    # Keys and rules, and no file that another node may not have.
+    assert what.policy == aotc_runtime.read_policy(policy)
+
+
+def test_what_the_policy_refuses_is_not_deployed(
+    digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    versions = Versions(digits_bundle[0], tmp_path)
+    given = {"bundle": str(digits_bundle[0]), "trust": str(versions.trust)}
+    with pytest.raises(AotcError, match="AOTC-E30"):
+        pinned(arguments_of(given))
+
+
+def load(place: Path, what: Any) -> list[str]:
+    """What a replica does; what it has said then."""
+    said: list[str] = []
+    repository = Repository(
+        [str(place)], [what.policy], what.settings, lambda event, _: said.append(event)
+    )
+    try:
+        repository.load_all(strict=True)
+    finally:
+        assert repository.is_ready is ("serving" in said)
+        repository.close()
+    return said
+
+
+def test_another_bundle_than_the_pinned_one_is_never_served(
+    digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    versions = Versions(digits_bundle[0], tmp_path)
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    what = pinned(arguments_of({"bundle": str(place), "trust": str(versions.trust)}))
+    assert load(place, what) == ["serving"]
+    good = place.read_bytes()
+    versions.write("1.0.1", place)
+    with pytest.raises(AotcError) as caught:
+        load(place, what)
+    assert caught.value.code == "AOTC-E783"
+    assert caught.value.findings[0].expected == what.settings.digest
+    place.write_bytes(flipped(good))
+    with pytest.raises(AotcError, match="AOTC-E2"):
+        load(place, what)
+
+
+def test_without_a_pin_any_bundle_of_the_policy_is_served(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    bundle, policy = digits_bundle
+    said: list[str] = []
+    repository = Repository(
+        [str(bundle)], [policy], Settings(), lambda event, _: said.append(event)
+    )
+    repository.load_all(strict=True)
+    repository.close()
+    assert said == ["serving"]
+
+
+def queues(reported: dict[str, float] | None, queued: float, total: float = 0) -> Any:
+    return SimpleNamespace(
+        config=SimpleNamespace(target_ongoing_requests=4),
+        aggregated_metrics=None if reported is None else {QUEUE: reported},
+        total_queued_requests=queued,
+        total_num_requests=total,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reported", "queued", "total", "replicas"),
+    [
+        ({"a": 4.0, "b": 4.0}, 0, 100, 2),
+        ({"a": 4.5, "b": 4.0}, 0, 0, 3),
+        ({"a": 0.0, "b": 0.0}, 0, 0, 0),
+        ({"a": 1.0}, 8, 0, 3),
+        ({}, 0, 9, 3),
+        (None, 0, 9, 3),
+    ],
+)
+def test_replicas_share_the_requests_of_all_queues(
+    reported: dict[str, float] | None, queued: float, total: float, replicas: int
+) -> None:
+    assert by_queue(queues(reported, queued, total)) == (replicas, {})
+
+
+def test_without_ray_the_import_names_the_extra() -> None:
+    # As where it is not installed, whether it is here or not.
+    program = (
+        "import sys\nsys.modules['ray'] = None\n"
+        "from aotc_runtime import AotcError\n"
+        "try:\n    import aotc_serve.ray.ray_app\n"
+        "except AotcError as error:\n    print(error.code, error.findings[0].hint)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert said.startswith("AOTC-E406 ") and "[ray]" in said

@@ -1,0 +1,169 @@
+"""A server that is told to end answers what it has been asked, and then ends."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import select
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from served import Served, binary_request, serving
+from waiting import SECONDS, until
+
+from aotc_serve.http.listen_socket import Listening
+
+X = np.random.default_rng(2).random((8, 64), np.float32)
+INPUTS = {"image": ("FP32", X)}
+
+
+def half_sent(served: Served, count: int) -> tuple[socket.socket, bytes]:
+    """A request of which so many bytes were sent, and the rest."""
+    header, data = binary_request(INPUTS)
+    body = header + data
+    head = (
+        "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+        f"Inference-Header-Content-Length: {len(header)}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    client = socket.create_connection(("127.0.0.1", served.port), SECONDS)
+    whole = head + body
+    client.sendall(whole[:count])
+    return client, whole[count:]
+
+
+def received(client: socket.socket) -> bytes:
+    """Everything until the server closes."""
+    parts = []
+    while part := client.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("count", [20, 1000], ids=["in the header", "in the body"])
+def test_sigterm_lets_requests_end_that_have_begun(
+    count: int, digits_bundle: tuple[Path, Path]
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:]) as served:
+        client, rest = half_sent(served, count)
+        # Until it is answered, the server has taken the other connection's bytes, too.
+        assert served.get("/v2/health/ready")[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        until(lambda: refuses(served), "it takes no more connections")
+        client.sendall(rest)
+        answer = received(client)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"connection: close" in answer
+        assert served.process.wait(SECONDS) == 0
+        served.read_all()
+        assert served.events[-1] == {"event": "ended"}
+
+
+def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        assert served.get("/v2/health/ready")[0] == 503
+        assert served.get("/v2/health/live")[0] == 200
+        status, headers, _ = served.ask("GET", "/v2/models/digits/ready")
+        assert status == 200 and headers["connection"] == "close"
+        assert served.infer("digits", INPUTS)[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(SECONDS) == 0
+
+
+def test_a_third_signal_ends_the_process_whatever_is_under_way(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
+        client, _ = half_sent(served, 1000)
+        assert served.get("/v2/health/ready")[0] == 200
+        served.process.send_signal(signal.SIGTERM)
+        served.wait_for("ending")
+        served.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses(served), "it takes no more connections")
+        assert served.process.poll() is None
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(SECONDS) == 128 + signal.SIGTERM
+        client.close()
+
+
+def test_who_connects_while_a_server_ends_is_taken_or_refused_but_never_reset() -> None:
+    listening = Listening("127.0.0.1", 0)
+    listening.socket.setblocking(False)
+    address = listening.host, listening.port
+    before = socket.create_connection(address, SECONDS)
+    listening.take_no_more()
+    with socket.socket() as after:
+        after.setblocking(False)
+        assert after.connect_ex(address) == errno.EINPROGRESS
+        (taken,) = until(listening.queue, "the one is taken that had connected")
+        # On this machine a connection is made while its client asks for it, or not at all.
+        assert listening.queue() == []
+        listening.socket.close()
+        before.sendall(b"asked")
+        assert taken.recv(5) == b"asked"
+        select.select([], [after], [], SECONDS)
+        assert after.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+    before.close()
+    taken.close()
+
+
+def refuses(served: Served) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", served.port), SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+class Asking(threading.Thread):
+    """A client that asks until it is refused. keeps: a connection for all requests, as long as the
+    server keeps it.  answers: statuses.  lost: what befell a request that was sent.
+    """
+
+    def __init__(self, served: Served, keeps: bool) -> None:
+        super().__init__()
+        self._served, self._keeps = served, keeps
+        self.answers: list[int] = []
+        self.lost: list[str] = []
+
+    def run(self) -> None:
+        while True:
+            connection = self._served.connect()
+            try:
+                connection.connect()
+            except ConnectionRefusedError:
+                return
+            try:
+                while connection.sock is not None:
+                    self.answers.append(self._served.infer("digits", INPUTS, connection)[0])
+                    if not self._keeps:
+                        connection.close()
+            except (OSError, http.client.HTTPException) as error:
+                self.lost.append(repr(error))
+            connection.close()
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "new"])
+@pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
+def test_sigterm_under_load_loses_no_request(
+    keeps: bool, options: tuple[str, ...], digits_bundle: tuple[Path, Path]
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], *options) as served:
+        clients = [Asking(served, keeps) for _ in range(8)]
+        for client in clients:
+            client.start()
+        until(lambda: all(len(client.answers) > 5 for client in clients), "they are served")
+        served.process.send_signal(signal.SIGTERM)
+        for client in clients:
+            client.join(SECONDS)
+        assert served.process.wait(SECONDS) == 0
+    assert [client.lost for client in clients] == [[]] * 8
+    assert {status for client in clients for status in client.answers} == {200}

@@ -1,0 +1,235 @@
+"""Bundles that are replaced, refused, unloaded and added while a server is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hostile.tampering import flipped
+from replacing import INPUTS, Versions, X, asking
+from served import Served, serving
+from waiting import SECONDS, until
+
+import aotc_runtime
+from aotc_serve.server_process import _teller
+
+
+@pytest.fixture
+def versions(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Versions:
+    return Versions(digits_bundle[0], tmp_path)
+
+
+@pytest.fixture(scope="module")
+def expected(digits_bundle: tuple[Path, Path]) -> bytes:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        result: bytes = bundle["predict"](X)["probabilities"].tobytes()
+        return result
+
+
+@pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
+def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
+    options: tuple[str, ...], versions: Versions, tmp_path: Path, expected: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust], *options) as served:
+        with asking(served, expected) as got:
+            until(lambda: len(got) > 50, "calls of the old one")
+            for number in (1, 2, 3):
+                versions.write(f"1.{number}.0", place)
+                served.process.send_signal(signal.SIGHUP)
+                served.wait_for("serving", number + 1)
+            start = len(got)
+            until(lambda: len(got) > start + 50, "calls of the new one")
+        assert {version for _, version in got} >= {"1.0.0", "1.3.0"}
+        assert {version for _, version in got[-20:]} == {"1.3.0"}
+        assert served.get("/v2/models/digits")[1]["versions"] == ["1.3.0"]
+        assert served.get("/v2/models/digits/versions/1.0.0")[0] == 404
+
+
+def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
+    versions: Versions, tmp_path: Path, expected: bytes
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        with asking(served, expected) as got:
+            damaged = tmp_path / "damaged"
+            damaged.write_bytes(flipped(place.read_bytes()))
+            damaged.replace(place)
+            served.process.send_signal(signal.SIGHUP)
+            refused = served.wait_for("refused")
+            start = len(got)
+            until(lambda: len(got) > start + 20, "calls after it was refused")
+        assert refused["serving"] == "1.0.0" and refused["reason"].startswith("AOTC-E")
+        assert "\n" not in refused["reason"]
+        counted = served.ask("GET", "/metrics")[2].decode()
+        assert f'aotc_server_refused_bundles_total{{code="{refused["codes"][0]}"}} 1.0' in counted
+        assert served.get("/v2/health/ready")[0] == 200
+        (row,) = served.post("/v2/repository/index")[1]
+        assert row["state"] == "READY" and row["reason"].startswith("AOTC-E")
+        versions.write("1.1.0", place)
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("serving", 2)
+        assert served.post("/v2/repository/index")[1][0]["reason"] == ""
+
+
+def test_each_event_is_one_line_of_text_with_its_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell = _teller(as_json=False)
+    tell("refused", {"bundle": "a b\n.aotb", "codes": ["AOTC-E103"], "reason": 'of "x"\x1b[2J'})
+    (line,) = capsys.readouterr().out.splitlines()
+    time, _, rest = line.partition(" ")
+    assert datetime.fromisoformat(time).tzinfo is not None
+    said = r'refused bundle="a b\n.aotb" codes=AOTC-E103 reason="of \"x\"\x1b[2J"'
+    assert rest == said
+
+
+def minimum(text: str) -> str:
+    return text.replace("\n[[", '\nminimum_version = "2.0.0"\n\n[[', 1)
+
+
+def damaged_policy(text: str) -> str:
+    return text + "\nnonsense"
+
+
+def revoked_root(text: str, digest: str) -> str:
+    return f'{text}\n[revoked]\nroots = ["{digest}"]\n'
+
+
+def revoked_bundles(served: Served) -> float:
+    text = served.ask("GET", "/metrics")[2].decode()
+    found = re.search(r"^aotc_server_revoked_bundles (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize("mode", ["stop", "drain", "serve"])
+def test_policy_that_revokes_what_serves_makes_the_server_not_ready(
+    mode: str, versions: Versions, tmp_path: Path
+) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    delay = "1000" if mode == "stop" else "0.2"
+    options = ["--on-revoked", mode, "--drain-delay", delay]
+    with serving([place], [versions.trust], *options) as served:
+        text = versions.trust.read_text()
+        digest = served.said("serving")[0]["digest"]
+        versions.trust.write_text(revoked_root(text, digest))
+        served.process.send_signal(signal.SIGHUP)
+        revoked = served.wait_for("revoked")
+        assert (revoked["digest"], revoked["codes"]) == (digest, ["AOTC-E313"])
+        assert served.get("/v2/health/ready") == (503, {"ready": False})
+        assert revoked_bundles(served) == 1
+        if mode == "serve":
+            assert served.infer("digits", INPUTS)[0] == 200
+            assert served.get("/v2/models/digits/ready")[0] == 503
+        else:
+            served.wait_for("withdrawn")
+            status, document, _ = served.infer("digits", INPUTS)
+            assert (status, document["code"]) == (503, "AOTC-E786")
+            (row,) = served.post("/v2/repository/index")[1]
+            assert row["state"] == "UNAVAILABLE" and "AOTC-E313" in row["reason"]
+        versions.trust.write_text(text)
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("serving", 2)
+        until(lambda: served.get("/v2/health/ready")[0] == 200, "it is ready again")
+        assert served.infer("digits", INPUTS)[0] == 200 and revoked_bundles(served) == 0
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["same file", "another file"])
+def test_revocation_is_about_what_serves_and_not_about_its_file(
+    is_replaced: bool, versions: Versions, tmp_path: Path
+) -> None:
+    """A minimum version refuses 1.0.0, whatever lies in its place by now."""
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        if is_replaced:
+            versions.write("1.1.0", place)
+        versions.trust.write_text(minimum(versions.trust.read_text()))
+        served.process.send_signal(signal.SIGHUP)
+        assert served.wait_for("revoked")["codes"] == ["AOTC-E307"]
+        assert served.get("/v2/health/ready")[0] == 503
+
+
+def test_policy_that_cannot_be_read_revokes_nothing(versions: Versions, tmp_path: Path) -> None:
+    place = tmp_path / "digits.aotb"
+    versions.write("1.0.0", place)
+    with serving([place], [versions.trust]) as served:
+        text = versions.trust.read_text()
+        for wrong in (damaged_policy(text), ""):
+            versions.trust.write_text(wrong)
+            served.process.send_signal(signal.SIGHUP)
+            count = len(served.said("refused")) + 1
+            assert "AOTC-E3" in served.wait_for("refused", count)["reason"]
+        assert served.get("/v2/health/ready")[0] == 200 and served.said("revoked") == []
+        assert served.infer("digits", INPUTS)[0] == 200
+
+
+def test_what_is_not_trusted_is_never_loaded(
+    digits_bundle: tuple[Path, Path], versions: Versions
+) -> None:
+    with serving([digits_bundle[0]], [versions.trust], ready=False) as served:
+        assert served.process.wait(SECONDS) == 5
+        served.read_all()
+        assert served.events[-1]["findings"][0]["code"].startswith("AOTC-E30")
+        assert served.said("serving") == served.said("refused") == []
+
+
+def test_versions_serve_beside_each_other_and_come_into_a_folder(
+    versions: Versions, tmp_path: Path
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    versions.write("1.10.0", folder / "b.aotb")
+    versions.write("1.9.0", folder / "a.aotb")
+    with serving([folder], [versions.trust], "--control") as served:
+        assert served.get("/v2/models/digits")[1]["versions"] == ["1.10.0", "1.9.0"]
+        assert served.infer("digits", INPUTS)[1]["model_version"] == "1.10.0"
+        assert served.infer("digits/versions/1.9.0", INPUTS)[1]["model_version"] == "1.9.0"
+        versions.write("2.0.0", folder / "c.aotb")
+        assert served.post("/v2/repository/models/digits/load") == (200, {})
+        assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
+        shutil.copyfile(folder / "c.aotb", folder / "d.aotb")
+        status, document = served.post("/v2/repository/models/digits/load")
+        assert (status, document["code"]) == (409, "AOTC-E780")
+        assert served.get("/v2/health/ready")[0] == 200
+        assert served.post("/v2/repository/models/digits/unload") == (200, {})
+        assert served.get("/v2/models/digits/ready")[0] == 404
+        assert served.get("/v2/health/live")[0] == 200
+        status, _, _ = served.ask(
+            "POST", "/v2/repository/models/digits/load", b"", {"Origin": "http://example.org"}
+        )
+        assert status == 403
+
+
+def test_it_is_not_ready_before_the_last_fixture_has_matched(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], ready=False) as served:
+        status, document = served.get("/v2/health/ready")
+        before = bool(served.said("serving"))
+        assert served.get("/v2/health/live")[0] == 200
+        assert (status == 503 and document == {"ready": False}) or before
+        served.wait_for("ready")
+        assert served.get("/v2/health/ready") == (200, {"ready": True})
+
+
+def test_an_address_that_is_taken_is_refused(digits_bundle: tuple[Path, Path]) -> None:
+    import subprocess
+    import sys
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        command = [sys.executable, "-m", "aotc_runtime", "serve", str(digits_bundle[0]), "--json"]
+        command += ["--trust", str(digits_bundle[1]), "--port", str(other.getsockname()[1])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E782"

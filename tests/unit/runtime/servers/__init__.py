@@ -1,1 +1,0 @@
-"""Tests of aotc_runtime.servers."""
