@@ -419,6 +419,30 @@ AREAS = (
     Area(TOOLCHAIN, ("base/source_locations.py",), ("tests/unit/base/test_locations.py",)),
     Area(
         TOOLCHAIN,
+        ("check/value_verdict.py", "check/value_runs.py", "check/value_inputs.py"),
+        (
+            "tests/unit/check/test_value_verdict.py",
+            "tests/unit/check/test_value_runs.py",
+            "tests/unit/check/test_trial_inputs.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("capture/float64_module.py", "capture/reference_interpreter.py"),
+        ("tests/unit/capture/test_wide_modules.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("capture/model_files/custom_call_checks.py",),
+        ("tests/unit/capture/test_custom_call_checks.py",),
+    ),
+    Area(
+        SERVE,
+        ("grpc/grpc_wire.py", "inference/request_memory.py"),
+        ("tests/unit/runtime/serve/test_grpc_wire.py", "tests/unit/runtime/serve/test_memory.py"),
+    ),
+    Area(
+        TOOLCHAIN,
         ("check/plain_structures.py", "check/parity_calls.py"),
         ("tests/unit/check/test_calls_of_plain_jax.py",),
         decisions=True,
