@@ -71,12 +71,16 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
 
 def _run_fixtures(resident: Any, entry_point: Any, progress: Progress) -> None:
     from aotc_runtime.serving.readiness import run_fixture
+    from aotc_runtime.serving.serving_refusals import changed_results
 
     for profile in entry_point.profiles:
         progress.started(profile.label)
         started = time.perf_counter()
-        result = run_fixture(resident, entry_point, profile)
+        ran = run_fixture(resident, entry_point, profile)
         seconds = time.perf_counter() - started
+        if ran.changed is not None:
+            raise changed_results([(profile.label, ran.changed)])
+        result = ran.difference
         _finished(
             progress,
             ran={
@@ -97,7 +101,7 @@ def _run_fixtures(resident: Any, entry_point: Any, progress: Progress) -> None:
 
 def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
     """Compile the module for calls of other sizes, as this jaxlib would do while it serves."""
-    from aotc_runtime.serving.compiling.symbolic_compiler import SymbolicCompiler
+    from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 
     profile = entry_point.profiles[0]
     progress.started(f"compiling {profile.label} from its module")

@@ -1,5 +1,5 @@
-"""Calls that need more than a look-up: arguments are looked at one by one, results stay on the
-device, or another thread runs them.
+"""Calls that need more than a look-up: arguments are looked at one by one, or results stay on the
+device.
 
 Imported when the first such call comes: servers that pass numpy arrays as they were recorded never
 need it.
@@ -8,7 +8,7 @@ need it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +17,19 @@ import numpy as np
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines.engine_device import Buffer
 from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
-from aotc_runtime.schema.pytrees import Leaf
+from aotc_runtime.schema.pytrees import Leaf, builder
 from aotc_runtime.schema.pytrees import leaves as leaf_indices
-from aotc_runtime.serving import foreign_arrays, rebuilt_trees
-from aotc_runtime.serving.call_metrics import Answer, Path, Tallies
+from aotc_runtime.serving import foreign_arrays
+from aotc_runtime.serving.call_metrics import Answer, CallMetrics, Path
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.device_arrays import DeviceArray, as_array
 from aotc_runtime.serving.executable_calls import Execution
 from aotc_runtime.serving.flattened_arguments import flattener
-from aotc_runtime.serving.loaded_bundle import Threads
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.served_call import Served, Shapes
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
-
-Shapes = tuple[tuple[int, ...], ...]
 
 
 class CheckedCalls:
@@ -48,12 +43,11 @@ class CheckedCalls:
         self,
         resident: ResidentEntryPoint,
         table: Mapping[Shapes, Served],
-        tallies: Tallies,
-        threads: Threads,
+        metrics: CallMetrics,
     ) -> None:
         spec = resident.spec
         self._name, self._spec = resident.name, spec
-        self._table, self._tallies, self._threads = table, tallies, threads
+        self._table, self._metrics = table, metrics
         parameters = passed_parameters(spec)
         self._signature = signature_of(parameters)
         self._count, self._positional = len(parameters), positional_count(parameters)
@@ -70,9 +64,9 @@ class CheckedCalls:
         self.execution = Execution(
             resident.name,
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
-            tallies.converted,
+            metrics.converted,
         )
-        self._build = rebuilt_trees.builder(spec.result)
+        self._build = builder(spec.result)
         self._lock = threading.Lock()
         self._resident: ResidentEntryPoint | None = resident
         self._fallback: FallbackCalls | None = None
@@ -86,7 +80,7 @@ class CheckedCalls:
                 return self.fallback().call(self._shapes(leaves), leaves, is_jax, started)
             result = self._on_host(served, self.execution.execute(served, leaves), is_jax)
         except AotcError as error:
-            self._tallies.refused(error.code)
+            self._metrics.refused(error.code)
             raise
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -101,7 +95,7 @@ class CheckedCalls:
                 return Answer(result, call.path, call.executable)
             result = served.finish(self.execution.execute(served, leaves))
         except AotcError as error:
-            self._tallies.refused(error.code)
+            self._metrics.refused(error.code)
             raise
         served.counter.observe(perf_counter_ns() - started)
         return Answer(result, Path.EXACT, served.label)
@@ -118,7 +112,7 @@ class CheckedCalls:
         try:
             result, call = self.fallback().answer(self._shapes(leaves), leaves, started)
         except AotcError as error:
-            self._tallies.refused(error.code)
+            self._metrics.refused(error.code)
             raise
         return Answer(result, call.path, call.executable)
 
@@ -131,50 +125,13 @@ class CheckedCalls:
                 return self.fallback().on_device(self._shapes(leaves), leaves, started)
             buffers = self.execution.execute(served, leaves)
         except AotcError as error:
-            self._tallies.refused(error.code)
+            self._metrics.refused(error.code)
             raise
         result = self._build(
             [DeviceArray(served.device, b, a) for b, a in zip(buffers, served.outputs, strict=True)]
         )
         served.counter.observe(perf_counter_ns() - started)
         return result
-
-    def submit(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Future[Any]:
-        """The call, in a thread; arguments are checked and copied before this returns."""
-        try:
-            leaves, is_jax = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                work = self.fallback().later(self._shapes(leaves), leaves, is_jax, started)
-            else:
-                work = self._later(served, leaves, is_jax, started)
-        except AotcError as error:
-            self._tallies.refused(error.code)
-            raise
-
-        def run() -> Any:
-            try:
-                return work()
-            except AotcError as error:
-                self._tallies.refused(error.code)
-                raise
-
-        return self._threads.pool().submit(run)
-
-    def _later(
-        self, served: Served, leaves: list[Any], is_jax: bool, started: int
-    ) -> Callable[[], Any]:
-        """The call of an executable whose arguments are on the device already."""
-        execution = self.execution
-        arguments, claimed = execution.arguments(served.executable, leaves)
-
-        def work() -> Any:
-            results = execution.run(served.executable, arguments, claimed)
-            result = self._on_host(served, results, is_jax)
-            served.counter.observe(perf_counter_ns() - started)
-            return result
-
-        return work
 
     def fallback(self) -> FallbackCalls:
         """The part that serves calls which no profile fits, or refuses them; made on first use."""
@@ -186,7 +143,7 @@ class CheckedCalls:
                 from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
 
                 self._fallback = FallbackCalls(
-                    self._resident, [*self._table.values()], self.execution, self._tallies
+                    self._resident, [*self._table.values()], self.execution, self._metrics
                 )
             return self._fallback
 

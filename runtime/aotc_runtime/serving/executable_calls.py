@@ -12,8 +12,8 @@ import numpy as np
 from aotc_runtime.base.errors import AotcError, ShapeError, refusal
 from aotc_runtime.engines.engine_device import Buffer, Device
 from aotc_runtime.serving.device_arrays import DeviceArray
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.resident_bundle import ResidentExecutable
+from aotc_runtime.serving.served_call import Served
 from aotc_runtime.serving.serving_refusals import failed
 
 Array = np.ndarray[Any, Any]
@@ -114,14 +114,6 @@ class Execution:
         donated = self.donated.intersection(indices)
         claimed = self.claim(leaves, label, donated) if donated else []
         return _using_up(leaves, claimed, indices, label)
-
-    def copied(self, leaves: list[Any], label: str) -> AbstractContextManager[list[Any]]:
-        """The leaves for a call that runs later: arrays that the caller may change are copied, and
-        those that it donates are taken. Raises what `on_host` raises.
-        """
-        claimed = self.claim(leaves, label, self.donated) if self.donated else []
-        copies = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-        return _using_up(copies, claimed, self.donated, label)
 
     def claim(self, leaves: list[Any], label: str, donated: Collection[int]) -> list[DeviceArray]:
         """Take the device arrays at these indices, so that no other call can.

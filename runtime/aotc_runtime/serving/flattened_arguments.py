@@ -18,7 +18,7 @@ from aotc_runtime.schema.pytrees import (
     Tree,
     TupleNode,
 )
-from aotc_runtime.serving.result_records import Record
+from aotc_runtime.schema.result_records import Record
 
 Leaves = dict[int, Any] | list[Any]
 Flattener = Callable[[Any, Leaves], None]

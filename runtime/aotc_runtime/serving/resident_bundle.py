@@ -29,10 +29,7 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
 
 if TYPE_CHECKING:
-    from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
-
-Tensor = tuple[str, DType, tuple[int, ...]]
-"""Name, element type and shape."""
+    from aotc_runtime.serving.resident_symbolic import ResidentSymbolic
 
 
 class Weight(Struct, frozen=True):
@@ -83,7 +80,7 @@ class ResidentEntryPoint(Struct, frozen=True):
 
 
 class ResidentBundle(Struct, frozen=True):
-    """Everything is loaded and nothing has run; only `readiness.make_ready` makes it callable.
+    """Everything is loaded and nothing has run; only `loaded_bundle.make_ready` makes it callable.
 
     devices: by platform, the target's first.  arrays: views over the mapped weights, which the
     device buffers use in place.
@@ -176,7 +173,7 @@ def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict
     """
     where = f"weights {name}"
     arrays: dict[str, Array] = {}
-    found: list[Tensor] = []
+    found: list[tuple[str, DType, tuple[int, ...]]] = []
     for ref in weights.blobs:
         for tensor, (array, info) in tensor_views(bundle.blob(ref).data, where).items():
             arrays[tensor] = array
@@ -206,9 +203,12 @@ def _profile(
     if mesh is None:
         direct = direct_call(device, executable, spec, arguments, inputs, outputs)
     else:
-        from aotc_runtime.serving.sharding_checks import argument_avals, check_tiles
+        from aotc_runtime.serving.sharding_checks import check_tiles
 
-        expected = argument_avals(record.arguments, inputs, weights)
+        expected = [
+            inputs[a.leaf] if isinstance(a, InputArgument) else weights[a.set, a.tensor].aval
+            for a in record.arguments
+        ]
         check_tiles(device.tiles(executable), expected, outputs, where)
     return ResidentProfile(
         device, where, executable, arguments, inputs, outputs, direct, key, record
@@ -228,9 +228,12 @@ def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Bu
 
 
 def _symbolic(verified: VerifiedBundle, spec: EntryPoint, weights: Weights) -> ResidentSymbolic:
-    from aotc_runtime.serving.compiling.resident_symbolic import resident_symbolic
+    from aotc_runtime.serving.resident_symbolic import resident_symbolic
 
-    return resident_symbolic(verified, spec, weights)
+    assert spec.symbolic is not UNSET, "asked only for those that have one"
+    arguments = spec.symbolic.arguments
+    bound = [weights[a.set, a.tensor].aval for a in arguments if isinstance(a, WeightArgument)]
+    return resident_symbolic(verified, spec, bound_arguments(arguments, weights), bound)
 
 
 def direct_call(

@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from aotc_runtime.system.host_probe import Machine
+from aotc_runtime.schema.host_facts import Machine
 
 ARM = "aarch64"
 

@@ -45,36 +45,45 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         raise TrustError(_said().invalid(where, error)) from error
     policy = _typed(data, where, text)
     findings = list(_check_fields(policy, where, text))
-    tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
-    for table, index, key in _stated_keys(policy):
-        if key.public_key_file and not key.public_key:
-            try:
-                pem = read_text(folder / key.public_key_file)
-            except OSError as error:
-                place = _key_place(where, text, table, index, key)
-                findings.append(
-                    _said().unreadable_file(f"{place} {folder / key.public_key_file}", error)
-                )
-                continue
-            except ValueError as error:
-                # UnicodeDecodeError, or a path with a zero byte.
-                findings.append(_said().invalid(_key_place(where, text, table, index, key), error))
-                continue
-            key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
-        tables[table].append(key)
-    if policy.timestamp_authorities:
-        from aotc_runtime.verification import timestamp_authorities
-
-        policy = timestamp_authorities.read_files(policy, folder, where, findings)
-    if policy.identities:
-        from aotc_runtime.verification import sigstore_identities
-
-        policy = sigstore_identities.read_files(policy, folder, where, findings)
+    policy = _with_texts(policy, folder, where, text, findings)
     raise_if(findings)
-    read = {table: tuple(keys) for table, keys in tables.items()}
-    policy = msgspec.structs.replace(policy, **read)
     _keys_of(policy, where, text)
     return policy
+
+
+FILES = (
+    ("keys", "public_key"),
+    ("certifiers", "public_key"),
+    ("timestamp_authorities", "certificates"),
+    ("identities", "trusted_root"),
+)
+"""Tables whose entries may name a file, and the field for its text: the file's path is in the field
+of that name with `_file`.
+"""
+
+
+def _with_texts(
+    policy: TrustPolicy, folder: Path, where: str, text: str, findings: list[Finding]
+) -> TrustPolicy:
+    """Return the policy with the texts of the files that it names. An entry that states both, or
+    neither, stays as it is. What cannot be read (AOTC-E308, E309) is added to findings.
+    """
+    tables: dict[str, tuple[Any, ...]] = {}
+    for table, field in FILES:
+        read = []
+        for index, entry in enumerate(getattr(policy, table)):
+            name = getattr(entry, f"{field}_file")
+            if name and not getattr(entry, field):
+                try:
+                    content = read_text(folder / name)
+                    entry = msgspec.structs.replace(entry, **{field: content, f"{field}_file": ""})
+                except (OSError, ValueError) as error:
+                    # UnicodeDecodeError, or a path with a zero byte.
+                    place = f"{_entry_place(where, text, table, index, entry)} {folder / name}"
+                    findings.append(_said().unreadable_file(place, error))
+            read.append(entry)
+        tables[table] = tuple(read)
+    return msgspec.structs.replace(policy, **tables)
 
 
 def _stated_keys(policy: TrustPolicy) -> Iterator[tuple[str, int, TrustedKey]]:
@@ -131,11 +140,11 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
     for table, index, key in _stated_keys(policy):
         place = (where, text, table, index, key)
         if bool(key.public_key) == bool(key.public_key_file):
-            yield _said().public_key(_key_place(*place), key)
+            yield _said().public_key(_entry_place(*place), key)
         if key.not_before and key.not_after and key.not_before > key.not_after:
-            yield _said().window(_key_place(*place), key)
+            yield _said().window(_entry_place(*place), key)
         if table == "certifiers" and (key.holder or key.builders is not None):
-            yield _said().certifiers_role(_key_place(*place), key)
+            yield _said().certifiers_role(_entry_place(*place), key)
     if not policy.keys and not policy.identities:
         yield _said().nobody(_place(where, text, "keys"))
     if policy.binds_builders() and not any(policy.speakers()):
@@ -154,8 +163,8 @@ def _said() -> Any:
     return policy_refusals
 
 
-def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:
-    return f"{_place(where, text, table, index)} {key.name}".rstrip()
+def _entry_place(where: str, text: str | None, table: str, index: int, entry: Any) -> str:
+    return f"{_place(where, text, table, index)} {entry.name}".rstrip()
 
 
 def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
@@ -213,7 +222,7 @@ def _distinct(
         try:
             key = load_public_key(stated.public_key, stated.name, where)
         except TrustError as error:
-            place = _key_place(where, text, table, index, stated)
+            place = _entry_place(where, text, table, index, stated)
             findings += (msgspec.structs.replace(each, where=place) for each in error.findings)
             continue
         key = msgspec.structs.replace(
@@ -230,7 +239,7 @@ def _distinct(
             expected = "one window, one holder and one list of builders for a key"
             hint = "list each key once"
             found = f"something else than where {key.id[:16]} stands first"
-            place = _key_place(where, text, table, index, stated)
+            place = _entry_place(where, text, table, index, stated)
             findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
     return distinct
 

@@ -16,11 +16,14 @@ def unreadable(where: str, error: OSError) -> Finding:
     )
 
 
-def unreadable_file(where: str, error: OSError) -> Finding:
-    """AOTC-E308 for a file that a policy names."""
+def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
+    """AOTC-E308 for a file that a policy names, or E309 if it holds no text."""
+    code, found = "AOTC-E309", str(error)
+    if isinstance(error, OSError):
+        code, found = "AOTC-E308", _reason(error)
     expected = "a readable file with a public key, certificates or a trusted root"
     hint = "check the path: files are looked for beside the policy"
-    return finding("AOTC-E308", where, _reason(error), expected=expected, hint=hint)
+    return finding(code, where, found, expected=expected, hint=hint)
 
 
 def _reason(error: OSError) -> str:

@@ -39,14 +39,13 @@ from aotc_runtime.verification.bundle_contents import (
     references,
 )
 from aotc_runtime.verification.host_compatibility import (
-    AskCertificates,
     Choice,
     choose_target,
     wanted_of,
 )
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.certified_releases import Release, Ruling
+    from aotc_runtime.schema.certified_releases import AskCertificates, Release, Ruling
 
 
 class Framed(Struct, frozen=True):

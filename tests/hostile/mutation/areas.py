@@ -413,9 +413,6 @@ AREAS = (
         ("tests/unit/runtime/system/test_cpu_features.py",),
         decisions=True,
     ),
-    Area(
-        RUNTIME, ("serving/background_loading.py",), ("tests/unit/runtime/serving/test_loading.py",)
-    ),
     Area(TOOLCHAIN, ("base/source_locations.py",), ("tests/unit/base/test_locations.py",)),
     Area(
         TOOLCHAIN,
@@ -602,10 +599,10 @@ AREAS = (
         RUNTIME,
         (
             "serving/device_arrays.py",
-            "serving/result_records.py",
+            "schema/result_records.py",
             "serving/flattened_arguments.py",
             "serving/call_signature.py",
-            "serving/rebuilt_trees.py",
+            "serving/served_call.py",
         ),
         (
             "tests/unit/capture/test_registered_structures.py",
@@ -620,7 +617,7 @@ AREAS = (
         RUNTIME,
         (
             "serving/checked_calls.py",
-            "serving/loaded_entry_point.py",
+            "serving/loaded_bundle.py",
             "serving/executable_calls.py",
             "serving/foreign_arrays.py",
         ),
@@ -722,8 +719,8 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/compiling/background_compiler.py",),
-        ("tests/unit/runtime/serving/compiling/test_background.py",),
+        ("serving/routing/background_compiler.py",),
+        ("tests/unit/runtime/serving/routing/test_background.py",),
         decisions=True,
     ),
     Area(
@@ -733,7 +730,7 @@ AREAS = (
             "serving/routing/padding_masks.py",
             "serving/routing/routed_calls.py",
             "serving/routing/fallback_calls.py",
-            "serving/compiling/symbolic_compiler.py",
+            "serving/routing/symbolic_compiler.py",
         ),
         (
             "tests/unit/runtime/serving/routing/test_sizes.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ from aotc_runtime.schema.manifest_labels import (
     sizes_text,
     without_compiling,
 )
-from aotc_runtime.serving import foreign_arrays, rebuilt_trees
-from aotc_runtime.serving.call_metrics import Path, SizesKey, Tallies
+from aotc_runtime.schema.pytrees import builder
+from aotc_runtime.serving import foreign_arrays
+from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.device_arrays import DeviceArray
 from aotc_runtime.serving.executable_calls import Execution
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
 from aotc_runtime.serving.routing.call_sizes import (
     Shapes,
@@ -44,9 +44,10 @@ from aotc_runtime.serving.routing.routed_calls import (
     on_host,
 )
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
+from aotc_runtime.serving.served_call import Served
 
 if TYPE_CHECKING:
-    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
+    from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
 
 REMEMBERED_MAX = 1024
 """How many shapes are remembered with what serves them, so that the next such call needs one
@@ -66,12 +67,12 @@ class FallbackCalls:
         resident: ResidentEntryPoint,
         served: Sequence[Served],
         execution: Execution,
-        tallies: Tallies,
+        metrics: CallMetrics,
     ) -> None:
         spec = resident.spec
         self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
-        self._served, self._execution, self._tallies = served, execution, tallies
-        self._build = rebuilt_trees.builder(spec.result)
+        self._served, self._execution, self._metrics = served, execution, metrics
+        self._build = builder(spec.result)
         self._masks = masks_of(spec)
         passed = passed_leaves(spec)
         self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
@@ -115,20 +116,6 @@ class FallbackCalls:
         self._count(call, started)
         return self._build(arrays)
 
-    def later(
-        self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int
-    ) -> Callable[[], Any]:
-        """The call, of copies of its arguments."""
-        call = self.find(shapes)
-        copied = self._execution.copied(leaves, call.executable)
-
-        def work() -> Any:
-            with copied as copies:
-                results = call.run(copies)
-            return self._finished(call, results, is_jax, started)
-
-        return work
-
     @property
     def compiles(self) -> dict[str, Any] | None:
         """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
@@ -143,11 +130,11 @@ class FallbackCalls:
         """What serves a call with these shapes of what it passes; its sizes are counted as seen."""
         known = self._calls.get(shapes)
         if known is not None:
-            self._tallies.seen(known[0])
+            self._metrics.seen(known[0])
             return known[1]
         sizes = solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
-        self._tallies.seen(key)
+        self._metrics.seen(key)
         check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
             raise no_profile(self._name, self._spec, self._tensors, shapes, sizes)
@@ -221,12 +208,12 @@ class FallbackCalls:
 
     def _count(self, call: RoutedCall, started: int) -> None:
         taken = perf_counter_ns() - started
-        self._tallies.count(call.path, call.executable, call.padding, call.parts, taken)
+        self._metrics.count(call.path, call.executable, call.padding, call.parts, taken)
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
-    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
-    from aotc_runtime.serving.compiling.symbolic_compiler import SymbolicCompiler
+    from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
+    from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 
     symbolic = resident.symbolic
     assert symbolic is not None, "a consistent manifest has one for a policy that compiles"

@@ -18,11 +18,11 @@ from aotc_runtime.engines.engine_device import Aval, Buffer, Device
 from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.call_metrics import Padding, Path
 from aotc_runtime.serving.executable_calls import Execution
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.routing.call_sizes import shapes_at
 from aotc_runtime.serving.routing.padded_arrays import cut, pad
 from aotc_runtime.serving.routing.padding_masks import Length, Mask
 from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
+from aotc_runtime.serving.served_call import Served
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct
 
 from aotc_runtime.engines.engine_device import Aval, Buffer
-from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord, WeightArgument
-from aotc_runtime.serving.resident_bundle import Weights, bound_arguments
+from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
 
 
@@ -28,19 +27,18 @@ class ResidentSymbolic(Struct, frozen=True):
 
 
 def resident_symbolic(
-    verified: VerifiedBundle, spec: EntryPoint, weights: Weights
+    verified: VerifiedBundle,
+    spec: EntryPoint,
+    arguments: tuple[Buffer | int, ...],
+    weights: Sequence[Aval],
 ) -> ResidentSymbolic:
-    """The module of an entry point that has one."""
+    """Return the module of an entry point that has one. arguments, weights: as in the result."""
     assert spec.symbolic is not UNSET, "asked only for those that have one"
     cheapest = min(spec.profiles, key=lambda profile: profile.cost.flops)
     return ResidentSymbolic(
         verified.blob(spec.symbolic.module),
-        bound_arguments(spec.symbolic.arguments, weights),
-        tuple(
-            weights[argument.set, argument.tensor].aval
-            for argument in spec.symbolic.arguments
-            if isinstance(argument, WeightArgument)
-        ),
+        arguments,
+        tuple(weights),
         verified.manifest.target.options,
         cheapest,
         verified.blob(cheapest.fixture),
