@@ -31,10 +31,10 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored, Tiles
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.system import processor_check
-from aotc_runtime.system.parallel_calls import map_on_threads
 
 if TYPE_CHECKING:
     from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements
