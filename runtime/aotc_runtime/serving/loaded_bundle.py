@@ -120,7 +120,7 @@ class LoadedEntryPoint:
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
             return result
-        return (self._checked or self._checked_calls()).call(args, kwargs, started)
+        return (self._checked or self._checked_calls()).answer(args, kwargs, started).result
 
     def _at_once(self, args: tuple[Any, ...]) -> Served | None:
         """The profile that serves these arguments, if they are plain numpy arrays that need no

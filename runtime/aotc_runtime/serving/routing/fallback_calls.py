@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from aotc_runtime.base.errors import AotcError, ShapeError
@@ -18,11 +16,8 @@ from aotc_runtime.schema.manifest_labels import (
     sizes_text,
     without_compiling,
 )
-from aotc_runtime.schema.pytrees import builder
-from aotc_runtime.serving import foreign_arrays
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
-from aotc_runtime.serving.device_arrays import DeviceArray
-from aotc_runtime.serving.executable_calls import Execution
+from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
 from aotc_runtime.serving.routing.call_sizes import (
     Shapes,
@@ -36,12 +31,9 @@ from aotc_runtime.serving.routing.call_sizes import (
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import masks_of
 from aotc_runtime.serving.routing.routed_calls import (
-    ExactCall,
     PaddedCall,
-    Result,
     RoutedCall,
     SplitCall,
-    on_host,
 )
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
 from aotc_runtime.serving.served_call import Served
@@ -56,10 +48,9 @@ look-up.
 
 
 class FallbackCalls:
-    """Serves the calls of one entry point that no profile fits, and counts them.
+    """Finds what serves the calls of one entry point that no profile fits.
 
-    served: the executables of its profiles, in the manifest's order.  started: when a call began,
-    by `perf_counter_ns`. Every call raises ShapeError: AOTC-E611 to E615.
+    served: the executables of its profiles, in the manifest's order.
     """
 
     def __init__(
@@ -72,7 +63,6 @@ class FallbackCalls:
         spec = resident.spec
         self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
         self._served, self._execution, self._metrics = served, execution, metrics
-        self._build = builder(spec.result)
         self._masks = masks_of(spec)
         passed = passed_leaves(spec)
         self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
@@ -93,29 +83,6 @@ class FallbackCalls:
         self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
         self.compiler = _compiler(resident) if compiling else None
 
-    def call(self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int) -> Any:
-        """numpy arrays, or jax arrays, in the structure of the result."""
-        call = self.find(shapes)
-        return self._finished(call, call.run(leaves), is_jax, started)
-
-    def answer(self, shapes: Shapes, leaves: list[Any], started: int) -> tuple[Any, RoutedCall]:
-        """numpy arrays in the structure of the result, and what gave them."""
-        call = self.find(shapes)
-        return self._finished(call, call.run(leaves), False, started), call
-
-    def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
-        """DeviceArrays; what had to be cut or joined is put back on the device."""
-        call = self.find(shapes)
-        device = call.device
-        arrays = [
-            DeviceArray(
-                device, device.put(result, aval) if type(result) is np.ndarray else result, aval
-            )
-            for result, aval in zip(call.run(leaves), call.outputs, strict=True)
-        ]
-        self._count(call, started)
-        return self._build(arrays)
-
     @property
     def compiles(self) -> dict[str, Any] | None:
         """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
@@ -127,7 +94,9 @@ class FallbackCalls:
             self.compiler.close()
 
     def find(self, shapes: Shapes) -> RoutedCall:
-        """What serves a call with these shapes of what it passes; its sizes are counted as seen."""
+        """Return what serves a call with these shapes of what it passes; its sizes are counted as
+        seen. Raises ShapeError: AOTC-E611 to E615.
+        """
         known = self._calls.get(shapes)
         if known is not None:
             self._metrics.seen(known[0])
@@ -197,18 +166,6 @@ class FallbackCalls:
             hint=f"no sum of them is {sizes_text(sizes)}: call with other sizes, or add a profile",
         )
         return ShapeError(finding)
-
-    def _finished(self, call: RoutedCall, results: list[Result], is_jax: bool, started: int) -> Any:
-        device = call.device
-        arrays = [on_host(device, r, aval) for r, aval in zip(results, call.outputs, strict=True)]
-        leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
-        result = self._build(leaves)
-        self._count(call, started)
-        return result
-
-    def _count(self, call: RoutedCall, started: int) -> None:
-        taken = perf_counter_ns() - started
-        self._metrics.count(call.path, call.executable, call.padding, call.parts, taken)
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
