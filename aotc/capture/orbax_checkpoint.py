@@ -230,7 +230,7 @@ def open_checkpoint(
     """
     if find_spec("tensorstore") is None:
         found = f"{source.text}, and no tensorstore here"
-        hint = "from a clone: pip install ./runtime '.[orbax]'"
+        hint = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
         raise refusal("AOTC-E830", where, found, expected="orbax-checkpoint, to read it", hint=hint)
     files, problems = list[WeightsFile](), list[str]()
     every = [*files_below(source)]

@@ -384,7 +384,9 @@ def check(
         request.manifest, written, unchecked, run.scratch.folder, run.workers.processes
     )
     lines = {name: each.lines for name, each in program.entry_points.items()}
-    failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
+    failures.add(
+        [*limits, *gates.check(request.manifest, [each.gated() for each in assembled], lines)]
+    )
     with run.times.stage("parity"):
         parity = ParityCheck(tasks, run.workers, run.scratch)
         run.meter.expect(Kind.PARITY, len(unchecked))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from aotc.base.call_memory import over_limit
 from aotc.base.child_processes import Processes
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import memory_process
 from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.call_memory import over_limit
 from aotc.pipeline.provisional_bundle import pack_provisional
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import Target
