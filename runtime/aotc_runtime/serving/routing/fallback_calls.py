@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from aotc_runtime.schema.manifest_labels import (
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
 from aotc_runtime.serving.routing.call_sizes import (
     Shapes,
     Sizes,
@@ -36,10 +37,8 @@ from aotc_runtime.serving.routing.routed_calls import (
     SplitCall,
 )
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
+from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 from aotc_runtime.serving.served_call import Served
-
-if TYPE_CHECKING:
-    from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
 
 REMEMBERED_MAX = 1024
 """How many shapes are remembered with what serves them, so that the next such call needs one
@@ -169,9 +168,6 @@ class FallbackCalls:
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
-    from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
-    from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
-
     symbolic = resident.symbolic
     assert symbolic is not None, "a consistent manifest has one for a policy that compiles"
     policies = [p for p in resident.spec.out_of_profile.values() if isinstance(p, CompileHere)]
