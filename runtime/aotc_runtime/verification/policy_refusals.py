@@ -75,6 +75,17 @@ def window(where: str, key: TrustedKey) -> Finding:
     )
 
 
+def other_role(where: str, key_id: str) -> Finding:
+    """AOTC-E309 for a key that is stated twice, and not alike."""
+    return finding(
+        "AOTC-E309",
+        where,
+        f"something else than where {key_id[:16]} stands first",
+        expected="one window, one holder and one list of builders for a key",
+        hint="list each key once",
+    )
+
+
 def certifiers_role(where: str, key: TrustedKey) -> Finding:
     """AOTC-E309 for a certifier with what only keys have."""
     return finding(
