@@ -444,7 +444,7 @@ def test_sizes_are_compiled_beside_the_calls_where_the_policy_says_so(
         for batch in (6, 7):
             check_rows(until_compiled(bundle["later"], *rows(batch)), *rows(batch))
         found = report(bundle, "later")
-        assert found["paths"]["compiled"]["later[compiled]"]["calls"] == 5
+        assert found["paths"]["compiled"]["later[compiled]"]["calls"] == 4
         compiles = found["compiles"]
         assert [each["sizes"]["batch"] for each in compiles["ready"]] == [6, 7], "most = 2"
         assert (compiles["compiled"], compiles["evicted"]) == (3, 1)

@@ -21,7 +21,7 @@ PENDING_MAX = 1024
 """How many latencies may wait to be sorted into buckets."""
 
 Shapes = tuple[tuple[int, ...], ...]
-"""Of the leaves that a caller passes."""
+"""Shapes of the leaves that a caller passes, in their order."""
 
 
 class CallCounter:
