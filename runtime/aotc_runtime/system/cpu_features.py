@@ -137,8 +137,8 @@ def processor(
     if architecture == ARM:
         part = fields.get("CPU implementer", ""), fields.get("CPU part", "")
         name = _ARM_PARTS.get(part) or (f"{ARM} processor {'/'.join(part)}" if all(part) else ARM)
-        told = _arm_capabilities(auxiliary) or frozenset(fields.get("Features", "").split())
-        return name, _arm_features(told)
+        flags = _arm_capabilities(auxiliary) or frozenset(fields.get("Features", "").split())
+        return name, _arm_features(flags)
     return name, _x86_features(fields.get("flags", "").split())
 
 
