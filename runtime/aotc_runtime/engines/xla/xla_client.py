@@ -258,10 +258,6 @@ class XlaDevice(Device):
         """
         self._collect_garbage()
 
-    def pointer(self, buffer: Buffer) -> int:
-        """The address of a device buffer."""
-        return int(buffer.unsafe_buffer_pointer())
-
 
 _THREADS_VARIABLE = "PJRT_NPROC"
 
