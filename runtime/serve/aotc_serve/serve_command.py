@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from aotc_runtime.base.errors import refusal
 from aotc_serve.inference.server_options import add_arguments, options_of
@@ -19,6 +20,8 @@ def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it. Raises IncompatibleRuntimeError (AOTC-E406) where packages of
     the extra `serve` are missing, and what the start of the server raises.
     """
+    # A request for a reload while the server starts would end it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         from aotc_serve.server_process import run as run_server
     except ImportError as error:
