@@ -31,6 +31,8 @@ def main() -> None:
 def run(job: dict[str, Any], progress: Progress) -> None:
     """Verify, load and run. Raises AotcError for what is refused."""
     progress.started(f"starting {job['package']}")
+    from msgspec import UNSET
+
     from aotc_runtime.engines.engine_registry import detect
     from aotc_runtime.serving.resident_bundle import make_resident
 
@@ -43,7 +45,7 @@ def run(job: dict[str, Any], progress: Progress) -> None:
     resident = make_resident(bundle)
     for entry_point in resident.entry_points.values():
         _run_fixtures(resident, entry_point, progress)
-        if entry_point.symbolic is not None:
+        if entry_point.spec.symbolic is not UNSET:
             _compile_symbolic(entry_point, progress)
 
 
@@ -105,10 +107,7 @@ def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
 
     profile = entry_point.profiles[0]
     progress.started(f"compiling {profile.label} from its module")
-    compiled = SymbolicCompiler(
-        entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
-    )
-    compiled(dict(profile.record.sizes))
+    SymbolicCompiler(entry_point)(dict(profile.record.sizes))
 
 
 def _told(facts: Any, package: str, accepted: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -27,9 +27,6 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
-
-if TYPE_CHECKING:
-    from aotc_runtime.serving.resident_symbolic import ResidentSymbolic
 
 
 class Weight(Struct, frozen=True):
@@ -68,7 +65,7 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 class ResidentEntryPoint(Struct, frozen=True):
     """An entry point with its executables. device: the target's.  dimensions: those of the bundle,
-    by name.
+    by name.  weights: all of the bundle, on that device.
     """
 
     device: Device
@@ -76,7 +73,8 @@ class ResidentEntryPoint(Struct, frozen=True):
     spec: EntryPoint
     dimensions: Mapping[str, Dimension]
     profiles: tuple[ResidentProfile, ...]
-    symbolic: ResidentSymbolic | None
+    verified: VerifiedBundle
+    weights: Weights
 
 
 class ResidentBundle(Struct, frozen=True):
@@ -159,7 +157,8 @@ def make_resident(
                 for on in [manifest.platform_of(record)]
                 for key in [executable_key(name, record.sizes)]
             ),
-            _symbolic(verified, spec, weights_on[own]) if spec.symbolic is not UNSET else None,
+            verified,
+            weights_on[own],
         )
         for name, spec in manifest.entry_points.items()
     }
@@ -225,15 +224,6 @@ def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Bu
             case WeightArgument(set=set_name, tensor=tensor):
                 found.append(weights[set_name, tensor].buffer)
     return tuple(found)
-
-
-def _symbolic(verified: VerifiedBundle, spec: EntryPoint, weights: Weights) -> ResidentSymbolic:
-    from aotc_runtime.serving.resident_symbolic import resident_symbolic
-
-    assert spec.symbolic is not UNSET, "asked only for those that have one"
-    arguments = spec.symbolic.arguments
-    bound = [weights[a.set, a.tensor].aval for a in arguments if isinstance(a, WeightArgument)]
-    return resident_symbolic(verified, spec, bound_arguments(arguments, weights), bound)
 
 
 def direct_call(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from aotc_runtime.base.errors import AotcError, ShapeError
@@ -168,13 +169,13 @@ class FallbackCalls:
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
-    symbolic = resident.symbolic
-    assert symbolic is not None, "a consistent manifest has one for a policy that compiles"
+    symbolic = resident.spec.symbolic
+    assert symbolic is not UNSET, "a consistent manifest has one for a policy that compiles"
     policies = [p for p in resident.spec.out_of_profile.values() if isinstance(p, CompileHere)]
     return BackgroundCompiler(
         resident.name,
         symbolic.module.digest,
-        SymbolicCompiler(resident.device, resident.name, resident.spec, symbolic),
+        SymbolicCompiler(resident),
         min(policy.most for policy in policies),
         min(policy.seconds for policy in policies),
     )
