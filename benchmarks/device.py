@@ -105,7 +105,7 @@ def _options() -> argparse.Namespace:
 def _target_of_this_device() -> str:
     """The known target that this machine's GPUs are for."""
     from aotc.compile.target_files import list_targets, target_of
-    from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
+    from aotc_runtime.engines.xla import cuda_facts as cuda
     from aotc_runtime.schema.bundle_manifest import CudaDevice
 
     kinds = set(cuda.detect().kinds)

@@ -104,7 +104,7 @@ HASH = """
 import sys
 from pathlib import Path
 from aotc_runtime.base.digest import cores
-from aotc_runtime.system.parallel_calls import map_on_threads
+from aotc_runtime.base.parallel_calls import map_on_threads
 from cryptography.hazmat.primitives import hashes
 
 path, step = Path(sys.argv[1]), 64 * 2**20

@@ -17,9 +17,8 @@ from aotc.check.peak_memory import Unmeasurable, peak
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.engines.xla import xla_engine
 from aotc_runtime.formats.safetensors_reader import tensor_views
-from aotc_runtime.serving.loaded_bundle import LoadedBundle
-from aotc_runtime.serving.readiness import make_ready
-from aotc_runtime.serving.rebuilt_trees import arguments_of
+from aotc_runtime.schema.manifest_labels import arguments_of
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
 from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy

@@ -25,10 +25,10 @@ from aotc.check.plain_structures import (
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint
 from aotc_runtime.schema.manifest_labels import executable_key, passed_parameters
+from aotc_runtime.schema.pytrees import builder
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
-from aotc_runtime.serving.rebuilt_trees import builder
 
 
 def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:

@@ -26,7 +26,8 @@ from aotc_runtime.base.errors import ReadinessError
 from aotc_runtime.engines import engine_survey
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures
+from aotc_runtime.serving.loaded_bundle import make_ready
+from aotc_runtime.serving.readiness import Difference, run_all
 from aotc_runtime.serving.resident_bundle import make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
@@ -62,7 +63,9 @@ def outcome(job: Job, progress: Progress) -> Answer:
     except ReadinessError as error:
         if any(finding.code not in COMPARED for finding in error.findings):
             raise
-        fixtures: Mapping[ExecutableKey, Difference] = run_fixtures(resident)
+        fixtures: Mapping[ExecutableKey, Difference] = {
+            profile.key: ran.difference for profile, ran in run_all(resident)
+        }
         differing += [
             Differing(each.where or "", each.expected, each.found)
             for each in error.findings

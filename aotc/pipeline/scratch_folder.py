@@ -21,8 +21,8 @@ from aotc.base.temporary_files import temporary_folder
 from aotc.capture.file_digests import State
 from aotc_runtime.base.digest import cores, pieces, sha256_of
 from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.system.parallel_calls import map_on_threads
 from aotc_runtime.system.streamed_bundle import Told
 
 if TYPE_CHECKING:

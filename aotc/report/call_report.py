@@ -16,10 +16,10 @@ from aotc_runtime import LoadedBundle, load
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.manifest_labels import arguments_of
 from aotc_runtime.schema.pytrees import Tree
 from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.serving.rebuilt_trees import arguments_of
 
 
 @dataclass(frozen=True, slots=True)

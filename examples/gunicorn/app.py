@@ -8,6 +8,7 @@ For bundles without code around them there is `aotc-runtime serve`.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +30,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     global bundle
     if bundle is None:
         where = {"path": os.environ["BUNDLE"], "trust": os.environ["TRUST"]}
-        bundle = await aotc_runtime.load(**where, wait=False)
+        bundle = await asyncio.to_thread(aotc_runtime.load, **where)
     with bundle:
         yield
 

@@ -21,22 +21,19 @@ from aotc_runtime.system import processor_check as _processor
 if _typing.TYPE_CHECKING:
     from aotc_runtime.loader.bundle_loader import load
     from aotc_runtime.loader.verified import Verified, verify
+    from aotc_runtime.schema.result_records import Record
     from aotc_runtime.schema.trust_policy import TrustPolicy
-    from aotc_runtime.serving.background_loading import Loading
     from aotc_runtime.serving.bundle_slot import BundleSlot
     from aotc_runtime.serving.device_arrays import DeviceArray
-    from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
-    from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
-    from aotc_runtime.serving.result_records import Record
+    from aotc_runtime.serving.loaded_bundle import LoadedBundle, LoadedEntryPoint, State
     from aotc_runtime.verification.policy_reader import read_policy
 else:
     _IMPORTED_WHEN_USED = {
         "BundleSlot": "aotc_runtime.serving.bundle_slot",
         "DeviceArray": "aotc_runtime.serving.device_arrays",
         "LoadedBundle": "aotc_runtime.serving.loaded_bundle",
-        "LoadedEntryPoint": "aotc_runtime.serving.loaded_entry_point",
-        "Loading": "aotc_runtime.serving.background_loading",
-        "Record": "aotc_runtime.serving.result_records",
+        "LoadedEntryPoint": "aotc_runtime.serving.loaded_bundle",
+        "Record": "aotc_runtime.schema.result_records",
         "State": "aotc_runtime.serving.loaded_bundle",
         "TrustPolicy": "aotc_runtime.schema.trust_policy",
         "Verified": "aotc_runtime.loader.verified",
@@ -71,7 +68,6 @@ __all__ = [
     "IntegrityError",
     "LoadedBundle",
     "LoadedEntryPoint",
-    "Loading",
     "ReadinessError",
     "Record",
     "RegistryError",

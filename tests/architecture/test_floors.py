@@ -129,8 +129,8 @@ def test_only_verification_makes_its_stages_and_proofs() -> None:
     assert makers(*STAGES, "VerifiedBlob", "VerifiedBundle") == {"verification/verify_bundle.py"}
 
 
-def test_only_readiness_makes_loaded_bundles() -> None:
-    assert makers("LoadedBundle") == {"serving/readiness.py"}
+def test_only_make_ready_makes_loaded_bundles() -> None:
+    assert makers("LoadedBundle") == {"serving/loaded_bundle.py"}
 
 
 def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:

@@ -16,8 +16,7 @@ import aotc_runtime
 from aotc.check.peak_memory import peak
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import InputArgument
-from aotc_runtime.schema.manifest_labels import label
-from aotc_runtime.serving.rebuilt_trees import arguments_of
+from aotc_runtime.schema.manifest_labels import arguments_of, label
 
 
 def main() -> None:

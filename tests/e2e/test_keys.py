@@ -190,7 +190,6 @@ def test_beside_jax_typed_keys_go_in_and_come_out(
 ) -> None:
     key, x = jax.random.key(7), np.ones((2, 4), np.float32)
     assert_same(loaded["dropout"](key, x), jax.jit(program.dropout)(key, x))
-    assert_same(loaded["dropout"].submit(key, x).result(), jax.jit(program.dropout)(key, x))
     keys = jax.random.split(key, 3)
     assert_same(loaded["per_example"](keys), jax.jit(program.per_example)(keys))
     others = (jax.random.key(8, impl="rbg"), jax.random.key(9, impl="unsafe_rbg"))

@@ -102,7 +102,6 @@ def test_a_padded_call_is_the_exact_function_and_nan_in_the_padding_stays_there(
     for result in (
         shared["padded"](x, y),
         shared["padded"].on_device(x, y),
-        shared["padded"].submit(x, y).result(),
     ):
         check_rows(result, x, y)
     assert {type(array) for array in shared["padded"](x, y).values()} == {np.ndarray}
@@ -125,7 +124,6 @@ def test_a_mask_and_a_length_are_supplied_whatever_the_path(
     check_encoded(bundle["encode"](given), given)
     check_encoded(bundle["encode"](tokens=given), given)
     check_encoded(bundle["encode"].on_device(given), given)
-    check_encoded(bundle["encode"].submit(given).result(), given)
 
 
 def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> None:
@@ -156,10 +154,8 @@ def test_results_own_their_memory_and_arguments_may_change(name: str, bundle: Lo
     x, y = rows(6)
     result = bundle[name](x, y)
     again = bundle[name](*rows(6, seed=1))
-    future = bundle[name].submit(x, y)
     x[:] = 0
     check_rows(result, *rows(6))
-    check_rows(future.result(), *rows(6))
     assert not any(array.flags.writeable for array in result.values())
     assert not np.shares_memory(result["sum"], again["sum"])
 
@@ -213,9 +209,9 @@ def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
     assert int(np.asarray(second["count"])) == 2
     for array in (first["count"], first["rows"]):
         assert refused(np.asarray, array).code == "AOTC-E631"
-    future = bundle["step"].submit(second, x)
+    third, _ = bundle["step"](second, x)
     assert refused(np.asarray, second["rows"]).code == "AOTC-E631"
-    np.testing.assert_array_equal(future.result()[0]["rows"], 3 * x)
+    np.testing.assert_array_equal(third["rows"], 3 * x)
 
 
 @pytest.mark.parametrize("batch", [3, 8])
@@ -225,7 +221,7 @@ def test_views_that_dlpack_gave_outlive_a_call_that_donates_whether_it_is_padded
     x = rows(batch)[0]
     step = bundle["step"]
     state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
-    for call in (step, step.on_device, lambda *each: step.submit(*each).result()):
+    for call in (step, step.on_device):
         first, _ = step.on_device(state, x)
         views = {name: np.from_dlpack(array) for name, array in first.items()}
         second, _ = call(first, x)
@@ -401,7 +397,7 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
         msgspec.structs.replace(resident, spec=spec),
         list(call._table.values()),
         call._checked_calls().execution,
-        call.tallies,
+        call.metrics,
     )
     assert refused(found.find, ((6, 4), (6, 4))).code == "AOTC-E611"
 
@@ -444,12 +440,11 @@ def test_sizes_are_compiled_beside_the_calls_where_the_policy_says_so(
         assert refused(bundle["later"], *rows(5)).code == "AOTC-E614", "the call does not wait"
         check_rows(until_compiled(bundle["later"], *rows(5)), *rows(5))
         check_rows(bundle["later"].on_device(*rows(5)), *rows(5))
-        check_rows(bundle["later"].submit(*rows(5)).result(), *rows(5))
         check_rows(bundle["later"](*rows(8)), *rows(8))
         for batch in (6, 7):
             check_rows(until_compiled(bundle["later"], *rows(batch)), *rows(batch))
         found = report(bundle, "later")
-        assert found["paths"]["compiled"]["later[compiled]"]["calls"] == 5
+        assert found["paths"]["compiled"]["later[compiled]"]["calls"] == 4
         compiles = found["compiles"]
         assert [each["sizes"]["batch"] for each in compiles["ready"]] == [6, 7], "most = 2"
         assert (compiles["compiled"], compiles["evicted"]) == (3, 1)

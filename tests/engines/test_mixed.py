@@ -136,7 +136,7 @@ def test_a_result_that_goes_to_another_engine_is_converted_and_counted(
         np.testing.assert_allclose(np.asarray(scores), SCORES, atol=1e-5)
         one = loaded["predict"].on_device(IMAGE[:1])["scores"]
         assert one.device.platform == "cpu"
-        joined = loaded["predict"].submit(IMAGE).result()["scores"]
+        joined = loaded["predict"](IMAGE)["scores"]
         np.testing.assert_allclose(joined, SCORES, atol=1e-5)
 
 

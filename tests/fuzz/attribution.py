@@ -24,14 +24,14 @@ from aotc.commands.attest import sigstore_bundle
 from aotc.commands.channel import channel_repository
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, raise_if
-from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, PROVENANCE_TYPE
+from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, PROVENANCE_TYPE, SignedPayload
 from aotc_runtime.schema.trust_policy import Channel, Identity, TimestampAuthority, TrustPolicy
 from aotc_runtime.verification import (
     signature_timestamps,
     sigstore_identities,
     timestamp_authorities,
 )
-from aotc_runtime.verification.root_signatures import SignedPayload, Trials
+from aotc_runtime.verification.public_keys import Trials
 from aotc_serve.channel import channel_client
 from aotc_serve.channel import channel_state as state
 from tests.hostile.authorities import Authority, answer_to, authority

@@ -15,7 +15,7 @@ from aotc_runtime.base.errors import AotcError, raise_if
 from aotc_runtime.base.rendering import render
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.certificate_predicate import Certificate
-from aotc_runtime.formats.in_toto import Statement
+from aotc_runtime.formats.in_toto import Statement, open_envelope
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.formats.tar_archive import read_members
 from aotc_runtime.schema.bundle_manifest import BundleManifest
@@ -25,7 +25,6 @@ from aotc_runtime.verification.bundle_versions import version_key
 from aotc_runtime.verification.manifest_consistency import check_consistency
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.public_keys import load_public_key
-from aotc_runtime.verification.root_signatures import open_envelope
 
 from . import attribution, shipping, toolchain
 

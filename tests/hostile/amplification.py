@@ -13,6 +13,7 @@ import resource
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -53,11 +54,10 @@ IMPORTED = (
         "aotc.commands.report_page.page_renderer",
     ),
     *("aotc.commands.registry.push_pull_command", "aotc.commands.registry.bundle_pull"),
-    *("aotc_serve.channel.channel_client", "aotc_runtime.engines.xla.cpu.xla_cpu_device"),
+    *("aotc_serve.channel.channel_client", "aotc_runtime.engines.xla.xla_cpu_device"),
     *(
         "aotc_runtime.loader.bundle_loader",
         "aotc_serve.oci.registry_client",
-        "aotc_runtime.serving.background_loading",
     ),
     *(
         "aotc_serve.store.reference_loading",
@@ -79,7 +79,7 @@ def verified(bundle: str, policy: str) -> int:
 def loaded_beside(bundle: str, policy: str) -> int:
     """As a server does that goes on serving meanwhile."""
     try:
-        aotc_runtime.load(bundle, trust=policy, wait=False).wait().close()
+        ThreadPoolExecutor().submit(aotc_runtime.load, bundle, trust=policy).result().close()
     except AotcError as error:
         return error.exit_code
     return 0

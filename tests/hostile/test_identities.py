@@ -28,7 +28,7 @@ from aotc_runtime.verification import sigstore_identities as identities
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
-from aotc_runtime.verification.sigstore_identities import id_of
+from aotc_runtime.verification.sigstore_identities import key_id
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door
@@ -105,7 +105,7 @@ def test_an_identity_vouches_for_a_bundle_without_any_key(
     identity = trusting(here)
     assert codes(signed, policy_of(identity), host) == []
     found = verify(signed, policy_of(identity), host, datetime.now(UTC).timestamp())
-    assert found.signers == (id_of(identity),)
+    assert found.signers == (key_id(identity),)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_an_identity_may_be_revoked(documents: Documents, host: HostFacts, here:
     signed = carrying(documents, here.signed(statement(documents)))
     identity = trusting(here)
     ids = (
-        {"keys": (id_of(identity),)},
-        {"since": {id_of(identity): datetime(2026, 1, 1, tzinfo=UTC)}},
+        {"keys": (key_id(identity),)},
+        {"since": {key_id(identity): datetime(2026, 1, 1, tzinfo=UTC)}},
     )
     for revoked in ids:
         policy = policy_of(identity, revoked=Revoked(**revoked))

@@ -176,7 +176,7 @@ OTHERS = {
         "AOTC-E951",
     ),
     "the loader fills fields backwards": Mistake(
-        "runtime/aotc_runtime/serving/rebuilt_trees.py",
+        "runtime/aotc_runtime/schema/pytrees.py",
         "record = dict(zip(fields, (builder(child) for child in children), strict=True))",
         "record = dict(zip(fields[::-1], (builder(child) for child in children), strict=True))",
         "AOTC-E953",

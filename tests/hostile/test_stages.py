@@ -17,8 +17,9 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import IntegrityError, TrustPolicy
-from aotc_runtime.base.digest import Hashing
+from aotc_runtime.base.digest import begin_hashing
 from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.parallel_calls import ParallelCalls
 from aotc_runtime.engines.xla.xla_client import XlaDevice
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import Accepts
@@ -116,6 +117,9 @@ def test_a_report_names_the_gates_before_the_one_that_stops(
     assert verdict.gates == ("framing", "attestations", "signatures", *gates)
 
 
+type Hashing = ParallelCalls[memoryview, str]
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Hashing]:
     """Every hashing of weights that begins. Those of the small bundle wait until they are finished
@@ -124,10 +128,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Hashing]:
     hashings: list[Hashing] = []
 
     def begin(data: Sequence[memoryview], threads: int) -> Hashing:
-        hashings.append(Hashing(data, threads))
+        hashings.append(begin_hashing(data, threads))
         return hashings[-1]
 
-    monkeypatch.setattr(bundle_contents, "Hashing", begin)
+    monkeypatch.setattr(bundle_contents, "begin_hashing", begin)
     return hashings
 
 

@@ -35,11 +35,11 @@ from aotc_runtime.verification import (
     policy_reader as trust,
 )
 from aotc_runtime.verification import (
-    root_signatures,
     signature_timestamps,
 )
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.package_errors import reason_of
+from aotc_runtime.verification.public_keys import Trials
 
 from .archives import on_disk
 from .authorities import (
@@ -384,7 +384,7 @@ def test_any_flipped_bit_of_a_timestamp_makes_it_say_nothing(
     for at in range(0, len(good), 3):
         bad = good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :]
         text = base64.b64encode(bad).decode()
-        trials = root_signatures.Trials()
+        trials = Trials()
         try:
             found = signature_timestamps.moment_of(
                 text, signature, policy, trials, "x", now.timestamp()

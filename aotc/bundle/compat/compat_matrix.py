@@ -25,11 +25,11 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.certified_releases import Certified, Release
+from aotc_runtime.schema.certified_releases import AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system import processor_check
 from aotc_runtime.verification.engine_releases import not_accepted, running
-from aotc_runtime.verification.host_compatibility import AskCertificates, Candidate, choose_target
+from aotc_runtime.verification.host_compatibility import Candidate, choose_target
 
 VECTOR = re.compile(
     r"s?sse|avx|amx|fma|f16c|xop|neon|sve|dotprod|i8mm|bf16|fullfp16|fp16fml|complxnum"

@@ -19,7 +19,7 @@ from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
 from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label
@@ -27,8 +27,8 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.blob_roles import roles_by_digest
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
 from aotc_runtime.verification.policy_reader import policy_keys
-from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import Trials, open_envelope, who_signed
+from aotc_runtime.verification.public_keys import PublicKey, Trials
+from aotc_runtime.verification.root_signatures import who_signed
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,14 @@ from aotc.bundle.write.added_attestations import with_attestation, with_attestat
 from aotc.bundle.write.atomic_files import tidy
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc_runtime.base.errors import BundleFormatError, Finding
+from aotc_runtime.formats.in_toto import open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.missing_signatures import holder_labels
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import load_public_key
-from aotc_runtime.verification.root_signatures import is_signed_by, open_envelope
+from aotc_runtime.verification.root_signatures import is_signed_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.certificate_predicate import Certificate
-from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, Statement
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, SignedPayload, Statement, open_envelope
 from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import SignedPayload, is_signed_by, open_envelope
+from aotc_runtime.verification.root_signatures import is_signed_by
 
 
 def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:

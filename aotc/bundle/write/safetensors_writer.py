@@ -17,11 +17,14 @@ import numpy as np
 
 from aotc.base.errors import refusal
 from aotc.base.stages import Chunk, Stored, Tensor
-from aotc_runtime.formats.extended_tensors import NAMES, PARTS, STORED_AS
-from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES_KEY
+from aotc_runtime.formats.extended_tensors import PARTS, STORED_AS
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, DTYPES_KEY
 from aotc_runtime.schema.bundle_manifest import DType
 
 type Array = np.ndarray[Any, Any]
+
+NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
+"""Dtype to safetensors' name."""
 SHARD_BYTES = 16 * 2**20
 """How many bytes of tensors a shard holds at most, unless it holds a single one.
 

@@ -31,9 +31,9 @@ from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, BundleFormatError, Finding
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.in_toto import STATEMENT_TYPE, Subject
+from aotc_runtime.formats.in_toto import STATEMENT_TYPE, SignedPayload, Subject
 from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import SignedPayload, is_signed_by
+from aotc_runtime.verification.root_signatures import is_signed_by
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"

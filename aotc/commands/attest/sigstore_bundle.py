@@ -19,11 +19,11 @@ from aotc_runtime.formats.in_toto import (
     Envelope,
     Signature,
     Statement,
+    open_envelope,
 )
 from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_contents import read_root
-from aotc_runtime.verification.root_signatures import open_envelope
 from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE, MATERIAL_CHARACTERS_MAX
 
 

@@ -75,7 +75,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     import numpy as np
 
     from aotc_runtime.formats.safetensors_reader import numpy_dtype
-    from aotc_runtime.serving.rebuilt_trees import arguments_of
+    from aotc_runtime.schema.manifest_labels import arguments_of
 
     callable_ = bundle[work.executable.entry_point]
     spec = callable_.spec

@@ -31,7 +31,7 @@ from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.host_compatibility import wanted_of
-from aotc_runtime.verification.missing_targets import missing_target
+from aotc_runtime.verification.host_findings import missing_target
 from aotc_runtime.verification.public_keys import load_public_key
 
 OnFixture = Callable[[str, int, int], None]

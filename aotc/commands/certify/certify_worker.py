@@ -31,6 +31,8 @@ def main() -> None:
 def run(job: dict[str, Any], progress: Progress) -> None:
     """Verify, load and run. Raises AotcError for what is refused."""
     progress.started(f"starting {job['package']}")
+    from msgspec import UNSET
+
     from aotc_runtime.engines.engine_registry import detect
     from aotc_runtime.serving.resident_bundle import make_resident
 
@@ -43,7 +45,7 @@ def run(job: dict[str, Any], progress: Progress) -> None:
     resident = make_resident(bundle)
     for entry_point in resident.entry_points.values():
         _run_fixtures(resident, entry_point, progress)
-        if entry_point.symbolic is not None:
+        if entry_point.spec.symbolic is not UNSET:
             _compile_symbolic(entry_point, progress)
 
 
@@ -71,12 +73,16 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
 
 def _run_fixtures(resident: Any, entry_point: Any, progress: Progress) -> None:
     from aotc_runtime.serving.readiness import run_fixture
+    from aotc_runtime.serving.serving_refusals import changed_results
 
     for profile in entry_point.profiles:
         progress.started(profile.label)
         started = time.perf_counter()
-        result = run_fixture(resident, entry_point, profile)
+        ran = run_fixture(resident, entry_point, profile)
         seconds = time.perf_counter() - started
+        if ran.changed is not None:
+            raise changed_results([(profile.label, ran.changed)])
+        result = ran.difference
         _finished(
             progress,
             ran={
@@ -97,14 +103,11 @@ def _run_fixtures(resident: Any, entry_point: Any, progress: Progress) -> None:
 
 def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
     """Compile the module for calls of other sizes, as this jaxlib would do while it serves."""
-    from aotc_runtime.serving.compiling.symbolic_compiler import SymbolicCompiler
+    from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 
     profile = entry_point.profiles[0]
     progress.started(f"compiling {profile.label} from its module")
-    compiled = SymbolicCompiler(
-        entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
-    )
-    compiled(dict(profile.record.sizes))
+    SymbolicCompiler(entry_point)(dict(profile.record.sizes))
 
 
 def _told(facts: Any, package: str, accepted: str) -> Any:

@@ -16,7 +16,7 @@ from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.system.streamed_bundle import Told, nobody
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_whole
-from aotc_runtime.verification.missing_targets import missing_target
+from aotc_runtime.verification.host_findings import missing_target
 
 
 def extract(

@@ -21,9 +21,10 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import in_toto
+from aotc_runtime.formats.in_toto import open_envelope
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import is_signed_by, open_envelope
+from aotc_runtime.verification.root_signatures import is_signed_by
 
 PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 

@@ -18,10 +18,9 @@ from aotc.bundle.sign.build_provenance import is_variable
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
+from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement, open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
-from aotc_runtime.verification.root_signatures import open_envelope
 
 TARGETS_CHARACTERS_MAX = 2**16
 """The names of all targets together; they become arguments of a process, whose length is limited.

@@ -22,12 +22,10 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.engine_registry import detect, prepare
 from aotc_runtime.engines.xla import xla_engine
 from aotc_runtime.formats.safetensors_reader import tensor_views
-from aotc_runtime.schema.manifest_labels import ExecutableKey
+from aotc_runtime.schema.manifest_labels import ExecutableKey, arguments_of
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.serving.loaded_bundle import Threads
-from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
-from aotc_runtime.serving.readiness import run_fixtures
-from aotc_runtime.serving.rebuilt_trees import arguments_of
+from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
+from aotc_runtime.serving.readiness import run_all
 from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
@@ -56,7 +54,7 @@ def measure(job: Job, progress: Progress) -> Answer:
             if isinstance(resident, str):
                 unfit += [Unfit(target, key, resident) for key in wanted]
                 continue
-            found = run_fixtures(resident)
+            found = {profile.key: ran.difference for profile, ran in run_all(resident)}
         except AotcError as error:
             finding = error.findings[0]
             reason = f"{finding.code}: {finding.found}"
@@ -98,7 +96,7 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     record = next(profile.record for profile in entry_point.profiles if profile.key == key)
     views = tensor_views(resident.verified.blob(record.fixture).data, f"fixture {name}")
     leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
-    function = LoadedEntryPoint(entry_point, Threads(f"tune-{name}"))
+    function = LoadedEntryPoint(entry_point)
     positional, named = arguments_of(function.parameters, leaves)
     return lambda: function(*positional, **named)
 

@@ -26,7 +26,7 @@ from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.truth_check import Job, Opinion
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.engine_device import Aval
-from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import InputArgument
 from aotc_runtime.verification.verify_bundle import VerifiedBlob

@@ -623,7 +623,7 @@ CALLS = {
     ),
     "AOTC-E633": Code(
         "the bundle was closed, or is no bundle that is ready",
-        "load it again; of `wait=False`, pass what `wait()` returns",
+        "load it again",
     ),
     "AOTC-E634": Code(
         "an array that lies on several devices was asked for through DLPack",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
+
+from aotc_runtime.base.parallel_calls import ParallelCalls
 
 _SHA256 = hashes.SHA256()
 
@@ -52,51 +53,17 @@ def pieces(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray |
     return passed(data) if passed else iter((data,))
 
 
-class Hashing:
-    """Digests in the making, in threads of their own, the largest data first.
+def begin_hashing(data: Sequence[memoryview], threads: int) -> ParallelCalls[memoryview, str]:
+    """Begin the digests of all data, in threads of their own, the largest first.
 
     Pages of a mapped file are read as the hashing reaches them, so reading one blob overlaps with
     hashing another. Little data waits for `finish`: threads would cost more than hashing takes.
     """
-
-    def __init__(self, data: Sequence[memoryview], threads: int) -> None:
-        self._data = data
-        sizes = [len(view) for view in data]
-        # Taken from the end; a list's pop is atomic.
-        self._waiting = sorted(range(len(data)), key=lambda index: sizes[index])
-        # No digest looks like this: what a thread could not hash matches nothing.
-        self._digests = [""] * len(data)
-        self._threads: list[threading.Thread] = []
-        if sum(sizes) < PARALLEL_BYTES_MIN:
-            return
-        for _ in range(min(threads, len(data))):
-            thread = threading.Thread(target=self._work, name="aotc-hash", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the process may have no more threads: those it has will do
-                break
-            self._threads.append(thread)
-
-    def _work(self) -> None:
-        while True:
-            try:
-                index = self._waiting.pop()
-            except IndexError:
-                return
-            self._digests[index] = sha256(self._data[index])
-
-    def finish(self) -> list[str]:
-        """The digest of each, in the order given; the calling thread helps."""
-        self._work()
-        for thread in self._threads:
-            thread.join()
-        return self._digests
-
-    def stop(self) -> None:
-        """Begin nothing more, and wait for what was begun."""
-        self._waiting.clear()
-        for thread in self._threads:
-            thread.join()
+    sizes = [len(view) for view in data]
+    if sum(sizes) < PARALLEL_BYTES_MIN:
+        threads = 0
+    order = sorted(range(len(data)), key=lambda index: sizes[index])
+    return ParallelCalls(sha256, data, threads, order)
 
 
 def cores() -> int:
@@ -106,7 +73,8 @@ def cores() -> int:
 
 def sha256_each(data: Sequence[memoryview]) -> list[str]:
     """The digest of each, in the order given, on every core of this process."""
-    return Hashing(data, min(cores(), len(data)) - 1).finish()
+    digests = begin_hashing(data, min(cores(), len(data)) - 1).finish()
+    return [digests[index] for index in range(len(data))]
 
 
 def is_digest(text: str) -> bool:

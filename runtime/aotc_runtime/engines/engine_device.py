@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
-DEVICES_MAX = 4096
-"""The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more
-the square of their number."""
-
 type Array = np.ndarray[Any, Any]
 
 type Buffer = Any

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_device import DEVICES_MAX, Device
 from aotc_runtime.schema.bundle_manifest import engine_of
+from aotc_runtime.schema.host_facts import PROCESSOR_DEVICES_MAX
 
 
 def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
@@ -22,8 +22,8 @@ def require_numbers(threads: int | None, devices: int | None, memory_limit: int 
         raise _refused(
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
-    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
-        raise refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
+    if devices is not None and not (_is_number(devices, 1) and devices <= PROCESSOR_DEVICES_MAX):
+        raise refused_devices(f"1 to {PROCESSOR_DEVICES_MAX} devices, as an int", devices)
 
 
 def refused_devices(expected: str, found: object) -> AotcError:
@@ -68,13 +68,13 @@ def other_platform(platform: str, known: str) -> AotcError:
     )
 
 
-def other_threads(device: Device, threads: int) -> AotcError:
+def other_threads(engine: str, started: int, threads: int) -> AotcError:
     """AOTC-E552 for a number of threads with which an engine was not started."""
     return refusal(
         "AOTC-E552",
         "load",
-        f"{device.threads}, with which {device.engine} was started in this process",
-        expected=f"{threads} threads for {device.engine}",
+        f"{started}, with which {engine} was started in this process",
+        expected=f"{threads} threads for {engine}",
         hint="pass `threads` to the first load of the process",
     )
 

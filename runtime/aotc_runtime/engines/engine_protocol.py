@@ -27,8 +27,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aotc_runtime.engines.engine_device import Device
-from aotc_runtime.schema.host_facts import Accelerator
-from aotc_runtime.system.host_probe import Machine
+from aotc_runtime.schema.host_facts import Accelerator, Machine
 
 
 class Engine(Protocol):
@@ -45,7 +44,7 @@ class Engine(Protocol):
         engine may be started for that. None leaves it to the system, as most engines do.
 
         threads: of its pool, None for one per processor.  devices: how many to make of the
-        processor, None if nobody says; at most `device.DEVICES_MAX`.
+        processor, None if nobody says; at most `host_facts.PROCESSOR_DEVICES_MAX`.
         """
 
     def facts(self, platform: str) -> Accelerator | None:

@@ -10,9 +10,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from aotc_runtime.engines.engine_device import DEVICES_MAX, Device
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import XLA, engine_of
-from aotc_runtime.schema.host_facts import Accelerator, HostFacts, Wanted
+from aotc_runtime.schema.host_facts import PROCESSOR_DEVICES_MAX, Accelerator, HostFacts, Wanted
 from aotc_runtime.system import host_probe, processor_check
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def prepare(
     for. Raises what `detect` raises, and ResourceError (AOTC-E555) for more devices than there are.
     """
     count = wanted.devices if devices is None else devices
-    if count > DEVICES_MAX:
+    if count > PROCESSOR_DEVICES_MAX:
         from aotc_runtime.engines.engine_options import refused_devices
 
-        raise refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+        raise refused_devices(f"a bundle that needs at most {PROCESSOR_DEVICES_MAX} devices", count)
     facts = detect(memory_limit, count, wanted.platforms, threads)
     if devices is not None and facts.devices < devices:
         from aotc_runtime.engines.engine_options import refused_devices

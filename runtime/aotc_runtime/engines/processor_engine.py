@@ -102,7 +102,7 @@ class ProcessorEngine:
             if self._device is None:
                 self._device = self._made(threads or len(os.sched_getaffinity(0)))
         if threads is not None and threads != self._device.threads:
-            raise other_threads(self._device, threads)
+            raise other_threads(self._device.engine, self._device.threads, threads)
         self._device.require_unforked()
         return self._device
 

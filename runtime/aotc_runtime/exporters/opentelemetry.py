@@ -27,13 +27,13 @@ def observe(meter: Meter, bundles: Bundles) -> None:
     def calls(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
             for entry_point in bundle.entry_points.values():
-                for each in entry_point.tallies.served():
+                for each in entry_point.metrics.served():
                     yield Observation(each.latency.calls, _way(bundle, each))
 
     def call_time(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
             for entry_point in bundle.entry_points.values():
-                for each in entry_point.tallies.served():
+                for each in entry_point.metrics.served():
                     yield Observation(each.latency.seconds, _way(bundle, each))
 
     def refusals(_: CallbackOptions) -> Iterator[Observation]:
@@ -48,8 +48,8 @@ def observe(meter: Meter, bundles: Bundles) -> None:
             for entry_point in bundle.entry_points.values():
                 attributes = {**_identity(bundle), "entry_point": entry_point.name}
                 for kind, count in (
-                    ("real", entry_point.tallies.padding.elements),
-                    ("filled", entry_point.tallies.padding.filled),
+                    ("real", entry_point.metrics.padding.elements),
+                    ("filled", entry_point.metrics.padding.filled),
                 ):
                     yield Observation(count, {**attributes, "kind": kind})
 

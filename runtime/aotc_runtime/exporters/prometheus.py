@@ -68,7 +68,7 @@ class BundleCollector(Collector):
             for entry_point in bundle.entry_points.values():
                 for code, count in entry_point.refusals.items():
                     refusals.add_metric([*name, entry_point.name, code], count)
-                for each in entry_point.tallies.served():
+                for each in entry_point.metrics.served():
                     latency = each.latency
                     pairs = zip(latency.bounds, latency.cumulative, strict=True)
                     buckets = [(repr(bound), float(count)) for bound, count in pairs]
@@ -78,8 +78,8 @@ class BundleCollector(Collector):
                         latency.seconds,
                     )
                 place = [*name, entry_point.name]
-                padding.add_metric([*place, "real"], entry_point.tallies.padding.elements)
-                padding.add_metric([*place, "filled"], entry_point.tallies.padding.filled)
+                padding.add_metric([*place, "real"], entry_point.metrics.padding.elements)
+                padding.add_metric([*place, "filled"], entry_point.metrics.padding.filled)
                 if entry_point.compiles is not None:
                     compiled.add_metric(place, entry_point.compiles["compiled"])
         yield from (info, load, compilations, compiled, calls, padding, refusals)

@@ -1,17 +1,16 @@
 """Tensors of types that safetensors has no name for: stored as another type."""
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.formats.safetensors_reader import DTYPES
 from aotc_runtime.schema.bundle_manifest import DType
 
-NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
-"""Dtype to safetensors' name."""
+NAMED = (DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2)
+"""The types of 8 bits that safetensors has a name for."""
 
 STORED_AS: dict[DType, str] = {
     DType.INT4: "I8",
     DType.UINT4: "U8",
     DType.COMPLEX128: "F64",
-    **{dtype: "U8" for dtype in DType if dtype.value.startswith("float8_") and dtype not in NAMES},
+    **{dtype: "U8" for dtype in DType if dtype.value.startswith("float8_") and dtype not in NAMED},
 }
 """Types that the format has no name for, and as what they are stored: a number of 4 bits in a byte
 of its own, a complex128 as a last axis of two, the rest bit by bit. The file's metadata names the

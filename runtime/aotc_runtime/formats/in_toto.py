@@ -9,7 +9,9 @@ import binascii
 import msgspec
 from msgspec import Struct
 
-from aotc_runtime.base.errors import refusal
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_foreign
+from aotc_runtime.base.errors import AotcError, refusal
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -49,6 +51,52 @@ def decode_base64(text: str, *, where: str) -> bytes:
     if binascii.b2a_base64(data, newline=False).decode() != text:
         raise refusal("AOTC-E107", where, "another spelling of the same bytes")
     return data
+
+
+class SignedPayload(Struct, frozen=True):
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps,
+    materials (of Sigstore): in base64, by signature.
+    """
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    where: str
+    timestamps: dict[bytes, str] = {}
+    materials: dict[bytes, str] = {}
+
+
+def open_envelope(data: bytes, where: str) -> SignedPayload:
+    """Open a well-formed envelope: docs/trust.md 3.
+
+    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
+    number of signatures, or one twice.
+    """
+    envelope = decode_foreign(data, Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX)
+    count = len(envelope.signatures)
+    if not 1 <= count <= limits.SIGNATURES_MAX:
+        raise signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
+    # Spelled in one way each, or refused below.
+    if len({signature.sig for signature in envelope.signatures}) != count:
+        raise signatures_error(where, "each signature once", "one that stands twice")
+    signatures = tuple(
+        (signature.keyid, decode_base64(signature.sig, where=f"{where} signature"))
+        for signature in envelope.signatures
+    )
+    stated = [(made, each) for (_, made), each in zip(signatures, envelope.signatures, strict=True)]
+    return SignedPayload(
+        envelope.payloadType,
+        decode_base64(envelope.payload, where=f"{where} payload"),
+        signatures,
+        where,
+        {made: each.timestamp for made, each in stated if each.timestamp},
+        {made: each.sigstore for made, each in stated if each.sigstore},
+    )
+
+
+def signatures_error(where: str, expected: str, found: str) -> AotcError:
+    """Return the error (AOTC-E119) for signatures of an envelope that are not tried."""
+    return refusal("AOTC-E119", where, found, expected=expected)
 
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

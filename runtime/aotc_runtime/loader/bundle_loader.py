@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
 
 from aotc_runtime.engines import engine_registry
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
-from aotc_runtime.serving.readiness import make_ready
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
 from aotc_runtime.serving.resident_bundle import load_executables, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import Vouched, fit, vouch
 
-if TYPE_CHECKING:
-    from aotc_runtime.serving.background_loading import Loading
-
 Folder = str | os.PathLike[str]
 Trust = str | os.PathLike[str] | TrustPolicy
 
 
-@overload
 def load(
     path: str | os.PathLike[str],
     *,
@@ -34,35 +27,7 @@ def load(
     threads: int | None = None,
     devices: int | None = None,
     memory_limit: int | None = None,
-    wait: Literal[True] = True,
-) -> LoadedBundle: ...
-
-
-@overload
-def load(
-    path: str | os.PathLike[str],
-    *,
-    trust: Trust,
-    store: Folder | None = None,
-    target: str | None = None,
-    threads: int | None = None,
-    devices: int | None = None,
-    memory_limit: int | None = None,
-    wait: Literal[False],
-) -> Loading: ...
-
-
-def load(
-    path: str | os.PathLike[str],
-    *,
-    trust: Trust,
-    store: Folder | None = None,
-    target: str | None = None,
-    threads: int | None = None,
-    devices: int | None = None,
-    memory_limit: int | None = None,
-    wait: bool = True,
-) -> LoadedBundle | Loading:
+) -> LoadedBundle:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
     path: an .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
@@ -76,39 +41,30 @@ def load(
     needs; the first load in a process decides, so state the most that a later bundle with a mesh
     needs.
     memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
-    wait: with False, load in a thread, and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
-    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError, RegistryError; the handle
-    raises it when it is waited for.
+    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError, RegistryError.
 
     Unsafety: a bundle is machine code. Whoever holds a key the policy trusts can run anything in
     this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
     written into while it is loaded.
     """
 
-    def work(enter: Callable[[State], None]) -> LoadedBundle:
-        laps = Laps()
-        require_numbers(threads, devices, memory_limit)
-        policy = policy_of(trust)
-        if isinstance(path, str) and "://" in path:
-            from aotc_runtime.loader.bundle_sources import fetch
+    laps = Laps()
+    require_numbers(threads, devices, memory_limit)
+    policy = policy_of(trust)
+    if isinstance(path, str) and "://" in path:
+        from aotc_runtime.loader.bundle_sources import fetch
 
-            numbers = threads, devices, memory_limit
-            source = fetch(
-                path, policy, store, target, ask=lambda w: engine_registry.prepare(w, *numbers)
-            )
-        else:
-            source = open_bundle(path)
-        laps.end("open")
-        with vouch(source, policy, time.time()) as vouched:
-            laps.end("verify")
-            return load_vouched(vouched, target, threads, devices, memory_limit, laps, enter)
-
-    if wait:
-        return work(lambda _: None)
-    from aotc_runtime.serving.background_loading import Loading
-
-    return Loading(work)
+        numbers = threads, devices, memory_limit
+        source = fetch(
+            path, policy, store, target, ask=lambda w: engine_registry.prepare(w, *numbers)
+        )
+    else:
+        source = open_bundle(path)
+    laps.end("open")
+    with vouch(source, policy, time.time()) as vouched:
+        laps.end("verify")
+        return load_vouched(vouched, target, threads, devices, memory_limit, laps)
 
 
 class Laps:
@@ -140,21 +96,18 @@ def load_vouched(
     devices: int | None,
     memory_limit: int | None,
     laps: Laps,
-    enter: Callable[[State], None],
 ) -> LoadedBundle:
     """What `load` does with a bundle that the policy accepts; its weights may yet be hashed."""
     # An engine is started only for a bundle that is trusted, and has executables for it.
     facts = engine_registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
     laps.end("runtime")
     fitting = fit(vouched, facts, target)
-    enter(State.LOADING)
     started = {p: engine_registry.start(p, threads, devices) for p in fitting.manifest.platforms}
     # The weights are being hashed meanwhile; nothing runs before that is done.
     executables = load_executables(started, fitting.manifest, fitting.executables)
     laps.end("deserialize")
     resident = make_resident(fitting.finish(), executables)
     laps.end("weights")
-    enter(State.WARMING)
     loaded = make_ready(resident)
     laps.end("fixtures")
     loaded.timings.update(laps.seconds)

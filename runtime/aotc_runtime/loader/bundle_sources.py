@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import entry_points
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from msgspec import Struct
 
@@ -24,9 +24,7 @@ from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle, open_bundle
 from aotc_runtime.system.read_progress import OnBytes
 from aotc_runtime.system.streamed_bundle import look_into
-
-if TYPE_CHECKING:
-    from aotc_runtime.verification.early_choice import AskHost
+from aotc_runtime.verification.early_choice import AskHost
 
 GROUP = "aotc_runtime.sources"
 

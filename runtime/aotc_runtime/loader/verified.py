@@ -57,7 +57,7 @@ class Verified:
         require_numbers(threads, devices, memory_limit)
         self._require_unchanged()
         vouched = self._vouched
-        loaded = load_vouched(vouched, target, threads, devices, memory_limit, laps, lambda _: None)
+        loaded = load_vouched(vouched, target, threads, devices, memory_limit, laps)
         self._require_unchanged()
         return loaded
 

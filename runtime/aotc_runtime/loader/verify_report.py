@@ -27,7 +27,7 @@ from aotc_runtime.loader import bundle_sources
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
-from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
@@ -87,8 +87,6 @@ def verify_report(
         report = report_of(str(bundle), verdict, facts)
         return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
     if store is not None:
-        from aotc_runtime.system.streamed_bundle import PassedMap
-
         facts = detect_all()
         try:
             kept = bundle_sources.fetch(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 JAXLIB = "jaxlib"
 """The package that runs the executables of XLA."""
@@ -54,3 +57,7 @@ class Ruling(Struct, frozen=True):
 
     certified: Certified | None
     findings: tuple[Finding, ...]
+
+
+type AskCertificates = Callable[[BundleManifest, Release], Ruling]
+"""What certificates say of a target under a release of the package that runs it."""

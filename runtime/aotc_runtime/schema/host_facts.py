@@ -15,6 +15,32 @@ NOT_INSTALLED = "not installed"
 """In place of the version of a package that is not there."""
 
 
+PROCESSOR_DEVICES_MAX = 4096
+"""The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more
+the square of their number."""
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return (13, 0) for "13.0"; nothing for what is no version, which is older than any."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+class Machine(Struct, frozen=True):
+    """The processor. architecture, cpu, features: in LLVM's spelling.
+
+    What an engine that runs on it adds: kind, its name for it; jaxlib, the version that will run
+    executables; devices, how many it has made of it, 0 if nobody has.
+    """
+
+    architecture: str
+    cpu: str
+    features: frozenset[str]
+    kind: str = ""
+    jaxlib: str = NOT_INSTALLED
+    devices: int = 0
+
+
 class Accelerator(Struct, frozen=True):
     """The devices of one platform that this process may use, "cuda" for one.
 

@@ -5,6 +5,7 @@ parameters a caller passes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import UNSET, Struct
 
@@ -17,7 +18,7 @@ from aotc_runtime.schema.bundle_manifest import (
     ParameterKind,
     Split,
 )
-from aotc_runtime.schema.pytrees import leaves
+from aotc_runtime.schema.pytrees import builder, leaves
 
 _POLICIES = {
     Pad: OutOfProfilePolicy.PAD,
@@ -95,3 +96,16 @@ def passed_leaves(spec: EntryPoint) -> list[int]:
 def positional_count(parameters: Sequence[Parameter]) -> int:
     """How many parameters can be passed by position."""
     return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
+
+
+def arguments_of(
+    parameters: Sequence[Parameter], leaves: list[Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments, by position and by name, whose leaves these are."""
+    values = {parameter.name: builder(parameter.tree)(leaves) for parameter in parameters}
+    positional = [
+        values.pop(parameter.name)
+        for parameter in parameters
+        if parameter.kind is not ParameterKind.KEYWORD_ONLY
+    ]
+    return positional, values

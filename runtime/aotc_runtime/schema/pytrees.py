@@ -4,8 +4,9 @@ A `Leaf` holds the index of its tensor in the entry point's `inputs` or `outputs
 in sorted key order, which is the order in which jax flattens a dict.
 """
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -105,3 +106,41 @@ def leaves(tree: Tree) -> Iterator[int]:
         yield tree.index
     for child in children(tree):
         yield from leaves(child)
+
+
+Builder = Callable[[list[Any]], Any]
+
+
+def builder(tree: Tree) -> Builder:
+    """Return a function that rebuilds the pytree from its leaves; made once, called often."""
+    match tree:
+        case Leaf(index=index):
+            return itemgetter(index)
+        case NoneNode():
+            return lambda leaves: None
+        case DictNode(items=items) if all(isinstance(child, Leaf) for child in items.values()):
+            indices = [(key, child.index) for key, child in items.items()]  # type: ignore[union-attr]
+            return lambda leaves: {key: leaves[index] for key, index in indices}
+        case DictNode(items=items):
+            named = {key: builder(child) for key, child in items.items()}
+            return lambda leaves: {key: build(leaves) for key, build in named.items()}
+        case IntDictNode(keys=keys, items=children):
+            numbered = dict(zip(keys, map(builder, children), strict=True))
+            return lambda leaves: {key: build(leaves) for key, build in numbered.items()}
+        case ListNode(items=children):
+            listed = [builder(child) for child in children]
+            return lambda leaves: [build(leaves) for build in listed]
+        case TupleNode(items=children):
+            tupled = [builder(child) for child in children]
+            return lambda leaves: tuple(build(leaves) for build in tupled)
+        case NamedTupleNode(type=name, fields=fields, items=children):
+            from aotc_runtime.schema.result_records import named_tuple
+
+            class_ = named_tuple(name, fields)
+            parts = [builder(child) for child in children]
+            return lambda leaves: class_._make([build(leaves) for build in parts])
+        case RecordNode(type=name, fields=fields, items=children):
+            from aotc_runtime.schema.result_records import Record
+
+            record = dict(zip(fields, (builder(child) for child in children), strict=True))
+            return lambda leaves: Record(name, {f: build(leaves) for f, build in record.items()})

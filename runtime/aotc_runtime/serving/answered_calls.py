@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from aotc_runtime.serving.call_metrics import Answer, Path
-from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
+from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
 
 
 def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:

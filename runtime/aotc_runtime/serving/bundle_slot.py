@@ -1,19 +1,15 @@
-"""A place to call behind which one bundle can replace another."""
+"""Hot-swap a loaded bundle without dropping calls."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.serving.loaded_bundle import LoadedBundle, State
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
-
-class _Tenancy:
+class _InFlight:
     """A bundle, and how many calls are running in it."""
 
     __slots__ = ("bundle", "calls")
@@ -33,7 +29,7 @@ class BundleSlot:
 
     def __init__(self, bundle: LoadedBundle) -> None:
         """Raises ShapeError (AOTC-E633) for anything but a bundle that is ready."""
-        self._tenancy = _Tenancy(_ready(bundle))
+        self._current = _InFlight(_ready(bundle))
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
@@ -43,7 +39,7 @@ class BundleSlot:
     @property
     def bundle(self) -> LoadedBundle:
         """The bundle that new calls run in."""
-        return self._tenancy.bundle
+        return self._current.bundle
 
     def __getitem__(self, name: str) -> SlotEntryPoint:
         """An entry point, looked up anew in each call. Raises ShapeError (AOTC-E602)."""
@@ -59,7 +55,7 @@ class BundleSlot:
         """
         _ready(bundle)
         with self._changed:
-            old, self._tenancy = self._tenancy, _Tenancy(bundle)
+            old, self._current = self._current, _InFlight(bundle)
             if not self._changed.wait_for(lambda: old.calls == 0, timeout):
                 raise TimeoutError(f"{old.calls} calls of {old.bundle!r} still run")
         if old.bundle is not bundle:
@@ -71,27 +67,27 @@ class BundleSlot:
         timeout: seconds to wait for that. Raises TimeoutError, and leaves it open.
         """
         with self._changed:
-            tenancy = self._tenancy
-            if not self._changed.wait_for(lambda: tenancy.calls == 0, timeout):
-                raise TimeoutError(f"{tenancy.calls} calls of {tenancy.bundle!r} still run")
-        tenancy.bundle.close()
+            running = self._current
+            if not self._changed.wait_for(lambda: running.calls == 0, timeout):
+                raise TimeoutError(f"{running.calls} calls of {running.bundle!r} still run")
+        running.bundle.close()
 
     def calling(self) -> Calling:
         """The bundle of one call, which is not closed before the call has ended: for `with`."""
         return Calling(self)
 
-    def enter(self) -> _Tenancy:
+    def enter(self) -> _InFlight:
         """A call begins; `leave` has to follow."""
         with self._lock:
-            tenancy = self._tenancy
-            tenancy.calls += 1
-        return tenancy
+            running = self._current
+            running.calls += 1
+        return running
 
-    def leave(self, tenancy: _Tenancy) -> None:
+    def leave(self, running: _InFlight) -> None:
         """A call has ended."""
         with self._lock:
-            tenancy.calls -= 1
-            if not tenancy.calls:
+            running.calls -= 1
+            if not running.calls:
                 self._changed.notify_all()
 
 
@@ -100,17 +96,17 @@ class Calling:
     generator's context costs several times as much.
     """
 
-    __slots__ = ("_slot", "_tenancy")
+    __slots__ = ("_running", "_slot")
 
     def __init__(self, slot: BundleSlot) -> None:
         self._slot = slot
 
     def __enter__(self) -> LoadedBundle:
-        self._tenancy = self._slot.enter()
-        return self._tenancy.bundle
+        self._running = self._slot.enter()
+        return self._running.bundle
 
     def __exit__(self, *_: object) -> None:
-        self._slot.leave(self._tenancy)
+        self._slot.leave(self._running)
 
 
 def _ready(bundle: object) -> LoadedBundle:
@@ -121,7 +117,7 @@ def _ready(bundle: object) -> LoadedBundle:
         "BundleSlot",
         repr(bundle),
         expected="a bundle that is ready",
-        hint="pass what `load` returns; of `load(..., wait=False)`, what its `wait()` returns",
+        hint="pass what `load` returns",
     )
 
 
@@ -144,17 +140,8 @@ class SlotEntryPoint:
         with self._slot.calling() as bundle:
             return bundle[self.name].on_device(*args, **kwargs)
 
-    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call it in a thread of the bundle (`LoadedEntryPoint.submit`)."""
-        with ExitStack() as running:
-            bundle = running.enter_context(self._slot.calling())
-            future = bundle[self.name].submit(*args, **kwargs)
-            end = running.pop_all()
-        future.add_done_callback(lambda _: end.close())
-        return future
-
     async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it without holding up the event loop (`LoadedEntryPoint.call_async`)."""
         import asyncio
 
-        return await asyncio.wrap_future(self.submit(*args, **kwargs))
+        return await asyncio.to_thread(self, *args, **kwargs)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import engine_of
-from aotc_runtime.serving.loaded_entry_point import CallCounter
+from aotc_runtime.serving.served_call import CallCounter
 
 SizesKey = tuple[tuple[str, int], ...]
 """Dimensions and their sizes, sorted."""
@@ -139,7 +139,7 @@ class Exact(Struct, frozen=True):
     counter: CallCounter
 
 
-class Tallies:
+class CallMetrics:
     """Everything that one entry point counts; safe to use from many threads.
 
     exact: the profiles, which count for themselves.

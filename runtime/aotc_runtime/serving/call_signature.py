@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter, ParameterKind
 from aotc_runtime.schema.manifest_labels import masks_and_lengths
 
@@ -54,8 +55,6 @@ def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any
 def _hint(
     signature: inspect.Signature, positional: int, kwargs: dict[str, Any], spec: EntryPoint
 ) -> str:
-    from aotc_runtime.base.suggestions import did_you_mean
-
     unknown = [name for name in kwargs if name not in signature.parameters]
     masks = [name for name in unknown if name in masks_and_lengths(spec)]
     if masks:

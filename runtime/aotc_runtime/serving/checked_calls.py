@@ -1,5 +1,5 @@
-"""Calls that need more than a look-up: arguments are looked at one by one, results stay on the
-device, or another thread runs them.
+"""Calls that need more than a look-up: arguments are looked at one by one, or results stay on the
+device.
 
 Imported when the first such call comes: servers that pass numpy arrays as they were recorded never
 need it.
@@ -15,45 +15,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_device import Buffer
 from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
-from aotc_runtime.schema.pytrees import Leaf
+from aotc_runtime.schema.pytrees import Leaf, builder
 from aotc_runtime.schema.pytrees import leaves as leaf_indices
-from aotc_runtime.serving import foreign_arrays, rebuilt_trees
-from aotc_runtime.serving.call_metrics import Answer, Path, Tallies
+from aotc_runtime.serving import foreign_arrays
+from aotc_runtime.serving.call_metrics import Answer, CallMetrics, Path
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.device_arrays import DeviceArray, as_array
-from aotc_runtime.serving.executable_calls import Execution
+from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.flattened_arguments import flattener
-from aotc_runtime.serving.loaded_bundle import Threads
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.served_call import Served, Shapes
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
-
-Shapes = tuple[tuple[int, ...], ...]
+    from aotc_runtime.serving.routing.routed_calls import RoutedCall
 
 
 class CheckedCalls:
     """Checks the arguments of one entry point's calls, and makes the calls.
 
-    table: executable by the shapes of what a caller passes; in the manifest's order, and empty once
-    the bundle is closed.  started: when a call began, by `perf_counter_ns`.
+    table: executable by the shapes of what a caller passes, in the manifest's order.  started: when
+    a call began, by `perf_counter_ns`.
     """
 
     def __init__(
         self,
         resident: ResidentEntryPoint,
         table: Mapping[Shapes, Served],
-        tallies: Tallies,
-        threads: Threads,
+        metrics: CallMetrics,
     ) -> None:
         spec = resident.spec
         self._name, self._spec = resident.name, spec
-        self._table, self._tallies, self._threads = table, tallies, threads
+        self._metrics = metrics
         parameters = passed_parameters(spec)
         self._signature = signature_of(parameters)
         self._count, self._positional = len(parameters), positional_count(parameters)
@@ -70,114 +64,91 @@ class CheckedCalls:
         self.execution = Execution(
             resident.name,
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
-            tallies.converted,
+            metrics.converted,
         )
-        self._build = rebuilt_trees.builder(spec.result)
+        self._exact = {
+            shapes: ExactCall(self.execution, served, Path.EXACT, served.label, served.counter)
+            for shapes, served in table.items()
+        }
+        self._build = builder(spec.result)
         self._lock = threading.Lock()
         self._resident: ResidentEntryPoint | None = resident
         self._fallback: FallbackCalls | None = None
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Any:
-        """numpy arrays, or jax arrays if any argument is one, in the structure of the result."""
-        try:
-            leaves, is_jax = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                return self.fallback().call(self._shapes(leaves), leaves, is_jax, started)
-            result = self._on_host(served, self.execution.execute(served, leaves), is_jax)
-        except AotcError as error:
-            self._tallies.refused(error.code)
-            raise
-        served.counter.observe(perf_counter_ns() - started)
-        return result
-
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Answer:
-        """numpy arrays in the structure of the result, and what gave them."""
-        try:
-            leaves, _ = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                result, call = self.fallback().answer(self._shapes(leaves), leaves, started)
-                return Answer(result, call.path, call.executable)
-            result = served.finish(self.execution.execute(served, leaves))
-        except AotcError as error:
-            self._tallies.refused(error.code)
-            raise
-        served.counter.observe(perf_counter_ns() - started)
-        return Answer(result, Path.EXACT, served.label)
+        """Make a call. Its result is numpy arrays, or jax arrays if any argument is one, in the
+        structure of the result.
+        """
+        return self._answer(lambda: self._leaves(args, kwargs), self._on_host, started)
+
+    def on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Any:
+        """Make a call that gives DeviceArrays, in the structure of the result."""
+        return self._answer(lambda: self._leaves(args, kwargs), self._kept, started).result
 
     def answer_with_masks(
         self, arrays: Sequence[Any], masks: Mapping[int, Any], started: int
     ) -> Answer:
-        """`answer`, for the arrays of all leaves that a caller passes, of the right dtypes, and
+        """Make a call with the arrays of all leaves that a caller passes, of the right dtypes, and
         masks by leaf, in the loader's place.
         """
         leaves: list[Any] = [None] * len(self._scalars)
         for leaf, array in (*zip(self._passed, arrays, strict=True), *masks.items()):
             leaves[leaf] = array
+        return self._answer(lambda: (leaves, False), self._on_host, started)
+
+    def _answer(
+        self,
+        take: Callable[[], tuple[list[Any], bool]],
+        give: Callable[[RoutedCall, list[Any], bool], Any],
+        started: int,
+    ) -> Answer:
+        """Make and count a call. take: gives its leaves, and whether one of them was a jax array.
+        give: from what serves it and its results in order to its result.
+        """
         try:
-            result, call = self.fallback().answer(self._shapes(leaves), leaves, started)
+            leaves, is_jax = take()
+            if self._is_all_passed:
+                shapes = tuple([leaf.shape for leaf in leaves])
+            else:
+                shapes = tuple([leaves[index].shape for index in self._passed])
+            call: RoutedCall | None = self._exact.get(shapes)
+            if call is None:
+                call = self.fallback().find(shapes)
+            result = give(call, call.run(leaves), is_jax)
         except AotcError as error:
-            self._tallies.refused(error.code)
+            self._metrics.refused(error.code)
             raise
+        taken = perf_counter_ns() - started
+        if call.counter is not None:
+            call.counter.observe(taken)
+        else:
+            self._metrics.count(call.path, call.executable, call.padding, call.parts, taken)
         return Answer(result, call.path, call.executable)
 
-    def on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Any:
-        """DeviceArrays in the structure of the result."""
-        try:
-            leaves, _ = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                return self.fallback().on_device(self._shapes(leaves), leaves, started)
-            buffers = self.execution.execute(served, leaves)
-        except AotcError as error:
-            self._tallies.refused(error.code)
-            raise
-        result = self._build(
-            [DeviceArray(served.device, b, a) for b, a in zip(buffers, served.outputs, strict=True)]
+    def _on_host(self, call: RoutedCall, results: list[Any], is_jax: bool) -> Any:
+        if isinstance(call, ExactCall) and not is_jax:
+            return call.served.finish(results)
+        read = call.device.to_numpy
+        arrays = [
+            result if type(result) is np.ndarray else read(result, aval)
+            for result, aval in zip(results, call.outputs, strict=True)
+        ]
+        return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays)
+
+    def _kept(self, call: RoutedCall, results: list[Any], _: bool) -> Any:
+        """DeviceArrays; what had to be cut or joined is put back on the device."""
+        device = call.device
+        return self._build(
+            [
+                DeviceArray(
+                    device, device.put(result, aval) if type(result) is np.ndarray else result, aval
+                )
+                for result, aval in zip(results, call.outputs, strict=True)
+            ]
         )
-        served.counter.observe(perf_counter_ns() - started)
-        return result
-
-    def submit(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Future[Any]:
-        """The call, in a thread; arguments are checked and copied before this returns."""
-        try:
-            leaves, is_jax = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                work = self.fallback().later(self._shapes(leaves), leaves, is_jax, started)
-            else:
-                work = self._later(served, leaves, is_jax, started)
-        except AotcError as error:
-            self._tallies.refused(error.code)
-            raise
-
-        def run() -> Any:
-            try:
-                return work()
-            except AotcError as error:
-                self._tallies.refused(error.code)
-                raise
-
-        return self._threads.pool().submit(run)
-
-    def _later(
-        self, served: Served, leaves: list[Any], is_jax: bool, started: int
-    ) -> Callable[[], Any]:
-        """The call of an executable whose arguments are on the device already."""
-        execution = self.execution
-        arguments, claimed = execution.arguments(served.executable, leaves)
-
-        def work() -> Any:
-            results = execution.run(served.executable, arguments, claimed)
-            result = self._on_host(served, results, is_jax)
-            served.counter.observe(perf_counter_ns() - started)
-            return result
-
-        return work
 
     def fallback(self) -> FallbackCalls:
-        """The part that serves calls which no profile fits, or refuses them; made on first use."""
+        """Return the part for calls that no profile fits; made on first use."""
         with self._lock:
             if self._resident is None:
                 raise closed_error(self._name)
@@ -185,8 +156,9 @@ class CheckedCalls:
                 # Servers whose calls fit the profiles never need it.
                 from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
 
+                served = [call.served for call in self._exact.values()]
                 self._fallback = FallbackCalls(
-                    self._resident, [*self._table.values()], self.execution, self._tallies
+                    self._resident, served, self.execution, self._metrics
                 )
             return self._fallback
 
@@ -199,22 +171,10 @@ class CheckedCalls:
         """Refuse further calls; calls that are running end as they would."""
         with self._lock:
             self._resident = None
+            self._exact = {}
             fallback, self._fallback = self._fallback, None
         if fallback is not None:
             fallback.close()
-
-    def _shapes(self, leaves: list[Any]) -> Shapes:
-        if self._is_all_passed:
-            return tuple([leaf.shape for leaf in leaves])
-        return tuple([leaves[index].shape for index in self._passed])
-
-    def _exact(self, leaves: list[Any]) -> Served | None:
-        """The profile with exactly these sizes; masks and lengths are added to the leaves."""
-        served = self._table.get(self._shapes(leaves))
-        if served is not None:
-            for leaf, array in served.masks:
-                leaves[leaf] = array
-        return served
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
         """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
@@ -244,13 +204,6 @@ class CheckedCalls:
                 leaf = foreign_arrays.without_key_type(leaf, spec, where)
             leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
         return leaves, is_jax
-
-    def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
-        if not is_jax:
-            return served.finish(results)
-        read = served.device.to_numpy
-        arrays = [read(b, a) for b, a in zip(results, served.outputs, strict=True)]
-        return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs))
 
 
 def closed_error(name: str) -> AotcError:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.suggestions import with_article
 from aotc_runtime.engines.engine_device import Aval, Buffer, Device
 
 Array = np.ndarray[Any, Any]
@@ -197,8 +198,6 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
 
 
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
-    from aotc_runtime.base.suggestions import with_article
-
     found = with_article(type(value).__name__) + more
     return refusal(
         "AOTC-E605",

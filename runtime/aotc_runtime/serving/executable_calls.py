@@ -11,9 +11,10 @@ import numpy as np
 
 from aotc_runtime.base.errors import AotcError, ShapeError, refusal
 from aotc_runtime.engines.engine_device import Buffer, Device
+from aotc_runtime.serving.call_metrics import Path
 from aotc_runtime.serving.device_arrays import DeviceArray
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.resident_bundle import ResidentExecutable
+from aotc_runtime.serving.served_call import CallCounter, Served
 from aotc_runtime.serving.serving_refusals import failed
 
 Array = np.ndarray[Any, Any]
@@ -115,14 +116,6 @@ class Execution:
         claimed = self.claim(leaves, label, donated) if donated else []
         return _using_up(leaves, claimed, indices, label)
 
-    def copied(self, leaves: list[Any], label: str) -> AbstractContextManager[list[Any]]:
-        """The leaves for a call that runs later: arrays that the caller may change are copied, and
-        those that it donates are taken. Raises what `on_host` raises.
-        """
-        claimed = self.claim(leaves, label, self.donated) if self.donated else []
-        copies = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-        return _using_up(copies, claimed, self.donated, label)
-
     def claim(self, leaves: list[Any], label: str, donated: Collection[int]) -> list[DeviceArray]:
         """Take the device arrays at these indices, so that no other call can.
 
@@ -146,6 +139,33 @@ class Execution:
                 leaf.give_back()
             raise
         return claimed
+
+
+class ExactCall:
+    """Calls of an executable's own sizes. path, executable, parts, padding: as of a `RoutedCall`.
+    counter: counts the calls; None where the caller counts them by path and executable.
+    """
+
+    padding, parts = None, 0
+
+    def __init__(
+        self,
+        execution: Execution,
+        served: Served,
+        path: Path,
+        executable: str,
+        counter: CallCounter | None = None,
+    ) -> None:
+        self._execution, self.served = execution, served
+        self.path, self.executable, self.counter = path, executable, counter
+        self.outputs, self.device = served.outputs, served.device
+
+    def run(self, leaves: list[Any]) -> list[Buffer]:
+        """Run it on the leaves of a call; masks and lengths that are missing are added to them."""
+        for leaf, array in self.served.masks:
+            if leaves[leaf] is None:
+                leaves[leaf] = array
+        return self._execution.execute(self.served, leaves)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.suggestions import with_article
 from aotc_runtime.schema.pytrees import (
     DictNode,
     IntDictNode,
@@ -18,7 +19,7 @@ from aotc_runtime.schema.pytrees import (
     Tree,
     TupleNode,
 )
-from aotc_runtime.serving.result_records import Record
+from aotc_runtime.schema.result_records import Record
 
 Leaves = dict[int, Any] | list[Any]
 Flattener = Callable[[Any, Leaves], None]
@@ -156,8 +157,6 @@ def _sequence_flattener(wanted: str, children: tuple[Tree, ...], where: str) -> 
 def _field(value: Any, field: str, name: str, where: str) -> Any:
     if hasattr(value, field):
         return getattr(value, field)
-    from aotc_runtime.base.suggestions import with_article
-
     raise _mismatch(where, f"{with_article(name)} with the field {field}", _kind(value))
 
 
@@ -170,8 +169,6 @@ def _kind(value: Any) -> str:
         return "a dict with " + (", ".join(map(repr, value)) or "no keys")
     if isinstance(value, (list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
-    from aotc_runtime.base.suggestions import with_article
-
     return with_article(type(value).__name__)
 
 

@@ -1,72 +1,239 @@
-"""A bundle that is ready."""
+"""A bundle that is ready, and its entry points: from arguments to results.
+
+The choice of the executable is one dictionary look-up on the shapes of all input leaves. Whatever
+needs more than that goes to `checked_calls`. It, and everything else that an exact call of numpy
+arrays does not need, is imported when it is used first.
+"""
 
 from __future__ import annotations
 
-import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
-from aotc_runtime.serving.resident_bundle import ResidentBundle
+import numpy as np
+
+from aotc_runtime.schema.bundle_manifest import EntryPoint
+from aotc_runtime.schema.manifest_labels import (
+    ExecutableKey,
+    arguments_of,
+    passed_leaves,
+    passed_parameters,
+    positional_count,
+)
+from aotc_runtime.schema.pytrees import Leaf
+from aotc_runtime.serving.readiness import Difference, run_all
+from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint
+from aotc_runtime.serving.served_call import Served, Shapes
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    import inspect
 
-    from aotc_runtime.schema.manifest_labels import ExecutableKey
-    from aotc_runtime.serving.readiness import Difference
+    from aotc_runtime.serving.call_metrics import CallMetrics
+    from aotc_runtime.serving.checked_calls import CheckedCalls
+    from aotc_runtime.serving.device_arrays import DeviceArray
 
 
 class State(StrEnum):
-    """verifying -> loading -> warming -> ready -> closed, or failed from any of the first three.
+    """Whether a bundle can be called."""
 
-    verifying: signatures, digests and compatibility.  loading: weights and executables.  warming:
-    every fixture runs.
-    """
-
-    VERIFYING = "verifying"
-    LOADING = "loading"
-    WARMING = "warming"
     READY = "ready"
-    FAILED = "failed"
     CLOSED = "closed"
 
 
-class Threads:
-    """A pool that starts on first use, with as many threads as there are processors.
+Array = np.ndarray[Any, Any]
 
-    An object of its own, so that entry points need not refer to their bundle: a bundle that nobody
-    refers to any more is gone at once, with its memory.
+_MODULES = sys.modules
+
+WARMING_CALLS = 3
+WARMING_NANOSECONDS = 10_000_000
+
+
+class LoadedEntryPoint:
+    """A callable entry point.
+
+    Calling it takes and returns numpy arrays, or jax arrays if any argument is one; `on_device`
+    returns `DeviceArray`s, which any call accepts in turn without a copy; `call_async` runs in
+    another thread. Arguments are checked for structure, dtype and shape; nothing is cast, and
+    arrays passed in are never aliased. Raises ShapeError (AOTC-E60x to E63x), BackendError
+    (AOTC-E754, E755), ResourceError (AOTC-E553).
+
+    parameters: what a call passes, without masks and lengths, which the loader passes.  passed: the
+    leaves of spec.inputs that they hold.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+    def __init__(self, resident: ResidentEntryPoint) -> None:
+        spec = resident.spec
+        self.name = resident.name
+        self.spec: EntryPoint = spec
+        self.parameters = passed_parameters(spec)
+        self.passed = passed_leaves(spec)
+        is_all_passed = len(self.passed) == len(spec.inputs)
+        masks: Mapping[int, Sequence[tuple[int, DeviceArray]]] = {}
+        if not is_all_passed:
+            from aotc_runtime.serving.routing.padding_masks import masks_by_profile
 
-    def pool(self) -> ThreadPoolExecutor:
-        """The pool, started now if it was not."""
-        # Imported here: servers that only call need no pool, and it costs their start 5 ms.
-        from concurrent.futures import ThreadPoolExecutor
+            masks = masks_by_profile(resident)
+        served = [
+            Served(profile, spec.result, masks.get(number, ()))
+            for number, profile in enumerate(resident.profiles)
+        ]
+        self._table: dict[Shapes, Served] = {
+            tuple(record.input_shapes[leaf] for leaf in self.passed): each
+            for record, each in zip(spec.profiles, served, strict=True)
+        }
+        self._counters = [(each.label, each.counter) for each in served]
+        # How many arguments a call by position has whose leaves they are, in order; -1 if none is.
+        count = len(self.parameters)
+        is_plain = is_all_passed and all(isinstance(p.tree, Leaf) for p in self.parameters)
+        is_plain = is_plain and positional_count(self.parameters) == count
+        self._plain_count = count if is_plain else -1
+        self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
+        self._only = self._dtypes[0] if self._plain_count == 1 else None
+        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
+        self._rival = "jax" if any(each.device.minds_jax for each in resident.profiles) else ""
+        self._lock = threading.RLock()
+        self._resident: ResidentEntryPoint | None = resident
+        self._metrics: CallMetrics | None = None
+        self._checked: CheckedCalls | None = None
+        if spec.out_of_profile:
+            self._checked_calls().fallback()
 
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        started = perf_counter_ns()
+        leaf = args[0] if len(args) == 1 and not kwargs else None
+        if type(leaf) is np.ndarray and leaf.dtype is self._only and self._rival not in _MODULES:
+            served = self._table.get((leaf.shape,))
+        else:
+            served = None if kwargs else self._at_once(args)
+        if served is not None and served.call is not None and not served.device.was_forked:
+            try:
+                result = served.show(served.call(*args))
+            except served.device.error as error:
+                from aotc_runtime.serving.serving_refusals import failed
+
+                failure = failed(served.device, served.label, error)
+                self.metrics.refused(failure.code)
+                raise failure from error
+            served.counter.observe(perf_counter_ns() - started)
+            return result
+        return (self._checked or self._checked_calls()).answer(args, kwargs, started).result
+
+    def _at_once(self, args: tuple[Any, ...]) -> Served | None:
+        """The profile that serves these arguments, if they are plain numpy arrays that need no
+        conversion. None sends the call through all checks, which find the reason.
+        """
+        if len(args) != self._plain_count:
+            return None
+        if self._rival in _MODULES:
+            return None
+        # Identity of types: a dtype of another byte order is another object.
+        for leaf, dtype in zip(args, self._dtypes, strict=True):
+            if type(leaf) is not np.ndarray or leaf.dtype is not dtype:
+                return None
+        return self._table.get(tuple([leaf.shape for leaf in args]))
+
+    def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it, with `DeviceArray` leaves as results: what is fed back never leaves the device,
+        unless it has to be padded or cut.
+        """
+        started = perf_counter_ns()
+        return self._checked_calls().on_device(args, kwargs, started)
+
+    async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it in another thread, without holding up the event loop. Do not change the arguments
+        before it is done.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self, *args, **kwargs)
+
+    def warm(self, leaves: list[Array]) -> None:
+        """Call with these input leaves to warm up; these calls are not counted. Three calls, or
+        fewer if they take long, since they save later calls a fraction of a millisecond.
+        """
+        positional, named = arguments_of(self.parameters, leaves)
+        end = perf_counter_ns() + WARMING_NANOSECONDS
+        for _ in range(WARMING_CALLS):
+            self(*positional, **named)
+            if perf_counter_ns() > end:
+                break
+        for _, counter in self._counters:
+            counter.reset()
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What a caller passes, in Python's terms."""
+        from aotc_runtime.serving.call_signature import signature_of
+
+        return signature_of(self.parameters)
+
+    @property
+    def metrics(self) -> CallMetrics:
+        """Everything that is counted beside the calls of each profile."""
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), self._name)
-            return self._pool
+            if self._metrics is None:
+                from aotc_runtime.serving.call_metrics import CallMetrics, Exact
+
+                sizes = [tuple(sorted(record.sizes.items())) for record in self.spec.profiles]
+                self._metrics = CallMetrics(
+                    [Exact(s, *counted) for s, counted in zip(sizes, self._counters, strict=True)]
+                )
+            return self._metrics
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """How many calls each executable served; a split call counts for its largest part."""
+        return self.metrics.calls
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """Calls refused, by error code."""
+        return self.metrics.refusals
+
+    @property
+    def compiles(self) -> dict[str, Any] | None:
+        """JSON: what was compiled for calls; None without a policy that compiles."""
+        return self._checked.compiles if self._checked is not None else None
+
+    def report(self) -> dict[str, Any]:
+        """What was counted; JSON-able. docs/serving.md tells every field."""
+        return {**self.metrics.report(), "compiles": self.compiles}
+
+    def _checked_calls(self) -> CheckedCalls:
+        """The part that looks at arguments one by one; made on first use."""
+        with self._lock:
+            if self._checked is None:
+                from aotc_runtime.serving.checked_calls import CheckedCalls, closed_error
+
+                if self._resident is None:
+                    self.metrics.refused("AOTC-E633")
+                    raise closed_error(self.name)
+                self._checked = CheckedCalls(self._resident, self._table, self.metrics)
+            return self._checked
 
     def close(self) -> None:
-        """Let the threads end after what they are doing."""
+        """Refuse further calls; calls that are running end as they would."""
         with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=False)
+            self._resident = None
+            checked = self._checked
+        # First, since it makes its part for calls that no profile fits of what is in the table.
+        if checked is not None:
+            checked.close()
+        self._table.clear()
+
+    def __repr__(self) -> str:
+        labels = ", ".join(self.calls)
+        return f"<entry point {self.name}{self.signature}: {labels}>"
 
 
 class LoadedBundle:
     """A bundle that is ready: verified, compatible, loaded, every fixture run and matched.
 
-    Made only by `readiness.make_ready`. `bundle["predict"]` is the entry point `predict`.
+    Made only by `make_ready`. `bundle["predict"]` is the entry point `predict`.
     """
 
     def __init__(
@@ -76,61 +243,57 @@ class LoadedBundle:
         compilations: int,
     ) -> None:
         self._resident: ResidentBundle | None = resident
-        self.manifest = resident.verified.manifest
-        self.root_digest = resident.verified.root_digest
-        self.signers = resident.verified.signers
-        self._choice = resident.verified.choice
+        verified = resident.verified
+        self.manifest = verified.manifest
+        self.name, self.version = verified.manifest.name, verified.manifest.version
+        self.root_digest, self.signers = verified.root_digest, verified.signers
+        self._choice = verified.choice
         self.timings: dict[str, float] = {}
         self.fixtures = fixtures
         self._compilations = compilations
         self._lock = threading.Lock()
         self._devices = tuple(resident.devices.values())
-        self._threads = Threads(f"aotc-{resident.verified.manifest.name}")
-        self._entry_points = {
-            name: LoadedEntryPoint(entry_point, self._threads)
+        self.entry_points: Mapping[str, LoadedEntryPoint] = {
+            name: LoadedEntryPoint(entry_point)
             for name, entry_point in resident.entry_points.items()
         }
-
-    @property
-    def name(self) -> str:
-        return self.manifest.name
-
-    @property
-    def version(self) -> str:
-        return self.manifest.version
 
     @property
     def state(self) -> State:
         """Ready, or closed."""
         return State.READY if self._resident is not None else State.CLOSED
 
-    @property
-    def entry_points(self) -> Mapping[str, LoadedEntryPoint]:
-        """The entry points by name."""
-        return self._entry_points
-
     def __getitem__(self, name: str) -> LoadedEntryPoint:
-        found = self._entry_points.get(name) if isinstance(name, str) else None
+        found = self.entry_points.get(name) if isinstance(name, str) else None
         if found is None:
             from aotc_runtime.serving.serving_refusals import no_entry_point
 
-            raise no_entry_point(f"{self.name} {self.version}", name, self._entry_points)
+            raise no_entry_point(f"{self.name} {self.version}", name, self.entry_points)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entry_points)
+        return iter(self.entry_points)
 
     def __len__(self) -> int:
-        return len(self._entry_points)
+        return len(self.entry_points)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entry_points
+        return name in self.entry_points
 
     def report(self) -> dict[str, Any]:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
-        from aotc_runtime.serving.loaded_report import loaded_report
+        from aotc_runtime.serving.loaded_report import fixtures_report, manifest_report
 
-        return loaded_report(self, self._choice, self._devices[0], self._compilations)
+        return {
+            **manifest_report(self.manifest, self._choice, self._devices[0]),
+            "state": self.state.value,
+            "root_digest": self.root_digest,
+            "signers": list(self.signers),
+            "timings": dict(self.timings),
+            "compilations": self._compilations,
+            "fixtures": fixtures_report(self.fixtures),
+            "entry_points": {name: each.report() for name, each in self.entry_points.items()},
+        }
 
     def close(self) -> None:
         """Give executables and weights back; later calls raise ShapeError (AOTC-E633).
@@ -140,12 +303,11 @@ class LoadedBundle:
         with self._lock:
             resident, self._resident = self._resident, None
         if resident is not None:
-            for entry_point in self._entry_points.values():
+            for entry_point in self.entry_points.values():
                 entry_point.close()
             del resident
             for device in self._devices:
                 device.forget_released()
-        self._threads.close()
 
     def __enter__(self) -> LoadedBundle:
         return self
@@ -154,5 +316,41 @@ class LoadedBundle:
         self.close()
 
     def __repr__(self) -> str:
-        names = ", ".join(self._entry_points)
+        names = ", ".join(self.entry_points)
         return f"<{self.name} {self.version} for {self.manifest.target.name}: {names}>"
+
+
+def make_ready(resident: ResidentBundle) -> LoadedBundle:
+    """Run every fixture and make the bundle callable.
+
+    Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled,
+    E704 other results in a second call.
+    """
+    every = list(run_all(resident))
+    failed = [
+        (f"{profile.label} output {difference.worst or 'result'}", str(difference), tolerance)
+        for profile, (difference, *_) in every
+        if not difference.within
+        for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
+    ]
+    if failed:
+        from aotc_runtime.serving.serving_refusals import other_results
+
+        raise other_results(failed)
+    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
+    if changed:
+        from aotc_runtime.serving.serving_refusals import changed_results
+
+        raise changed_results(changed)
+    compilations = sum(device.compilations() for device in resident.devices.values())
+    if compilations:
+        from aotc_runtime.serving.serving_refusals import compiled_here
+
+        raise compiled_here(compilations)
+    fixtures = {profile.key: ran.difference for profile, ran in every}
+    loaded = LoadedBundle(resident, fixtures, compilations)
+    for profile, ran in every:
+        if ran.is_quick:
+            # Called as users call it, so that their first call is as fast as later ones.
+            loaded[profile.key.entry_point].warm(ran.inputs)
+    return loaded

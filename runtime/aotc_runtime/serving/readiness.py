@@ -1,5 +1,5 @@
-"""Readiness: a bundle is ready once every fixture ran through its executable and matched, after
-another input as well. How far a result is from its reference is told as a `Difference`.
+"""Runs fixtures through their executables, after another input as well, and compares the results
+with their references: a `Difference` says how far they are apart.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from msgspec import Struct
 from aotc_runtime.engines.engine_device import Array, Buffer, Device
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import EntryPoint, TensorSpec
-from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.serving.loaded_bundle import LoadedBundle
 from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint, ResidentProfile
 
 
@@ -35,6 +33,12 @@ class Difference(Struct, frozen=True):
     within: bool
     excess: float
     worst: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"max abs error {self.max_abs:.3g}, max rel error {self.max_rel:.3g}, "
+            f"{self.ulp_max} ulp"
+        )
 
 
 def over_all(differences: Sequence[tuple[str, Difference]]) -> Difference:
@@ -64,7 +68,8 @@ def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Differe
     actual, expected = actual.reshape(-1)[differ], expected.reshape(-1)[differ]
     from aotc_runtime.serving.number_distance import distance
 
-    return distance(actual, expected, elements, rtol, atol)
+    max_abs, max_rel, ulp_max, within, excess = distance(actual, expected, rtol, atol)
+    return Difference(max_abs, max_rel, ulp_max, elements, within, excess)
 
 
 def _differ(actual: Array, expected: Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -83,50 +88,33 @@ two calls to the bit nor to warm it up, which would save its first call a fracti
 """
 
 
-class _Ran(NamedTuple):
-    """One fixture's run. difference: over all outputs.  seconds: of the call.  changed: the path of
-    an output that is another one in a second call with the same inputs, None if all are the same.
+class Ran(NamedTuple):
+    """One fixture's run. difference: over all outputs.  is_quick: whether the call took at most
+    WARM_SECONDS_MAX.  changed: the path of an output that is another one in a second call with the
+    same inputs, None if all are the same.
     """
 
     difference: Difference
     inputs: list[Array]
-    seconds: float
+    is_quick: bool
     changed: str | None
 
 
-def run_fixtures(resident: ResidentBundle) -> dict[ExecutableKey, Difference]:
-    """Run every executable on its fixture; how far its results are from the reference.
-
-    Raises BackendError (AOTC-E755) if XLA fails, ReadinessError (AOTC-E702) for a fixture that
-    does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
-    """
-    return {profile.key: ran.difference for profile, ran in _run_all(resident)}
+def run_all(resident: ResidentBundle) -> Iterator[tuple[ResidentProfile, Ran]]:
+    """Run every executable on its fixture. Raises what `run_fixture` raises."""
+    for entry_point in resident.entry_points.values():
+        for profile in entry_point.profiles:
+            yield profile, run_fixture(resident, entry_point, profile)
 
 
 def run_fixture(
     resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile
-) -> Difference:
-    """Run one of an entry point's executables on its fixture, and compare as `run_fixtures`.
+) -> Ran:
+    """Run one of an entry point's executables on its fixture.
 
-    Raises ReadinessError (AOTC-E704) for other results in a second call.
+    Raises BackendError (AOTC-E755) if the engine fails, ReadinessError (AOTC-E702) for a fixture
+    that does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
     """
-    ran = _run(resident, entry_point, profile)
-    if ran.changed is not None:
-        from aotc_runtime.serving.serving_refusals import changed_results
-
-        raise changed_results([(profile.label, ran.changed)])
-    return ran.difference
-
-
-def _run_all(resident: ResidentBundle) -> Iterator[tuple[ResidentProfile, _Ran]]:
-    for entry_point in resident.entry_points.values():
-        for profile in entry_point.profiles:
-            yield profile, _run(resident, entry_point, profile)
-
-
-def _run(
-    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile
-) -> _Ran:
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture).data, where)
@@ -141,9 +129,9 @@ def _run(
         del others
         started = time.perf_counter()
         results = execute(profile, inputs)
-        seconds = time.perf_counter() - started
+        is_quick = time.perf_counter() - started < WARM_SECONDS_MAX
         found = as_arrays(profile, results)
-        again = execute(profile, inputs) if seconds < WARM_SECONDS_MAX else None
+        again = execute(profile, inputs) if is_quick else None
     except device.error as error:
         from aotc_runtime.serving.serving_refusals import fixture_failed
 
@@ -156,7 +144,7 @@ def _run(
     changed = None
     if again is not None:
         changed = first_changed(spec, device, found, as_arrays(profile, again))
-    return _Ran(over_all(differences), inputs, seconds, changed)
+    return Ran(over_all(differences), inputs, is_quick, changed)
 
 
 def other_input(array: Array, spec: TensorSpec) -> Array:
@@ -213,34 +201,3 @@ def execute(profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
     leaves = [put(array, aval) for array, aval in zip(inputs, avals, strict=True)]
     arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
     return profile.device.execute(profile.executable, arguments)
-
-
-def make_ready(resident: ResidentBundle) -> LoadedBundle:
-    """Run every fixture and make the bundle callable.
-
-    Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled,
-    E704 other results in a second call.
-    """
-    every = list(_run_all(resident))
-    failed = [(profile, ran.difference) for profile, ran in every if not ran.difference.within]
-    if failed:
-        from aotc_runtime.serving.serving_refusals import other_results
-
-        raise other_results(resident, failed)
-    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
-    if changed:
-        from aotc_runtime.serving.serving_refusals import changed_results
-
-        raise changed_results(changed)
-    compilations = sum(device.compilations() for device in resident.devices.values())
-    if compilations:
-        from aotc_runtime.serving.serving_refusals import compiled_here
-
-        raise compiled_here(compilations)
-    fixtures = {profile.key: ran.difference for profile, ran in every}
-    loaded = LoadedBundle(resident, fixtures, compilations)
-    for profile, ran in every:
-        if ran.seconds < WARM_SECONDS_MAX:
-            # Called as users call it, so that their first call is as fast as later ones.
-            loaded[profile.key.entry_point].warm(ran.inputs)
-    return loaded

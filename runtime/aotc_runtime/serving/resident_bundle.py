@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -27,12 +27,6 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
-
-if TYPE_CHECKING:
-    from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
-
-Tensor = tuple[str, DType, tuple[int, ...]]
-"""Name, element type and shape."""
 
 
 class Weight(Struct, frozen=True):
@@ -71,7 +65,7 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 class ResidentEntryPoint(Struct, frozen=True):
     """An entry point with its executables. device: the target's.  dimensions: those of the bundle,
-    by name.
+    by name.  weights: all of the bundle, on that device.
     """
 
     device: Device
@@ -79,11 +73,12 @@ class ResidentEntryPoint(Struct, frozen=True):
     spec: EntryPoint
     dimensions: Mapping[str, Dimension]
     profiles: tuple[ResidentProfile, ...]
-    symbolic: ResidentSymbolic | None
+    verified: VerifiedBundle
+    weights: Weights
 
 
 class ResidentBundle(Struct, frozen=True):
-    """Everything is loaded and nothing has run; only `readiness.make_ready` makes it callable.
+    """Everything is loaded and nothing has run; only `loaded_bundle.make_ready` makes it callable.
 
     devices: by platform, the target's first.  arrays: views over the mapped weights, which the
     device buffers use in place.
@@ -162,7 +157,8 @@ def make_resident(
                 for on in [manifest.platform_of(record)]
                 for key in [executable_key(name, record.sizes)]
             ),
-            _symbolic(verified, spec, weights_on[own]) if spec.symbolic is not UNSET else None,
+            verified,
+            weights_on[own],
         )
         for name, spec in manifest.entry_points.items()
     }
@@ -176,7 +172,7 @@ def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict
     """
     where = f"weights {name}"
     arrays: dict[str, Array] = {}
-    found: list[Tensor] = []
+    found: list[tuple[str, DType, tuple[int, ...]]] = []
     for ref in weights.blobs:
         for tensor, (array, info) in tensor_views(bundle.blob(ref).data, where).items():
             arrays[tensor] = array
@@ -206,9 +202,12 @@ def _profile(
     if mesh is None:
         direct = direct_call(device, executable, spec, arguments, inputs, outputs)
     else:
-        from aotc_runtime.serving.sharding_checks import argument_avals, check_tiles
+        from aotc_runtime.serving.sharding_checks import check_tiles
 
-        expected = argument_avals(record.arguments, inputs, weights)
+        expected = [
+            inputs[a.leaf] if isinstance(a, InputArgument) else weights[a.set, a.tensor].aval
+            for a in record.arguments
+        ]
         check_tiles(device.tiles(executable), expected, outputs, where)
     return ResidentProfile(
         device, where, executable, arguments, inputs, outputs, direct, key, record
@@ -225,12 +224,6 @@ def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Bu
             case WeightArgument(set=set_name, tensor=tensor):
                 found.append(weights[set_name, tensor].buffer)
     return tuple(found)
-
-
-def _symbolic(verified: VerifiedBundle, spec: EntryPoint, weights: Weights) -> ResidentSymbolic:
-    from aotc_runtime.serving.compiling.resident_symbolic import resident_symbolic
-
-    return resident_symbolic(verified, spec, weights)
 
 
 def direct_call(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.engines.engine_device import Aval, Device
-from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.bundle_manifest import BundleManifest, DType, Tolerance
 
-if TYPE_CHECKING:
-    from aotc_runtime.serving.readiness import Difference
-    from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile, Tensor
+Tensor = tuple[str, DType, tuple[int, ...]]
+"""Name, element type and shape."""
 
 
 def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:
@@ -107,22 +106,20 @@ def unfit_fixture(
     )
 
 
-def other_results(
-    resident: ResidentBundle, failed: Sequence[tuple[ResidentProfile, Difference]]
-) -> AotcError:
-    """The error (AOTC-E701) for executables whose results are beyond their tolerance."""
+def other_results(failed: Sequence[tuple[str, str, Tolerance]]) -> AotcError:
+    """The error (AOTC-E701) for executables whose results are beyond their tolerance. failed:
+    labels with an output, how far it is off in words, and the tolerance.
+    """
     return ReadinessError(
         *(
             finding(
                 "AOTC-E701",
-                f"{profile.label} output {result.worst or 'result'}",
-                f"max abs error {result.max_abs:.3g}, max rel error "
-                f"{result.max_rel:.3g}, {result.ulp_max} ulp",
+                where,
+                found,
                 expected="results as recorded at build, within "
                 f"rtol={tolerance.rtol} atol={tolerance.atol}",
             )
-            for profile, result in failed
-            for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
+            for where, found, tolerance in failed
         )
     )
 

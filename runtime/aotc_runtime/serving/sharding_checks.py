@@ -8,20 +8,6 @@ from collections.abc import Sequence
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines.engine_device import Aval, Tiles
-from aotc_runtime.schema.bundle_manifest import Argument, InputArgument
-from aotc_runtime.serving.resident_bundle import Weights
-
-
-def argument_avals(
-    arguments: Sequence[Argument], inputs: Sequence[Aval], weights: Weights
-) -> list[Aval]:
-    """What an executable takes, in its order."""
-    return [
-        inputs[argument.leaf]
-        if isinstance(argument, InputArgument)
-        else weights[argument.set, argument.tensor].aval
-        for argument in arguments
-    ]
 
 
 def check_tiles(

@@ -123,7 +123,7 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
         if location.is_dir():
             from aotc_runtime.system.layout_folder import read_folder
 
-            members = read_folder(location, shown, kind)
+            members = read_folder(location, shown, lambda file: map_file(file, kind))
         else:
             data = map_file(location, kind)
             members = {

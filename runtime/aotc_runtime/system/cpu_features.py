@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from aotc_runtime.system.host_probe import Machine
+from aotc_runtime.schema.host_facts import Machine
 
 ARM = "aarch64"
 
@@ -139,8 +137,8 @@ def processor(
     if architecture == ARM:
         part = fields.get("CPU implementer", ""), fields.get("CPU part", "")
         name = _ARM_PARTS.get(part) or (f"{ARM} processor {'/'.join(part)}" if all(part) else ARM)
-        told = _arm_capabilities(auxiliary) or frozenset(fields.get("Features", "").split())
-        return name, _arm_features(told)
+        flags = _arm_capabilities(auxiliary) or frozenset(fields.get("Features", "").split())
+        return name, _arm_features(flags)
     return name, _x86_features(fields.get("flags", "").split())
 
 

@@ -6,30 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-from msgspec import Struct
-
 from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION
-from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
+from aotc_runtime.schema.host_facts import VERSION, Accelerator, HostFacts, Machine
 
 _UNLIMITED = 2**60
 
 LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
-
-
-class Machine(Struct, frozen=True):
-    """The processor. architecture, cpu, features: in LLVM's spelling.
-
-    What an engine that runs on it adds: kind, its name for it; jaxlib, the version that will run
-    executables; devices, how many it has made of it, 0 if nobody has.
-    """
-
-    architecture: str
-    cpu: str
-    features: frozenset[str]
-    kind: str = ""
-    jaxlib: str = NOT_INSTALLED
-    devices: int = 0
 
 
 def machine() -> Machine:

@@ -6,12 +6,14 @@ import errno
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import BundleFormatError, refusal
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.system.bundle_files import MapOf, map_file
+
+type MapFile = Callable[[str], memoryview]
 
 READS_MAX = 16
 """How often a folder is read that is replaced each time; what the last one gives is judged."""
@@ -26,9 +28,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def read_folder(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
+def read_folder(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
     """The files of a layout folder, mapped, by their names in it. shown: the folder, for messages.
-    kind: makes the maps.
+    map_file: maps the file of a path.
 
     A folder that is replaced meanwhile, such as by one with another signature, is read again: its
     index and its blobs would be of two bundles.
@@ -38,14 +40,14 @@ def read_folder(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
     for _ in range(READS_MAX - 1):
         before = _identity(folder)
         try:
-            members = _read_once(folder, shown, kind)
+            members = _read_once(folder, shown, map_file)
         except (OSError, BundleFormatError):
             if _identity(folder) == before:
                 raise
         else:
             if _identity(folder) == before:
                 return members
-    return _read_once(folder, shown, kind)
+    return _read_once(folder, shown, map_file)
 
 
 def _identity(folder: Path) -> tuple[int, int, int]:
@@ -54,7 +56,7 @@ def _identity(folder: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
+def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
     if not (folder / oci_layout.LAYOUT_FILE).is_file():
         raise refusal(
             "AOTC-E109",
@@ -91,7 +93,7 @@ def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
                         expected=f"at most {limits.BLOBS_MAX} files",
                         hint="rebuild",
                     )
-                members[inside] = _mapped(path, kind, shown, len(members))
+                members[inside] = _mapped(path, map_file, shown, len(members))
     return members
 
 
@@ -103,10 +105,10 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _mapped(path: str, kind: MapOf, shown: str, before: int) -> memoryview:
+def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview:
     """The bytes of a file. before: how many were mapped before it."""
     try:
-        return map_file(path, kind)
+        return map_file(path)
     except OSError as error:
         if error.errno != errno.ENOMEM or _maps_one_page():
             raise

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import DeviceRequirements
-from aotc_runtime.schema.host_facts import Accelerator, HostFacts
-from aotc_runtime.verification.host_compatibility import version_numbers
+from aotc_runtime.schema.host_facts import Accelerator, HostFacts, version_numbers
 
 
 def accelerator(platform: str, host: HostFacts) -> Accelerator:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.canonical_json import decode_foreign, decoder
-from aotc_runtime.base.digest import Hashing, cores, sha256, sha256_each
+from aotc_runtime.base.digest import begin_hashing, cores, sha256, sha256_each
 from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
@@ -187,14 +187,15 @@ class WeightsHashing:
     def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
         self._where = source.name
         self._digests = tuple(weights)
-        self._hashing = Hashing(tuple(weights.values()), cores())
+        self._hashing = begin_hashing(tuple(weights.values()), cores())
 
     def finish(self) -> None:
         """Wait until all are hashed. Raises IntegrityError (AOTC-E201)."""
-        for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
-            if found != digest:
+        found = self._hashing.finish()
+        for index, digest in enumerate(self._digests):
+            if found.get(index) != digest:
                 where = f"{self._where} {digest} ({oci_layout.WEIGHTS_TYPE})"
-                raise refusal("AOTC-E201", where, found, expected=digest)
+                raise refusal("AOTC-E201", where, found.get(index, "none"), expected=digest)
 
     def stop(self) -> None:
         """Hash no more: the result is not needed."""

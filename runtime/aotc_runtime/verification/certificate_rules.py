@@ -18,20 +18,21 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, finding
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate_predicate import PASSED, Certificate
-from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
+from aotc_runtime.formats.in_toto import (
+    CERTIFICATE_TYPE,
+    STATEMENT_TYPE,
+    SignedPayload,
+    Statement,
+    open_envelope,
+)
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.certified_releases import Certified, MeasuredDifference, Release, Ruling
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.engine_releases import built_with
 from aotc_runtime.verification.policy_reader import certifier_keys
-from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import (
-    SignedPayload,
-    Trials,
-    open_envelope,
-    who_signed,
-)
+from aotc_runtime.verification.public_keys import PublicKey, Trials
+from aotc_runtime.verification.root_signatures import who_signed
 
 
 class Statements(Struct, frozen=True):

@@ -6,11 +6,10 @@ here can be used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from aotc_runtime.base.errors import Finding, raise_if
+from aotc_runtime.base.errors import raise_if
 from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
-from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_name
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import policy_rules
@@ -51,15 +50,8 @@ def choose(
         check_policy(signed, Contents(signed.framed.root_digest, manifests, {}, images, absent))
     )
     facts = ask(wanted_of(manifests, None))
-    accepted: Mapping[str, BundleManifest] = manifests
-    findings: list[Finding] = []
-    if policy.engines is not None:
-        from aotc_runtime.verification import engine_rule
-
-        findings += engine_rule.check_engines(manifests, policy.engines, None)
-        accepted = engine_rule.accepted(manifests, policy.engines)
-    engines = {engine_name(manifest.target) for manifest in accepted.values()}
-    raise_if([*findings, *policy_rules.check_runtime(facts, policy, engines)])
+    accepted, findings = policy_rules.accepted_targets(manifests, facts, policy, None)
+    raise_if(findings)
     choice = choose_target(accepted, facts, None, absent, certificates_of(signed))
     raise_if(choice.findings)
     return choice.target

@@ -5,29 +5,31 @@ Imported only where a policy names certifiers and a target does not fit by itsel
 
 from __future__ import annotations
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
-from aotc_runtime.schema.certified_releases import JAXLIB, Release
+from aotc_runtime.schema.certified_releases import JAXLIB, AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.verification.accelerator_checks import accelerator
-from aotc_runtime.verification.host_compatibility import AskCertificates, Candidate
 
 
 def by_certificates(
-    judged: Candidate, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates
-) -> Candidate:
-    """A target that does not fit by itself, as certificates say; they are asked only where it does
-    not accept what runs it on the host.
+    findings: tuple[Finding, ...],
+    manifest: BundleManifest,
+    host: HostFacts,
+    certificates: AskCertificates,
+) -> tuple[tuple[Finding, ...], Certified | None]:
+    """Return what certificates leave of the findings about a target, and the one that counts. They
+    are asked only where the target does not accept what runs it on the host.
     """
     code, release = not_accepted(manifest), running(manifest, host)
-    if release is None or all(finding.code != code for finding in judged.findings):
-        return judged
+    if release is None or all(finding.code != code for finding in findings):
+        return findings, None
     ruling = certificates(manifest, release)
     if ruling.certified is None:
-        return structs.replace(judged, findings=(*judged.findings, *ruling.findings))
-    others = tuple(finding for finding in judged.findings if finding.code != code)
-    return structs.replace(judged, findings=others, certified=ruling.certified)
+        return (*findings, *ruling.findings), None
+    return tuple(finding for finding in findings if finding.code != code), ruling.certified
 
 
 def not_accepted(manifest: BundleManifest) -> str:

@@ -4,24 +4,23 @@ is found before anything is deserialized.
 XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
 SIGILL, one built by another jaxlib loads and computes with other library kernels.
 
-The findings bring words of their own instead of the catalogue's, which takes milliseconds to
-import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
+What is found is put into words by `host_findings`, which is imported for the first finding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, Split, engine_name, engine_of
-from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, Wanted
+from aotc_runtime.schema.host_facts import HostFacts, Wanted, version_numbers
 from aotc_runtime.schema.manifest_labels import without_compiling
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.certified_releases import Certified, Release, Ruling
+    from aotc_runtime.schema.certified_releases import AskCertificates, Certified
 
 
 class Candidate(Struct, frozen=True):
@@ -63,67 +62,37 @@ GLIBC_FLOOR = (2, 27)
 """The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
 
 
-def _where(manifest: BundleManifest) -> str:
-    return f"{manifest.name} {manifest.version} for {manifest.target.name}"
-
-
 def _needs_xla(manifest: BundleManifest) -> bool:
     return engine_name(manifest.target) == XLA
 
 
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """accepts_jaxlib: exact versions, each with evidence behind it. Only XLA's executables need
-    jaxlib; of another engine's, requires.device says which versions run them.
+    """accepts_jaxlib: exact versions, each with evidence behind it (AOTC-E401, E405). Only XLA's
+    executables need jaxlib; of another engine's, requires.device says which versions run them.
     """
-    if not _needs_xla(manifest):
-        return
-    if host.jaxlib == NOT_INSTALLED:
-        version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
-        yield Finding(
-            code="AOTC-E405",
-            where=_where(manifest),
-            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
-            found=f"jaxlib {NOT_INSTALLED}",
-            hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
-            "verified without it, but cannot be loaded",
-        )
-    elif host.jaxlib not in manifest.accepts_jaxlib:
-        accepted = " or ".join(manifest.accepts_jaxlib)
-        yield Finding(
-            code="AOTC-E401",
-            where=_where(manifest),
-            expected=f"jaxlib {accepted} (built with {manifest.built_with.jaxlib})",
-            found=f"jaxlib {host.jaxlib}",
-            hint=f"`pip install jaxlib=={manifest.accepts_jaxlib[-1]}`, or rebuild with "
-            f"jaxlib {host.jaxlib}"
-            if manifest.accepts_jaxlib
-            else f"rebuild with jaxlib {host.jaxlib}",
-        )
+    if _needs_xla(manifest) and host.jaxlib not in manifest.accepts_jaxlib:
+        yield _findings().other_jaxlib(manifest, host)
 
 
 def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """symbolic.stablehlo: that of modules which this host may have to compile."""
+    """symbolic.stablehlo: that of modules which this host may have to compile (AOTC-E404)."""
     if any(entry_point.symbolic is not UNSET for entry_point in manifest.entry_points.values()):
-        from aotc_runtime.verification.newer_modules import newer_modules
-
-        yield from newer_modules(manifest, host, _where(manifest))
+        yield from _findings().newer_modules(manifest, host)
 
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """format_version: this process has read it, but the runtime of another host may be older."""
+    """format_version: this process has read it, but the runtime of another host may be older
+    (AOTC-E402).
+    """
     needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
-        yield Finding(
-            code="AOTC-E402",
-            where=_where(manifest),
-            expected=f"a runtime that reads bundle format {manifest.format_version}",
-            found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
-            hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
-        )
+        yield _findings().newer_format(manifest, host)
 
 
 def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.platform, requires.architecture, and the system and C library of the triple."""
+    """requires.platform, requires.architecture, and the system and C library of the triple
+    (AOTC-E501).
+    """
     needs = [manifest.requires.platform, manifest.requires.architecture]
     has = [_platform(manifest, host), host.architecture]
     for needed, found in zip(
@@ -133,17 +102,13 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
             needs.append(needed)
             has.append(found)
     if needs != has:
-        yield Finding(
-            code="AOTC-E501",
-            where=_where(manifest),
-            expected=" ".join(needs),
-            found=" ".join(has),
-            hint="deploy to such a host, or build for a target of this one",
-        )
+        yield _findings().other_platform(manifest, needs, has)
 
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
-    """The host's accelerator platform if it has devices of the bundle's, else its processor."""
+    """Return the host's accelerator platform if it has devices of the bundle's, else its
+    processor.
+    """
     if manifest.requires.device is UNSET:
         return host.platform
     if manifest.requires.platform in ("iree", "onnxruntime", "openvino"):
@@ -155,28 +120,18 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
 
 
 def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """The glibc that every supported jaxlib needs, if the host's version is known."""
+    """The glibc that every supported jaxlib needs, if the host's version is known (AOTC-E507)."""
     name, found = _libc(host)
     if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
-        yield Finding(
-            code="AOTC-E507",
-            where="this host's C library",
-            expected="glibc " + ".".join(map(str, GLIBC_FLOOR)) + " or newer, for jaxlib",
-            found=host.libc,
-            hint="run on a newer system, or in a container of one",
-        )
+        yield _findings().older_libc(GLIBC_FLOOR, host)
 
 
 def _system(triple: str) -> tuple[str, str]:
-    """Operating system and C library that a triple names: "linux", "glibc"; "" if none."""
+    """Return the operating system and C library that a triple names: "linux", "glibc"; "" if
+    none.
+    """
     _, _, system, environment, *_ = (*triple.split("-"), "", "", "")
     return system, {"gnu": GLIBC, "musl": "musl"}.get(environment, "")
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """(13, 0) of "13.0"; nothing of what is no version, which is older than any."""
-    parts = version.split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
@@ -185,40 +140,24 @@ def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
 
 
 def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.isa: a subset of what the host has; tuning attributes are not among them."""
-    missing = sorted(set(manifest.requires.isa) - host.isa)
-    if missing:
-        yield Finding(
-            code="AOTC-E502",
-            where=_where(manifest),
-            expected=f"a processor with {', '.join(missing)}",
-            found=f"{host.cpu}, which lacks them",
-            hint="add a target that this host has (`aotc targets list`) and build again, "
-            "or run on a host that has these features",
-        )
+    """requires.isa: a subset of what the host has (AOTC-E502); tuning attributes are not among
+    them.
+    """
+    if missing := sorted(set(manifest.requires.isa) - host.isa):
+        yield _findings().missing_features(manifest, host, missing)
 
 
 def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.devices. Accelerators that are not there at all are another platform."""
-    needs, has = manifest.requires.devices, host.devices
-    hint = "run where that many devices are visible"
-    if manifest.requires.device is not UNSET:
+    """requires.devices (AOTC-E503). Accelerators that are not there at all are another platform."""
+    requires = manifest.requires
+    if requires.device is not UNSET:
         from aotc_runtime.verification.accelerator_checks import accelerator
 
-        has = accelerator(manifest.requires.platform, host).devices or needs
-    elif host.devices_fixed:
-        hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
-        hint += f"pass devices={needs} to the first load"
-    else:
-        has = needs  # a processor is divided as a bundle wants
-    if has < needs:
-        yield Finding(
-            code="AOTC-E503",
-            where=_where(manifest),
-            expected=f"{needs} devices",
-            found=str(has),
-            hint=hint,
-        )
+        has = accelerator(requires.platform, host).devices or requires.devices
+    else:  # a processor is divided as a bundle wants, once in a process
+        has = host.devices if host.devices_fixed else requires.devices
+    if has < requires.devices:
+        yield _findings().too_few_devices(manifest, has)
 
 
 def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -230,23 +169,21 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
             from aotc_runtime.verification.accelerator_checks import accelerator, device_findings
 
             has, spare = accelerator(platform, host), padding_bytes(manifest)
-            yield from device_findings(device, has, _where(manifest), spare)
+            yield from device_findings(device, has, _findings().place(manifest), spare)
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register."""
+    """requires.custom_call_targets: those this runtime can register (AOTC-E504)."""
     if manifest.requires.custom_call_targets:
-        from aotc_runtime.verification.custom_call_checks import unserved_calls
-
-        yield from unserved_calls(manifest, _where(manifest))
+        yield from _findings().unserved_calls(manifest)
 
 
 def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+    """Python packages behind requires.custom_call_targets, if it is known which the host has
+    (AOTC-E510).
+    """
     if manifest.requires.custom_call_targets:
-        from aotc_runtime.verification.custom_call_checks import missing_libraries
-
-        yield from missing_libraries(manifest, host, _where(manifest))
+        yield from _findings().missing_libraries(manifest, host)
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
@@ -271,17 +208,17 @@ JOINED = 3
 
 
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.memory_bytes, and what padded calls add to it."""
-    if host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest):
-        yield Finding(
-            code="AOTC-E551",
-            where=_where(manifest),
-            expected=f"{manifest.requires.memory_bytes + padding_bytes(manifest)} bytes of free "
-            "memory",
-            found=f"{host.memory_bytes} bytes",
-            hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
-            "build smaller profiles",
-        )
+    """requires.memory_bytes, and what padded calls add to it (AOTC-E551)."""
+    needs = manifest.requires.memory_bytes + padding_bytes(manifest)
+    if host.memory_bytes < needs:
+        yield _findings().too_little_memory(manifest, host, needs)
+
+
+def _findings() -> Any:
+    """Return the module with the words, imported for the first finding."""
+    from aotc_runtime.verification import host_findings
+
+    return host_findings
 
 
 Check = Callable[[BundleManifest, HostFacts], Iterable[Finding]]
@@ -307,10 +244,6 @@ def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
     return [finding for check in CHECKS for finding in check(manifest, host)]
 
 
-type AskCertificates = Callable[[BundleManifest, Release], Ruling]
-"""What certificates say of a target under a release of the package that runs it."""
-
-
 def choose_target(
     manifests: Mapping[str, BundleManifest],
     host: HostFacts,
@@ -327,9 +260,8 @@ def choose_target(
     None if none may count.
     """
     if wanted is not None and wanted not in manifests:
-        from aotc_runtime.verification.missing_targets import missing_target
-
-        return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
+        missing = _findings().missing_target(manifests, wanted, absent)
+        return Choice(wanted, True, (missing,), (), tuple(absent))
     judged = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
         (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
@@ -350,12 +282,12 @@ def choose_target(
 def _judge(
     name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
 ) -> Candidate:
-    found = Candidate(name, len(manifest.requires.isa), tuple(check_host(manifest, host)))
-    if certificates is None or not found.findings:
-        return found
-    from aotc_runtime.verification.engine_releases import by_certificates
+    findings, certified = tuple(check_host(manifest, host)), None
+    if certificates is not None and findings:
+        from aotc_runtime.verification.engine_releases import by_certificates
 
-    return by_certificates(found, manifest, host, certificates)
+        findings, certified = by_certificates(findings, manifest, host, certificates)
+    return Candidate(name, len(manifest.requires.isa), findings, certified)
 
 
 def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:

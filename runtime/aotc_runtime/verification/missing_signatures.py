@@ -8,23 +8,22 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import Moment
+from aotc_runtime.verification.public_keys import Moment, PublicKey
 
 
 class Seen(Struct, frozen=True):
     """What was seen of a root's attestations. count: how many there are.  found: ids of the keys
-    that vouch.  idle: by id, keys whose signatures verify and do not count, with the time that they
-    were asked about: expired, not yet valid, or revoked.  silent: by type of statement, ids of keys
-    that signed one which vouches for nothing, and vouch nowhere else.  strangers: key ids that the
-    policy does not know.
+    that vouch.  expired: by id, keys whose signatures verify and do not count, with the time that
+    they were asked about: expired, not yet valid, or revoked.  other_statements: by type, ids of
+    keys that signed one which vouches for nothing, and vouch nowhere else.  unknown_key_ids: key
+    ids that the policy does not know.
     """
 
     count: int
     found: tuple[str, ...]
-    idle: Mapping[str, tuple[PublicKey, Moment]]
-    silent: Mapping[str, Set[str]]
-    strangers: Set[str]
+    expired: Mapping[str, tuple[PublicKey, Moment]]
+    other_statements: Mapping[str, Set[str]]
+    unknown_key_ids: Set[str]
 
 
 def reasons(
@@ -37,19 +36,20 @@ def reasons(
         expected = f"a signature by {_names(keys.values())}"
         yield finding("AOTC-E301", where, "no signature at all", expected=expected)
         return
-    if not seen.found and not seen.idle and not seen.silent:
+    if not seen.found and not seen.expired and not seen.other_statements:
         yield finding(
             "AOTC-E302",
             where,
-            "signatures by keys the policy does not know: " + ", ".join(sorted(seen.strangers)),
+            "signatures by keys the policy does not know: "
+            + ", ".join(sorted(seen.unknown_key_ids)),
             expected=f"a signature by {_names(keys.values())}",
         )
         return
     holders = {keys[id].holder for id in seen.found}
     # Another key of somebody who has vouched would not make them more.
-    idle = [seen.idle[id] for id in sorted(seen.idle) if keys[id].holder not in holders]
-    if idle:
-        yield from _idle(where, idle)
+    expired = [seen.expired[id] for id in sorted(seen.expired) if keys[id].holder not in holders]
+    if expired:
+        yield from _expired(where, expired)
         return
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
     shared = len(holders) < len(seen.found)
@@ -58,7 +58,7 @@ def reasons(
     missing = holder_labels(keys, {key.holder for key in keys.values()} - holders)
     left = f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed"
     # A builder's bill of materials beside its provenance takes nothing away.
-    others = [type_ for type_, signers in sorted(seen.silent.items()) if signers]
+    others = [type_ for type_, signers in sorted(seen.other_statements.items()) if signers]
     more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
     yield finding(
         "AOTC-E304",
@@ -80,7 +80,7 @@ def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
-def _idle(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
+def _expired(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
     """Why signatures that verify did not count, one finding for each key."""
     for key, moment in made:
         state = key.state(moment.at)

@@ -15,7 +15,7 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.verification.host_compatibility import version_numbers
+from aotc_runtime.schema.host_facts import version_numbers
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:

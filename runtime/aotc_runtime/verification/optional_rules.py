@@ -1,16 +1,16 @@
 """Rules that most policies leave out: on the sizes of what is stored, on how a bundle is named, and
-on the versions that run. Each yields what it refuses and what would satisfy it.
+on the engines and versions that run. Each yields what it refuses and what would satisfy it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.formats.oci_layout import BlobSource
-from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification.bundle_versions import version_key
@@ -89,4 +89,33 @@ def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Itera
                 expected=f"{package} {' or '.join(accepted)}",
                 hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
                 "once it is approved",
+            )
+
+
+def accepted(
+    manifests: Mapping[str, BundleManifest], engines: Sequence[str]
+) -> dict[str, BundleManifest]:
+    """The targets of which these engines run every executable."""
+    return {name: each for name, each in manifests.items() if not _others(each, engines)}
+
+
+def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
+    """Engines of a target beside these."""
+    return [each for each in map(engine_of, manifest.platforms) if each not in engines]
+
+
+def check_engines(
+    manifests: Mapping[str, BundleManifest], engines: Sequence[str], target: str | None
+) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E322, for a target that was named, and otherwise for all where there is
+    no other.
+    """
+    left = accepted(manifests, engines)
+    for name, manifest in manifests.items():
+        if name not in left and (name == target or not left):
+            yield finding(
+                "AOTC-E322",
+                f"{manifest.name} {manifest.version} for {name}",
+                " and ".join(_others(manifest, engines)),
+                expected=f"the engine {' or '.join(engines)}, as the trust policy says",
             )

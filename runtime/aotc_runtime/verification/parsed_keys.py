@@ -4,6 +4,7 @@ Imported for the first of them, since that takes it milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,37 +12,42 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from aotc_runtime.verification.public_keys import (
-    PEM_LABEL,
-    PublicKey,
-    ed25519_key,
-    key_refusal,
-    public_key_of,
-)
+from aotc_runtime.base.errors import AotcError, refusal
+
+PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
 
 
-def parsed_key(pem: str, name: str, where: str) -> PublicKey:
-    """An ECDSA P-256 key, or an Ed25519 key in another spelling. Raises TrustError (AOTC-E310)."""
+def parsed_key(
+    pem: str, where: str, *, is_one: bool
+) -> tuple[bytes, Callable[[bytes, bytes], None]]:
+    """Parse an ECDSA P-256 key, or an Ed25519 key in another spelling. is_one: whether the text is
+    one PEM public key and nothing else.
+
+    Returns the SubjectPublicKeyInfo in DER, and a function of signature and message that raises
+    InvalidSignature. Raises TrustError (AOTC-E310).
+    """
+    if not is_one:
+        hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
+        raise _refused(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem), hint)
     try:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
         said = str(error).splitlines()[0] if str(error) else "something else"
         hint = "use the .pub file that `aotc keygen` wrote"
-        raise key_refusal(where, f"a PEM public key: {PEM_LABEL}", said, hint) from error
+        raise _refused(where, f"a PEM public key: {PEM_LABEL}", said, hint) from error
     der = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     if isinstance(key, ed25519.Ed25519PublicKey):
-        return ed25519_key(key, der, name, where)
+        return der, key.verify
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
-        check = partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
-        return public_key_of(der, name, check)
+        return der, partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
     expected, hint = "an Ed25519 or ECDSA P-256 key", "make one with `aotc keygen`"
-    raise key_refusal(where, expected, type(key).__name__, hint)
+    raise _refused(where, expected, type(key).__name__, hint)
 
 
-def found_instead(pem: str) -> str:
-    """In words, for a text that is not one public key and nothing else: of two keys one would be
+def _found_instead(pem: str) -> str:
+    """Say what a text is that is not one public key and nothing else: of two keys one would be
     trusted unnoticed, or none, and text around a key may say that it is another one.
     """
     if "PRIVATE KEY-----" in pem:
@@ -50,6 +56,10 @@ def found_instead(pem: str) -> str:
     if count == 1:
         return "text before or behind it, or a damaged one"
     return f"{count} of them" if count else "something else"
+
+
+def _refused(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E310", where, found, expected=expected, hint=hint)
 
 
 def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:

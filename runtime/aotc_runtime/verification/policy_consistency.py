@@ -54,16 +54,16 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     )
     if any(count > 1 for count in seen.values()):
         yield _finding(where, "profiles that differ in what a caller passes", "two alike")
-    told = {
+    derived = {
         linear.dimension
         for tensor in inputs
         for expression in _expressions(tensor)
         if (linear := expression.linear()) is not None
     }
-    untold = sorted(set(entry_point.dimensions) - told)
-    if untold:
+    missing = sorted(set(entry_point.dimensions) - derived)
+    if missing:
         expected = "an axis that tells each dimension, among what a caller passes"
-        yield _finding(where, expected, f"none for {', '.join(untold)}")
+        yield _finding(where, expected, f"none for {', '.join(missing)}")
     if any("?" in tensor.shape for tensor in (*entry_point.inputs, *entry_point.outputs)):
         yield _finding(where, "known shapes, since a policy pads, splits or compiles", "?")
     yield from _check_fills(entry_point, inputs, where)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from aotc_runtime.base import limits
 from aotc_runtime.base.canonical_json import decode_toml, decoder
-from aotc_runtime.base.errors import Finding, TrustError, finding, raise_if, refusal
-from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.base.errors import Finding, TrustError, raise_if, refusal
+from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 
@@ -43,45 +43,65 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         _check_integers(data)
     except (ValueError, RecursionError) as error:
         raise TrustError(_said().invalid(where, error)) from error
-    policy = _typed(data, where, text)
-    findings = list(_check_fields(policy, where, text))
-    tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
-    for table, index, key in _stated_keys(policy):
-        if key.public_key_file and not key.public_key:
-            try:
-                pem = read_text(folder / key.public_key_file)
-            except OSError as error:
-                place = _key_place(where, text, table, index, key)
-                findings.append(
-                    _said().unreadable_file(f"{place} {folder / key.public_key_file}", error)
-                )
-                continue
-            except ValueError as error:
-                # UnicodeDecodeError, or a path with a zero byte.
-                findings.append(_said().invalid(_key_place(where, text, table, index, key), error))
-                continue
-            key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
-        tables[table].append(key)
-    if policy.timestamp_authorities:
-        from aotc_runtime.verification import timestamp_authorities
-
-        policy = timestamp_authorities.read_files(policy, folder, where, findings)
-    if policy.identities:
-        from aotc_runtime.verification import sigstore_identities
-
-        policy = sigstore_identities.read_files(policy, folder, where, findings)
+    file = _File(where, text)
+    policy = _typed(data, file)
+    findings = list(_check_fields(policy, file))
+    policy = _with_texts(policy, folder, file, findings)
     raise_if(findings)
-    read = {table: tuple(keys) for table, keys in tables.items()}
-    policy = msgspec.structs.replace(policy, **read)
-    _keys_of(policy, where, text)
+    _keys_of(policy, file)
     return policy
 
 
-def _stated_keys(policy: TrustPolicy) -> Iterator[tuple[str, int, TrustedKey]]:
-    """Every key with the table and the place where it stands."""
-    for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
-        for index, key in enumerate(keys):
-            yield table, index, key
+class _File(NamedTuple):
+    """Where a policy stands. name: in messages.  text: its TOML; None for one made in Python."""
+
+    name: str
+    text: str | None = None
+
+    def place(self, *path: str | int) -> str:
+        """Return where a key stands, with its line if the text is known."""
+        from aotc_runtime.verification.policy_types import Places
+
+        return Places(*self).of(path)
+
+    def entry(self, table: str, index: int, entry: Any) -> str:
+        """Return where an entry of a table stands, with its name."""
+        return f"{self.place(table, index)} {entry.name}".rstrip()
+
+
+FILES = (
+    ("keys", "public_key"),
+    ("certifiers", "public_key"),
+    ("timestamp_authorities", "certificates"),
+    ("identities", "trusted_root"),
+)
+"""Tables whose entries may name a file, and the field for its text: the file's path is in the field
+of that name with `_file`.
+"""
+
+
+def _with_texts(
+    policy: TrustPolicy, folder: Path, file: _File, findings: list[Finding]
+) -> TrustPolicy:
+    """Return the policy with the texts of the files that it names. An entry that states both, or
+    neither, stays as it is. What cannot be read (AOTC-E308, E309) is added to findings.
+    """
+    tables: dict[str, tuple[Any, ...]] = {}
+    for table, field in FILES:
+        read = []
+        for index, entry in enumerate(getattr(policy, table)):
+            name = getattr(entry, f"{field}_file")
+            if name and not getattr(entry, field):
+                try:
+                    content = read_text(folder / name)
+                    entry = msgspec.structs.replace(entry, **{field: content, f"{field}_file": ""})
+                except (OSError, ValueError) as error:
+                    # UnicodeDecodeError, or a path with a zero byte.
+                    place = f"{file.entry(table, index, entry)} {folder / name}"
+                    findings.append(_said().unreadable_file(place, error))
+            read.append(entry)
+        tables[table] = tuple(read)
+    return msgspec.structs.replace(policy, **tables)
 
 
 def _check_integers(value: Any) -> None:
@@ -95,14 +115,7 @@ def _check_integers(value: Any) -> None:
         raise ValueError("an integer of more than 64 bits")
 
 
-def _place(where: str, text: str | None, *path: str | int) -> str:
-    """Where a key stands, with its line if the text is known."""
-    from aotc_runtime.verification.policy_types import Places
-
-    return Places(where, text).of(path)
-
-
-def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
+def _typed(data: Any, file: _File) -> TrustPolicy:
     """The document as a policy. Raises TrustError: AOTC-E309, once for each key."""
     decoder(TrustPolicy)
     try:
@@ -110,7 +123,7 @@ def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
     except (msgspec.ValidationError, RecursionError) as error:
         from aotc_runtime.verification.policy_types import policy_problems
 
-        findings = tuple(policy_problems(data, where, text)) or (_said().invalid(where, error),)
+        findings = tuple(policy_problems(data, *file)) or (_said().invalid(file.name, error),)
         raise TrustError(*findings) from error
 
 
@@ -126,25 +139,25 @@ def read_text(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> Iterator[Finding]:
+def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
     """What the types cannot say."""
-    for table, index, key in _stated_keys(policy):
-        place = (where, text, table, index, key)
-        if bool(key.public_key) == bool(key.public_key_file):
-            yield _said().public_key(_key_place(*place), key)
-        if key.not_before and key.not_after and key.not_before > key.not_after:
-            yield _said().window(_key_place(*place), key)
-        if table == "certifiers" and (key.holder or key.builders is not None):
-            yield _said().certifiers_role(_key_place(*place), key)
+    for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
+        for index, key in enumerate(keys):
+            if bool(key.public_key) == bool(key.public_key_file):
+                yield _said().public_key(file.entry(table, index, key), key)
+            if key.not_before and key.not_after and key.not_before > key.not_after:
+                yield _said().window(file.entry(table, index, key), key)
+            if table == "certifiers" and (key.holder or key.builders is not None):
+                yield _said().certifiers_role(file.entry(table, index, key), key)
     if not policy.keys and not policy.identities:
-        yield _said().nobody(_place(where, text, "keys"))
+        yield _said().nobody(file.place("keys"))
     if policy.binds_builders() and not any(policy.speakers()):
-        yield _said().no_speaker(_place(where, text, "keys"))
+        yield _said().no_speaker(file.place("keys"))
     if policy.minimum_version:
         from aotc_runtime.verification.bundle_versions import version_key
 
         if version_key(policy.minimum_version) is None:
-            yield _said().minimum_version(_place(where, text, "minimum_version"), policy)
+            yield _said().minimum_version(file.place("minimum_version"), policy)
 
 
 def _said() -> Any:
@@ -152,10 +165,6 @@ def _said() -> Any:
     from aotc_runtime.verification import policy_refusals
 
     return policy_refusals
-
-
-def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:
-    return f"{_place(where, text, table, index)} {key.name}".rstrip()
 
 
 def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
@@ -167,27 +176,28 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
         document = msgspec.to_builtins(policy)
     except TypeError as error:
         raise TrustError(_said().invalid(where, error)) from error
-    _typed(document, where)
-    raise_if(_check_fields(policy, where))
-    return _keys_of(policy, where)
+    file = _File(where)
+    _typed(document, file)
+    raise_if(_check_fields(policy, file))
+    return _keys_of(policy, file)
 
 
-def _keys_of(policy: TrustPolicy, where: str, text: str | None = None) -> dict[str, PublicKey]:
-    """The keys of a policy whose fields are sound. text: of its file. Raises as `policy_keys`."""
+def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
+    """The keys of a policy whose fields are sound. Raises as `policy_keys`."""
     findings: list[Finding] = []
     if policy.timestamp_authorities:
         from aotc_runtime.verification import timestamp_authorities
 
-        findings += timestamp_authorities.check_authorities(policy, where)
-    distinct = _distinct(policy, "keys", where, findings, text)
+        findings += timestamp_authorities.check_authorities(policy, file.name)
+    distinct = _distinct(policy, "keys", file, findings)
     if policy.identities:
         from aotc_runtime.verification import sigstore_identities
 
-        findings += sigstore_identities.check_identities(policy, where)
+        findings += sigstore_identities.check_identities(policy, file.name)
         distinct |= sigstore_identities.as_keys(policy)
     raise_if(findings)
     if policy.threshold > (most := len({key.holder for key in distinct.values()})):
-        raise TrustError(_said().threshold(policy, most, _place(where, text, "threshold")))
+        raise TrustError(_said().threshold(policy, most, file.place("threshold")))
     return distinct
 
 
@@ -197,23 +207,21 @@ def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str
     Raises TrustError (AOTC-E309, E310), with everything that is wrong.
     """
     findings: list[Finding] = []
-    distinct = _distinct(policy, "certifiers", where, findings)
+    distinct = _distinct(policy, "certifiers", _File(where), findings)
     raise_if(findings)
     return distinct
 
 
 def _distinct(
-    policy: TrustPolicy, table: str, where: str, findings: list[Finding], text: str | None = None
+    policy: TrustPolicy, table: str, file: _File, findings: list[Finding]
 ) -> dict[str, PublicKey]:
     """The keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}
-    for name, index, stated in _stated_keys(policy):
-        if name != table:
-            continue
+    for index, stated in enumerate(policy.keys if table == "keys" else policy.certifiers):
         try:
-            key = load_public_key(stated.public_key, stated.name, where)
+            key = load_public_key(stated.public_key, stated.name, file.name)
         except TrustError as error:
-            place = _key_place(where, text, table, index, stated)
+            place = file.entry(table, index, stated)
             findings += (msgspec.structs.replace(each, where=place) for each in error.findings)
             continue
         key = msgspec.structs.replace(
@@ -227,11 +235,7 @@ def _distinct(
         )
         other = distinct.setdefault(key.id, key)
         if _role(other) != _role(key):
-            expected = "one window, one holder and one list of builders for a key"
-            hint = "list each key once"
-            found = f"something else than where {key.id[:16]} stands first"
-            place = _key_place(where, text, table, index, stated)
-            findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
+            findings.append(_said().other_role(file.entry(table, index, stated), key.id))
     return distinct
 
 

@@ -16,11 +16,14 @@ def unreadable(where: str, error: OSError) -> Finding:
     )
 
 
-def unreadable_file(where: str, error: OSError) -> Finding:
-    """AOTC-E308 for a file that a policy names."""
+def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
+    """AOTC-E308 for a file that a policy names, or E309 if it holds no text."""
+    code, found = "AOTC-E309", str(error)
+    if isinstance(error, OSError):
+        code, found = "AOTC-E308", _reason(error)
     expected = "a readable file with a public key, certificates or a trusted root"
     hint = "check the path: files are looked for beside the policy"
-    return finding("AOTC-E308", where, _reason(error), expected=expected, hint=hint)
+    return finding(code, where, found, expected=expected, hint=hint)
 
 
 def _reason(error: OSError) -> str:
@@ -69,6 +72,17 @@ def window(where: str, key: TrustedKey) -> Finding:
         f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
         expected="not_before no later than not_after",
         hint="swap the two, or correct one",
+    )
+
+
+def other_role(where: str, key_id: str) -> Finding:
+    """AOTC-E309 for a key that is stated twice, and not alike."""
+    return finding(
+        "AOTC-E309",
+        where,
+        f"something else than where {key_id[:16]} stands first",
+        expected="one window, one holder and one list of builders for a key",
+        hint="list each key once",
     )
 
 

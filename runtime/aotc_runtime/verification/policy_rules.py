@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.formats.oci_layout import BlobSource
-from aotc_runtime.schema.bundle_manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.bundle_manifest import BundleManifest, OutOfProfilePolicy, engine_name
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import policies_of
 from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, SizeLimits, TrustPolicy
@@ -79,6 +79,25 @@ def check_numerics(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> 
         from aotc_runtime.verification import optional_rules
 
         yield from optional_rules.check_numerics(manifests)
+
+
+def accepted_targets(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    policy: TrustPolicy,
+    target: str | None,
+) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
+    """The end of docs/trust.md 7: the targets whose engines the policy accepts, and what it refuses
+    of engines and versions. target: the one that the caller named.
+    """
+    findings: list[Finding] = []
+    if policy.engines is not None:
+        from aotc_runtime.verification import optional_rules
+
+        findings += optional_rules.check_engines(manifests, policy.engines, target)
+        manifests = optional_rules.accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for name, m in manifests.items() if target in (None, name)}
+    return manifests, [*findings, *check_runtime(host, policy, engines)]
 
 
 def check_runtime(host: HostFacts, policy: TrustPolicy, engines: Set[str]) -> Iterator[Finding]:

@@ -10,14 +10,14 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256_bytes
-from aotc_runtime.base.errors import AotcError, refusal
-
-PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.formats.in_toto import signatures_error
 
 _PEM = re.compile(
     r"\A\s*-----BEGIN PUBLIC KEY-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END PUBLIC KEY-----\s*\Z"
@@ -75,50 +75,60 @@ class PublicKey(Struct, frozen=True):
         return "valid"
 
 
+class Moment(Struct, frozen=True):
+    """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
+    authority says that it was made then; else it is the time of checking.  why: in words, why a
+    timestamp does not say so.
+    """
+
+    at: float
+    stamped: bool = False
+    why: str = ""
+
+
+class Trials:
+    """Signatures that are tried with keys. All that a bundle may cost together is bounded, since
+    whoever can change it can add signatures over long messages.
+    """
+
+    def __init__(self) -> None:
+        self._left = limits.TRIED_BYTES_MAX
+
+    def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
+        """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
+        self.spend(len(message) + limits.TRIAL_BYTES, where)
+        return key.verify(signature, message)
+
+    def spend(self, effort: int, where: str) -> None:
+        """Count what is as much work as hashing these bytes. Raises BundleFormatError
+        (AOTC-E119).
+        """
+        self._left -= effort
+        if self._left < 0:
+            expected = (
+                f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
+                f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
+            )
+            raise signatures_error(where, expected, "more")
+
+
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
     """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
-    match = _PEM.match(pem)
-    if match is None:
-        hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
-        from aotc_runtime.verification.parsed_keys import found_instead
+    from cryptography.exceptions import InvalidSignature
 
-        raise key_refusal(where, f"one PEM public key: {PEM_LABEL}", found_instead(pem), hint)
-    der = _der(match[1])
+    match = _PEM.match(pem)
+    der = _der(match[1]) if match is not None else b""
     if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        key = Ed25519PublicKey.from_public_bytes(der[len(_ED25519_PREFIX) :])
-        return ed25519_key(key, der, name, where)
-    from aotc_runtime.verification.parsed_keys import parsed_key
+        check: Callable[[bytes, bytes], None] = Ed25519PublicKey.from_public_bytes(
+            der[len(_ED25519_PREFIX) :]
+        ).verify
+    else:
+        from aotc_runtime.verification.parsed_keys import parsed_key
 
-    return parsed_key(pem, name, where)
-
-
-def _der(text: str) -> bytes:
-    try:  # strictly: of two keys in a row, the first would be taken
-        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
-    except binascii.Error:
-        return b""
-
-
-def ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
-    """A key of cryptography's, which `der` encodes. Raises TrustError (AOTC-E310) for nobody's."""
-    point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
-    y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
-    if y in _SMALL_ORDER:
-        expected, found = (
-            "a key of the large group",
-            "a point of small order, which is nobody's key",
-        )
-        raise key_refusal(
-            where, expected, found, "ask its owner for the key; somebody made this up"
-        )
-    return public_key_of(der, name, key.verify)
-
-
-def public_key_of(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:
-    """The key that `der` encodes. check: raises InvalidSignature."""
-    from cryptography.exceptions import InvalidSignature
+        der, check = parsed_key(pem, where, is_one=match is not None)
+    require_ed25519_point(der, where)
 
     def verify(signature: bytes, message: bytes) -> bool:
         try:
@@ -130,6 +140,27 @@ def public_key_of(der: bytes, name: str, check: Callable[[bytes, bytes], None]) 
     return PublicKey(sha256_bytes(der).hex(), name, verify)
 
 
-def key_refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
-    """The error (AOTC-E310) for what is no key that counts."""
-    return refusal("AOTC-E310", where, found, expected=expected, hint=hint)
+def _der(text: str) -> bytes:
+    try:  # strictly: of two keys in a row, the first would be taken
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+    except binascii.Error:
+        return b""
+
+
+def require_ed25519_point(der: bytes, where: str) -> None:
+    """Refuse an Ed25519 key of small order, which is nobody's. der: of any key.
+
+    Raises TrustError (AOTC-E310).
+    """
+    if not der.startswith(_ED25519_PREFIX):
+        return
+    point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
+    y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
+    if y in _SMALL_ORDER:
+        raise refusal(
+            "AOTC-E310",
+            where,
+            "a point of small order, which is nobody's key",
+            expected="a key of the large group",
+            hint="ask its owner for the key; somebody made this up",
+        )

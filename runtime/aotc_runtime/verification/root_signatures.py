@@ -7,43 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from aotc_runtime.base import limits
 from aotc_runtime.base.canonical_json import decode_foreign
-from aotc_runtime.base.errors import AotcError, TrustError, refusal
+from aotc_runtime.base.errors import TrustError, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,
     STATEMENT_TYPE,
+    SignedPayload,
     Statement,
+    open_envelope,
 )
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.policy_reader import policy_keys
-from aotc_runtime.verification.public_keys import PublicKey
-
-
-class SignedPayload(Struct, frozen=True):
-    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps,
-    materials (of Sigstore): in base64, by signature.
-    """
-
-    payload_type: str
-    payload: bytes
-    signatures: tuple[tuple[str, bytes], ...]
-    where: str
-    timestamps: dict[bytes, str] = {}
-    materials: dict[bytes, str] = {}
-
-
-class Moment(Struct, frozen=True):
-    """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
-    authority says that it was made then; else it is the time of checking.  why: in words, why a
-    timestamp does not say so.
-    """
-
-    at: float
-    stamped: bool = False
-    why: str = ""
+from aotc_runtime.verification.public_keys import Moment, PublicKey, Trials
 
 
 class Voucher(Struct, frozen=True):
@@ -62,62 +39,6 @@ class Voucher(Struct, frozen=True):
 def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
     """Ids of the keys that vouch, each once, sorted."""
     return tuple(sorted({signer for voucher in vouchers for signer in voucher.signers}))
-
-
-def open_envelope(data: bytes, where: str) -> SignedPayload:
-    """docs/trust.md 3: a well-formed envelope.
-
-    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
-    number of signatures, or one twice.
-    """
-    envelope = decode_foreign(
-        data, in_toto.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX
-    )
-    count = len(envelope.signatures)
-    if not 1 <= count <= limits.SIGNATURES_MAX:
-        raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
-    # Spelled in one way each, or refused below.
-    if len({signature.sig for signature in envelope.signatures}) != count:
-        raise _signatures_error(where, "each signature once", "one that stands twice")
-    signatures = tuple(
-        (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
-        for signature in envelope.signatures
-    )
-    stated = [(made, each) for (_, made), each in zip(signatures, envelope.signatures, strict=True)]
-    return SignedPayload(
-        envelope.payloadType,
-        in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
-        signatures,
-        where,
-        {made: each.timestamp for made, each in stated if each.timestamp},
-        {made: each.sigstore for made, each in stated if each.sigstore},
-    )
-
-
-class Trials:
-    """Signatures that are tried with keys. All that a bundle may cost together is bounded, since
-    whoever can change it can add signatures over long messages.
-    """
-
-    def __init__(self) -> None:
-        self._left = limits.TRIED_BYTES_MAX
-
-    def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
-        """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
-        self.spend(len(message) + limits.TRIAL_BYTES, where)
-        return key.verify(signature, message)
-
-    def spend(self, effort: int, where: str) -> None:
-        """Count what is as much work as hashing these bytes. Raises BundleFormatError
-        (AOTC-E119).
-        """
-        self._left -= effort
-        if self._left < 0:
-            expected = (
-                f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
-                f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
-            )
-            raise _signatures_error(where, expected, "more")
 
 
 def who_signed(
@@ -145,10 +66,6 @@ def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
     return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
 
 
-def _signatures_error(where: str, expected: str, found: str) -> AotcError:
-    return refusal("AOTC-E119", where, found, expected=expected)
-
-
 def vouchers_for(
     envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> tuple[Voucher, ...]:
@@ -163,17 +80,17 @@ def vouchers_for(
     trials = Trials()
     number = 0
     vouchers: list[Voucher] = []
-    idle: dict[str, tuple[PublicKey, Moment]] = {}
-    silent: dict[str, set[str]] = {}
-    strangers: set[str] = set()
+    expired: dict[str, tuple[PublicKey, Moment]] = {}
+    other_statements: dict[str, set[str]] = {}
+    unknown: set[str] = set()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
         made = [
             (keys[id], when_signed(signed, signature, policy, trials, now))
-            for id, signature in _signers(signed, keys, policy, strangers, trials)
+            for id, signature in _signers(signed, keys, policy, unknown, trials)
         ]
         counted = frozenset(key.id for key, moment in made if key.state(moment.at) == "valid")
-        idle |= {key.id: (key, moment) for key, moment in made if key.id not in counted}
+        expired |= {key.id: (key, moment) for key, moment in made if key.id not in counted}
         if not counted:
             continue
         # Only now is the payload worth parsing: a key that counts vouches for it.
@@ -182,14 +99,14 @@ def vouchers_for(
             speaks_for = builders_of((keys[id] for id in counted), policy)
             vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where, speaks_for))
         else:
-            silent.setdefault(statement.predicateType, set()).update(counted)
+            other_statements.setdefault(statement.predicateType, set()).update(counted)
     # docs/trust.md 4: k distinct holders, not k signatures and not k keys.
     found = signers_of(vouchers)
     if len({keys[id].holder for id in found}) < policy.threshold:
         from aotc_runtime.verification import missing_signatures
 
-        others = {type_: signers - {*found} for type_, signers in silent.items()}
-        seen = missing_signatures.Seen(number, found, idle, others, strangers)
+        others = {type_: signers - {*found} for type_, signers in other_statements.items()}
+        seen = missing_signatures.Seen(number, found, expired, others, unknown)
         raise TrustError(*missing_signatures.reasons(seen, keys, policy.threshold, where))
     return tuple(vouchers)
 
@@ -220,11 +137,11 @@ def _signers(
     signed: SignedPayload,
     keys: Mapping[str, PublicKey],
     policy: TrustPolicy,
-    strangers: set[str],
+    unknown: set[str],
     trials: Trials,
 ) -> list[tuple[str, bytes]]:
     """Ids of the policy's keys and identities whose signature verifies, each with that; unknown key
-    ids are added to `strangers`.
+    ids are added to `unknown`.
 
     A trusted key's id beside a signature that is not that key's is damage, and is refused.
     """
@@ -245,9 +162,9 @@ def _signers(
             # Imported where a policy asks for it, and there is some.
             from aotc_runtime.verification import sigstore_identities
 
-            found += sigstore_identities.who_signed(signed, signature, policy, strangers, trials)
+            found += sigstore_identities.who_signed(signed, signature, policy, unknown, trials)
         else:
-            strangers.add(claimed[:16] or "one without a key id")
+            unknown.add(claimed[:16] or "one without a key id")
     return found
 
 

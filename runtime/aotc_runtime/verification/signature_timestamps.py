@@ -14,7 +14,7 @@ from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.package_errors import reason_of
-from aotc_runtime.verification.root_signatures import Moment, Trials
+from aotc_runtime.verification.public_keys import Moment, Trials
 from aotc_runtime.verification.timestamp_authorities import certificates_of
 
 CLOCKS_DIFFER = 300

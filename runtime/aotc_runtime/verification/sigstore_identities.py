@@ -12,7 +12,6 @@ import base64
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -28,11 +27,10 @@ from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256_bytes
 from aotc_runtime.base.errors import Finding, TrustError, finding, refusal
 from aotc_runtime.formats import in_toto
+from aotc_runtime.formats.in_toto import SignedPayload
 from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
 from aotc_runtime.verification.package_errors import reason_of
-from aotc_runtime.verification.policy_files import with_texts
-from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import SignedPayload, Trials
+from aotc_runtime.verification.public_keys import PublicKey, Trials
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 """Whose verification material is read: the form that Sigstore's clients have written since 2024."""
@@ -46,7 +44,7 @@ signed.
 """
 
 
-def id_of(identity: Identity) -> str:
+def key_id(identity: Identity) -> str:
     """What stands for it where keys have their ids."""
     return sha256_bytes(f"{identity.issuer}\n{identity.identity}".encode()).hex()
 
@@ -64,25 +62,8 @@ def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
             builders=each.builders,
         )
         for each in policy.identities
-        for id in (id_of(each),)
+        for id in (key_id(each),)
     }
-
-
-def read_files(
-    policy: TrustPolicy, folder: Path, where: str, findings: list[Finding]
-) -> TrustPolicy:
-    """The policy with the trusted roots that it names files of. folder: where these are looked for.
-    where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
-    """
-    read = with_texts(
-        policy.identities,
-        "trusted_root",
-        folder,
-        lambda index, each: _place(where, index, each),
-        _no_root,
-        findings,
-    )
-    return msgspec.structs.replace(policy, identities=read)
 
 
 def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
@@ -100,21 +81,21 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
                 expected="exactly one of trusted_root and trusted_root_file",
                 hint="trusted_root holds JSON text, trusted_root_file the path of a file with it",
             )
-        if id_of(identity) in seen:
+        if key_id(identity) in seen:
             expected, hint = "each identity once", "remove one of them"
             yield finding("AOTC-E309", place, identity.identity, expected=expected, hint=hint)
-        seen.add(id_of(identity))
+        seen.add(key_id(identity))
 
 
 def who_signed(
     signed: SignedPayload,
     signature: bytes,
     policy: TrustPolicy,
-    strangers: set[str],
+    unknown: set[str],
     trials: Trials,
 ) -> list[tuple[str, bytes]]:
     """The id of the policy's identity that made a signature, by the material beside it, with that;
-    or nothing, and why it is none of them is added to `strangers`.
+    or nothing, and why it is none of them is added to `unknown`.
 
     Raises TrustError: AOTC-E309 a trusted root that is none, E334 nothing that could verify it;
     BundleFormatError: AOTC-E107, E111, E119.
@@ -135,9 +116,9 @@ def who_signed(
             root = _trusted_root(identity, _place("trust policy", index, identity))
             reason = _refused(data, signed, signature, identity, root)
         if reason is None:
-            return [(id_of(identity), signature)]
+            return [(key_id(identity), signature)]
         reasons.append(f"{identity.name or identity.identity}: {reason}")
-    strangers.add(f"one with Sigstore's material ({', '.join(reasons)})")
+    unknown.add(f"one with Sigstore's material ({', '.join(reasons)})")
     return []
 
 

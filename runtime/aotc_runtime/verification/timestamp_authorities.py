@@ -6,33 +6,13 @@ Imported where a policy names some.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from cryptography import x509
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.trust_policy import TimestampAuthority, TrustPolicy
 from aotc_runtime.verification.package_errors import reason_of
-from aotc_runtime.verification.policy_files import with_texts
-
-
-def read_files(
-    policy: TrustPolicy, folder: Path, where: str, findings: list[Finding]
-) -> TrustPolicy:
-    """The policy with the certificates that it names files of. folder: where these are looked for.
-    where: its name in messages. What cannot be read (AOTC-E308, E309) is added to findings.
-    """
-    read = with_texts(
-        policy.timestamp_authorities,
-        "certificates",
-        folder,
-        lambda index, each: _place(where, index, each),
-        _no_certificates,
-        findings,
-    )
-    return msgspec.structs.replace(policy, timestamp_authorities=read)
 
 
 def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:

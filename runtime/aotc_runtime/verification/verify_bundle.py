@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci_layout import BlobSource
-from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest, engine_name
+from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import policy_rules, root_signatures
@@ -39,14 +39,13 @@ from aotc_runtime.verification.bundle_contents import (
     references,
 )
 from aotc_runtime.verification.host_compatibility import (
-    AskCertificates,
     Choice,
     choose_target,
     wanted_of,
 )
 
 if TYPE_CHECKING:
-    from aotc_runtime.schema.certified_releases import Release, Ruling
+    from aotc_runtime.schema.certified_releases import AskCertificates, Release, Ruling
 
 
 class Framed(Struct, frozen=True):
@@ -199,16 +198,10 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
-    contents, certificates = vouched._contents, certificates_of(vouched.signed)
-    policy = vouched.signed.framed.policy
-    manifests, findings = contents.manifests, list[Finding]()
-    if policy.engines is not None:
-        from aotc_runtime.verification import engine_rule
-
-        findings += engine_rule.check_engines(manifests, policy.engines, target)
-        manifests = engine_rule.accepted(manifests, policy.engines)
-    engines = {engine_name(m.target) for n, m in manifests.items() if target in (None, n)}
-    _refuse(vouched, [*findings, *policy_rules.check_runtime(facts, policy, engines)])
+    contents, policy = vouched._contents, vouched.signed.framed.policy
+    manifests, findings = policy_rules.accepted_targets(contents.manifests, facts, policy, target)
+    _refuse(vouched, findings)
+    certificates = certificates_of(vouched.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
     return Judged(vouched, choice)
 

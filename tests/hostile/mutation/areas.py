@@ -406,15 +406,12 @@ AREAS = (
         ("tests/unit/runtime/loader/test_verified.py",),
     ),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
-    Area(RUNTIME, ("system/parallel_calls.py",), ("tests/unit/runtime/system/test_parallel.py",)),
+    Area(RUNTIME, ("base/parallel_calls.py",), ("tests/unit/runtime/base/test_parallel.py",)),
     Area(
         RUNTIME,
         ("system/cpu_features.py",),
         ("tests/unit/runtime/system/test_cpu_features.py",),
         decisions=True,
-    ),
-    Area(
-        RUNTIME, ("serving/background_loading.py",), ("tests/unit/runtime/serving/test_loading.py",)
     ),
     Area(TOOLCHAIN, ("base/source_locations.py",), ("tests/unit/base/test_locations.py",)),
     Area(
@@ -626,10 +623,10 @@ AREAS = (
         RUNTIME,
         (
             "serving/device_arrays.py",
-            "serving/result_records.py",
+            "schema/result_records.py",
             "serving/flattened_arguments.py",
             "serving/call_signature.py",
-            "serving/rebuilt_trees.py",
+            "serving/served_call.py",
         ),
         (
             "tests/unit/capture/test_registered_structures.py",
@@ -644,7 +641,7 @@ AREAS = (
         RUNTIME,
         (
             "serving/checked_calls.py",
-            "serving/loaded_entry_point.py",
+            "serving/loaded_bundle.py",
             "serving/executable_calls.py",
             "serving/foreign_arrays.py",
         ),
@@ -746,8 +743,8 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/compiling/background_compiler.py",),
-        ("tests/unit/runtime/serving/compiling/test_background.py",),
+        ("serving/routing/background_compiler.py",),
+        ("tests/unit/runtime/serving/routing/test_background.py",),
         decisions=True,
     ),
     Area(
@@ -757,7 +754,7 @@ AREAS = (
             "serving/routing/padding_masks.py",
             "serving/routing/routed_calls.py",
             "serving/routing/fallback_calls.py",
-            "serving/compiling/symbolic_compiler.py",
+            "serving/routing/symbolic_compiler.py",
         ),
         (
             "tests/unit/runtime/serving/routing/test_sizes.py",

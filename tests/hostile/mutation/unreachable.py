@@ -55,7 +55,7 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ("gates.py", "not any(gates.stated())"): "no gate finds nothing; it only takes longer",
     ("padded_arrays.py", "isinstance(name, str)"): "a number is no name of a dimension",
     (
-        "loaded_entry_point.py",
+        "served_call.py",
         "isinstance(result, Leaf)",
     ): "one array is read as a tree of one; slower",
     (

@@ -26,9 +26,8 @@ from aotc.capture import jax_trees
 from aotc.check.plain_jax import spell
 from aotc.check.plain_structures import as_argument, differences
 from aotc_runtime import Record, ShapeError
-from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode
+from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode, builder
 from aotc_runtime.serving.flattened_arguments import flatten
-from aotc_runtime.serving.rebuilt_trees import builder
 
 
 class Plain(NamedTuple):

@@ -18,7 +18,7 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.capture.reference_interpreter import NotInterpretedError, interpreted
 from aotc_runtime.engines.engine_device import Aval
 from aotc_runtime.engines.engine_registry import start
-from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.engines.xla.xla_cpu_device import Processor
 
 X = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
 

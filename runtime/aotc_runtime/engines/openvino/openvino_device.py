@@ -41,7 +41,7 @@ class Held(NamedTuple):
     tensor: Any
 
 
-class _Lent:
+class _WritableView:
     """An array's memory under the flag that it may be written."""
 
     def __init__(self, array: Array) -> None:
@@ -153,7 +153,7 @@ class OpenvinoDevice(Device):
         constant; its bindings ask for one that may be written.
         """
         if not array.flags.writeable:
-            array = np.asarray(_Lent(array))
+            array = np.asarray(_WritableView(array))
         return self._library.Tensor(array, shared_memory=True)
 
     def _empty(self, aval: Aval) -> Held:

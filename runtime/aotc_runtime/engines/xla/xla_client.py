@@ -31,10 +31,10 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored, Tiles
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.system import processor_check
-from aotc_runtime.system.parallel_calls import map_on_threads
 
 if TYPE_CHECKING:
     from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements
@@ -257,10 +257,6 @@ class XlaDevice(Device):
         XLA would do so at its next call, and until then keep the files mapped that hold arrays.
         """
         self._collect_garbage()
-
-    def pointer(self, buffer: Buffer) -> int:
-        """The address of a device buffer."""
-        return int(buffer.unsafe_buffer_pointer())
 
 
 _THREADS_VARIABLE = "PJRT_NPROC"

@@ -8,12 +8,11 @@ import threading
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.engines.engine_device import Device
-from aotc_runtime.engines.xla.cpu import xla_cpu_device as cpu
-from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
+from aotc_runtime.engines.xla import xla_cpu_device as cpu
 from aotc_runtime.engines.xla.xla_client import XlaDevice
-from aotc_runtime.schema.host_facts import Accelerator
+from aotc_runtime.engines.xla.xla_cpu_device import Processor
+from aotc_runtime.schema.host_facts import Accelerator, Machine
 from aotc_runtime.system import host_probe
-from aotc_runtime.system.host_probe import Machine
 
 platforms = ("cuda", "tpu")
 """The platforms beside the processor's of which facts can be gathered."""

@@ -1,11 +1,11 @@
-"""The platforms of XLA beside the processor's: each has a folder, imported when it is asked for."""
+"""The platforms of XLA beside the processor's, each imported when it is asked for."""
 
 from __future__ import annotations
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import first_line
-from aotc_runtime.engines.xla.cpu.xla_cpu_device import Processor
 from aotc_runtime.engines.xla.xla_client import XlaDevice
+from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.schema.host_facts import Accelerator
 
 
@@ -13,11 +13,11 @@ def facts(platform: str) -> Accelerator | None:
     """The devices of a platform, as their driver or the system says; None for others."""
     match platform:
         case "cuda":
-            from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
+            from aotc_runtime.engines.xla import cuda_facts as cuda
 
             return cuda.detect()
         case "tpu":
-            from aotc_runtime.engines.xla.tpu import tpu_facts as tpu
+            from aotc_runtime.engines.xla import tpu_facts as tpu
 
             return tpu.detect()
     return None
@@ -28,11 +28,11 @@ def accelerated(platform: str, started: Processor) -> XlaDevice:
     try:
         match platform:
             case "cuda":
-                from aotc_runtime.engines.xla.cuda.xla_cuda_device import CudaDevice
+                from aotc_runtime.engines.xla.xla_cuda_device import CudaDevice
 
                 return CudaDevice()
             case "tpu":
-                from aotc_runtime.engines.xla.tpu.xla_tpu_device import TpuDevice
+                from aotc_runtime.engines.xla.xla_tpu_device import TpuDevice
 
                 return TpuDevice()
     except (OSError, started.error) as error:

@@ -43,11 +43,11 @@ def solve(
     ]
     if findings:
         raise ShapeError(*findings)
-    told = _told(tensors, shapes)
-    torn = {d: users for d, users in told.items() if len({size for _, size in users}) > 1}
+    stated = _sizes_by_dimension(tensors, shapes)
+    torn = {d: users for d, users in stated.items() if len({size for _, size in users}) > 1}
     if torn:
         raise ShapeError(*(_disagreement(name, d, users) for d, users in torn.items()))
-    sizes = {dimension: users[0][1] for dimension, users in told.items()}
+    sizes = {dimension: users[0][1] for dimension, users in stated.items()}
     findings = list(_other_axes(name, tensors, shapes, sizes))
     if findings:
         raise ShapeError(*findings)
@@ -134,18 +134,20 @@ def _impossible(
     return None
 
 
-def _told(tensors: Sequence[TensorSpec], shapes: Shapes) -> dict[str, list[tuple[str, int]]]:
-    """By dimension, the sizes that inputs give it, from axes that depend on it alone."""
-    told: dict[str, list[tuple[str, int]]] = {}
+def _sizes_by_dimension(
+    tensors: Sequence[TensorSpec], shapes: Shapes
+) -> dict[str, list[tuple[str, int]]]:
+    """Return the sizes that inputs give each dimension, from axes that depend on it alone."""
+    found: dict[str, list[tuple[str, int]]] = {}
     for tensor, shape in zip(tensors, shapes, strict=True):
         for wanted, size in zip(tensor.shape, shape, strict=True):
             if isinstance(wanted, int) or wanted == "?":
                 continue
             linear = parse_expression(wanted).linear()
-            found = linear.solve(size) if linear is not None else None
-            if linear is not None and found is not None:
-                told.setdefault(linear.dimension, []).append((tensor.path, found))
-    return told
+            solved = linear.solve(size) if linear is not None else None
+            if linear is not None and solved is not None:
+                found.setdefault(linear.dimension, []).append((tensor.path, solved))
+    return found
 
 
 def _other_axes(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from aotc_runtime.base.errors import AotcError, ShapeError
@@ -18,12 +17,10 @@ from aotc_runtime.schema.manifest_labels import (
     sizes_text,
     without_compiling,
 )
-from aotc_runtime.serving import foreign_arrays, rebuilt_trees
-from aotc_runtime.serving.call_metrics import Path, SizesKey, Tallies
-from aotc_runtime.serving.device_arrays import DeviceArray
-from aotc_runtime.serving.executable_calls import Execution
-from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
+from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
 from aotc_runtime.serving.routing.call_sizes import (
     Shapes,
     Sizes,
@@ -36,17 +33,13 @@ from aotc_runtime.serving.routing.call_sizes import (
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import masks_of
 from aotc_runtime.serving.routing.routed_calls import (
-    ExactCall,
     PaddedCall,
-    Result,
     RoutedCall,
     SplitCall,
-    on_host,
 )
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
-
-if TYPE_CHECKING:
-    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
+from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
+from aotc_runtime.serving.served_call import Served
 
 REMEMBERED_MAX = 1024
 """How many shapes are remembered with what serves them, so that the next such call needs one
@@ -55,10 +48,9 @@ look-up.
 
 
 class FallbackCalls:
-    """Serves the calls of one entry point that no profile fits, and counts them.
+    """Finds what serves the calls of one entry point that no profile fits.
 
-    served: the executables of its profiles, in the manifest's order.  started: when a call began,
-    by `perf_counter_ns`. Every call raises ShapeError: AOTC-E611 to E615.
+    served: the executables of its profiles, in the manifest's order.
     """
 
     def __init__(
@@ -66,12 +58,11 @@ class FallbackCalls:
         resident: ResidentEntryPoint,
         served: Sequence[Served],
         execution: Execution,
-        tallies: Tallies,
+        metrics: CallMetrics,
     ) -> None:
         spec = resident.spec
         self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
-        self._served, self._execution, self._tallies = served, execution, tallies
-        self._build = rebuilt_trees.builder(spec.result)
+        self._served, self._execution, self._metrics = served, execution, metrics
         self._masks = masks_of(spec)
         passed = passed_leaves(spec)
         self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
@@ -92,43 +83,6 @@ class FallbackCalls:
         self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
         self.compiler = _compiler(resident) if compiling else None
 
-    def call(self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int) -> Any:
-        """numpy arrays, or jax arrays, in the structure of the result."""
-        call = self.find(shapes)
-        return self._finished(call, call.run(leaves), is_jax, started)
-
-    def answer(self, shapes: Shapes, leaves: list[Any], started: int) -> tuple[Any, RoutedCall]:
-        """numpy arrays in the structure of the result, and what gave them."""
-        call = self.find(shapes)
-        return self._finished(call, call.run(leaves), False, started), call
-
-    def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
-        """DeviceArrays; what had to be cut or joined is put back on the device."""
-        call = self.find(shapes)
-        device = call.device
-        arrays = [
-            DeviceArray(
-                device, device.put(result, aval) if type(result) is np.ndarray else result, aval
-            )
-            for result, aval in zip(call.run(leaves), call.outputs, strict=True)
-        ]
-        self._count(call, started)
-        return self._build(arrays)
-
-    def later(
-        self, shapes: Shapes, leaves: list[Any], is_jax: bool, started: int
-    ) -> Callable[[], Any]:
-        """The call, of copies of its arguments."""
-        call = self.find(shapes)
-        copied = self._execution.copied(leaves, call.executable)
-
-        def work() -> Any:
-            with copied as copies:
-                results = call.run(copies)
-            return self._finished(call, results, is_jax, started)
-
-        return work
-
     @property
     def compiles(self) -> dict[str, Any] | None:
         """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
@@ -140,14 +94,16 @@ class FallbackCalls:
             self.compiler.close()
 
     def find(self, shapes: Shapes) -> RoutedCall:
-        """What serves a call with these shapes of what it passes; its sizes are counted as seen."""
+        """Return what serves a call with these shapes of what it passes; its sizes are counted as
+        seen. Raises ShapeError: AOTC-E611 to E615.
+        """
         known = self._calls.get(shapes)
         if known is not None:
-            self._tallies.seen(known[0])
+            self._metrics.seen(known[0])
             return known[1]
         sizes = solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
-        self._tallies.seen(key)
+        self._metrics.seen(key)
         check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
             raise no_profile(self._name, self._spec, self._tensors, shapes, sizes)
@@ -211,30 +167,15 @@ class FallbackCalls:
         )
         return ShapeError(finding)
 
-    def _finished(self, call: RoutedCall, results: list[Result], is_jax: bool, started: int) -> Any:
-        device = call.device
-        arrays = [on_host(device, r, aval) for r, aval in zip(results, call.outputs, strict=True)]
-        leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
-        result = self._build(leaves)
-        self._count(call, started)
-        return result
-
-    def _count(self, call: RoutedCall, started: int) -> None:
-        taken = perf_counter_ns() - started
-        self._tallies.count(call.path, call.executable, call.padding, call.parts, taken)
-
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
-    from aotc_runtime.serving.compiling.background_compiler import BackgroundCompiler
-    from aotc_runtime.serving.compiling.symbolic_compiler import SymbolicCompiler
-
-    symbolic = resident.symbolic
-    assert symbolic is not None, "a consistent manifest has one for a policy that compiles"
+    symbolic = resident.spec.symbolic
+    assert symbolic is not UNSET, "a consistent manifest has one for a policy that compiles"
     policies = [p for p in resident.spec.out_of_profile.values() if isinstance(p, CompileHere)]
     return BackgroundCompiler(
         resident.name,
         symbolic.module.digest,
-        SymbolicCompiler(resident.device, resident.name, resident.spec, symbolic),
+        SymbolicCompiler(resident),
         min(policy.most for policy in policies),
         min(policy.seconds for policy in policies),
     )

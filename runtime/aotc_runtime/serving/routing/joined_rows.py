@@ -48,10 +48,10 @@ def mixable(
     if any(own_axis(tensor, dimension) is None for tensor in tensors):
         return ()
     found = set(padded) - set(lengths.values())
-    for leaf, told in masks.items():
-        # What is padded without being told by the mask would have to be true behind its end.
-        if not {axis for axis in inputs[leaf].shape if axis in found} <= set(told):
-            found -= {*told, *inputs[leaf].shape}
+    for leaf, marked in masks.items():
+        # What is padded without being marked by the mask would have to be true behind its end.
+        if not {axis for axis in inputs[leaf].shape if axis in found} <= set(marked):
+            found -= {*marked, *inputs[leaf].shape}
     return tuple(sorted(found))
 
 

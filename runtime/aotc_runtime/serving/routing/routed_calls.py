@@ -18,11 +18,11 @@ from aotc_runtime.engines.engine_device import Aval, Buffer, Device
 from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.call_metrics import Padding, Path
 from aotc_runtime.serving.executable_calls import Execution
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.routing.call_sizes import shapes_at
 from aotc_runtime.serving.routing.padded_arrays import cut, pad
 from aotc_runtime.serving.routing.padding_masks import Length, Mask
 from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
+from aotc_runtime.serving.served_call import CallCounter, Served
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array
@@ -33,8 +33,12 @@ NOT_REAL: Array = np.array(False)
 
 class RoutedCall(Protocol):
     """Serves calls of certain sizes. executable: label of the one that does most of it.  device:
-    that this one runs on.
+    that this one runs on.  counter: of the calls, for a profile of exactly their sizes; else they
+    are counted by path and executable.
     """
+
+    @property
+    def counter(self) -> CallCounter | None: ...
 
     @property
     def path(self) -> Path: ...
@@ -52,22 +56,6 @@ class RoutedCall(Protocol):
     def run(self, leaves: list[Any]) -> list[Result]: ...
 
 
-class ExactCall:
-    """An executable of the call's own sizes."""
-
-    def __init__(self, execution: Execution, served: Served, path: Path, executable: str) -> None:
-        self._execution, self._served = execution, served
-        self.path, self.executable = path, executable
-        self.padding, self.parts = None, 0
-        self.outputs, self.device = served.outputs, served.device
-
-    def run(self, leaves: list[Any]) -> list[Result]:
-        for leaf, array in self._served.masks:
-            if leaves[leaf] is None:
-                leaves[leaf] = array
-        return self._execution.execute(self._served, leaves)
-
-
 class Filling(Struct, frozen=True):
     """An input that is padded. leaf: which.  shape: to be filled up to.  value: a 0-d array."""
 
@@ -83,7 +71,7 @@ class PaddedCall:
     """
 
     path = Path.PAD
-    parts = 0
+    counter, parts = None, 0
 
     def __init__(
         self,
@@ -144,6 +132,7 @@ class SplitCall:
     """Calls one after the other, along one dimension."""
 
     path = Path.SPLIT
+    counter = None
 
     def __init__(
         self,

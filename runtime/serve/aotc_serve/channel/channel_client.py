@@ -22,7 +22,7 @@ from tuf.ngclient import Updater
 from aotc_runtime.base.errors import AotcError, Finding, TrustError, finding, refusal
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.bundle_files import read_file
-from aotc_runtime.verification.public_keys import ed25519_key
+from aotc_runtime.verification.public_keys import require_ed25519_point
 from aotc_serve.channel import channel_state, metadata_sources
 
 _ED25519_BYTES = 32
@@ -181,7 +181,7 @@ def _is_of_small_order(public: bytes) -> bool:
         der = key.public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        ed25519_key(key, der, "", "")
+        require_ed25519_point(der, "")
     except TrustError:
         return True
     return False

@@ -9,9 +9,8 @@ from typing import Any
 
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import TensorSpec, engine_name
-from aotc_runtime.schema.manifest_labels import policies_of, positional_count
+from aotc_runtime.schema.manifest_labels import arguments_of, policies_of, positional_count
 from aotc_runtime.schema.pytrees import Leaf, leaves
-from aotc_runtime.serving import rebuilt_trees
 from aotc_runtime.serving.answered_calls import answer, answer_with_masks
 from aotc_runtime.serving.call_metrics import Answer
 from aotc_runtime.serving.flattened_arguments import flattener
@@ -66,7 +65,7 @@ class Model:
             placed: list[Any] = [None] * self._leaves
             for leaf, array in zip(self.entry_point.passed, arrays, strict=True):
                 placed[leaf] = array
-            positional, named = rebuilt_trees.arguments_of(self.entry_point.parameters, placed)
+            positional, named = arguments_of(self.entry_point.parameters, placed)
             found = answer(self.entry_point, tuple(positional), named)
         if self._is_leaf:
             return Answer([found.result], found.path, found.executable)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.xla import cuda_facts as cuda
 from aotc_runtime.engines.xla import xla_engine
-from aotc_runtime.engines.xla.cuda import cuda_facts as cuda
-from aotc_runtime.engines.xla.cuda.cuda_facts import Driver, Gpu, facts
-from aotc_runtime.engines.xla.cuda.xla_cuda_device import CudaDevice
+from aotc_runtime.engines.xla.cuda_facts import Driver, Gpu, facts
+from aotc_runtime.engines.xla.xla_cuda_device import CudaDevice
 from aotc_runtime.schema.host_facts import Accelerator
 
 H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)

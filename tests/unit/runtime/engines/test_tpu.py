@@ -9,10 +9,10 @@ import pytest
 from aotc.engines.tpu.tpu_topologies import GENERATIONS
 from aotc_runtime.base.errors import BackendError
 from aotc_runtime.engines.engine_registry import accelerators
+from aotc_runtime.engines.xla import tpu_facts as tpu
 from aotc_runtime.engines.xla import xla_engine
-from aotc_runtime.engines.xla.tpu import tpu_facts as tpu
-from aotc_runtime.engines.xla.tpu.tpu_facts import CHIPS, GIB, facts, read_chips
-from aotc_runtime.engines.xla.tpu.xla_tpu_device import TpuDevice
+from aotc_runtime.engines.xla.tpu_facts import CHIPS, GIB, facts, read_chips
+from aotc_runtime.engines.xla.xla_tpu_device import TpuDevice
 from aotc_runtime.schema.host_facts import Accelerator
 
 V5E, TPU7X = CHIPS["0x0063"], CHIPS["0x0076"]
@@ -73,7 +73,7 @@ def test_arrays_on_a_tpu_have_no_dlpack() -> None:
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xla_engine, "_serving", None)
     monkeypatch.setattr(
-        "aotc_runtime.engines.xla.tpu.xla_tpu_device.library_of",
+        "aotc_runtime.engines.xla.xla_tpu_device.library_of",
         lambda *of: Path("/none/libtpu.so"),
     )
     with pytest.raises(BackendError) as caught:

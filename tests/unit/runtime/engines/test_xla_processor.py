@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc_runtime.engines.xla.cpu.xla_cpu_device import target_machine
+from aotc_runtime.engines.xla.xla_cpu_device import target_machine
 
 
 def message(*fields: tuple[int, bytes]) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc_runtime.base.errors import BundleFormatError
-from aotc_runtime.formats.extended_tensors import NAMES
+from aotc_runtime.formats.extended_tensors import STORED_AS
 from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
 
@@ -63,8 +63,7 @@ def test_metadata_is_allowed_and_is_no_tensor() -> None:
 
 
 def test_every_dtype_of_the_format_has_its_size() -> None:
-    for name, (dtype, size) in DTYPES.items():
-        assert NAMES[dtype] == name
+    for dtype, size in DTYPES.values():
         assert numpy_dtype(dtype).itemsize == size
 
 
@@ -104,4 +103,6 @@ def test_huge_shapes_are_compared_as_numbers_and_not_allocated(shape: list[int],
 
 
 def test_types_narrower_than_a_byte_have_no_name() -> None:
-    assert DType.INT4 not in NAMES and DType.UINT4 not in NAMES and DType.COMPLEX128 not in NAMES
+    named = {dtype for dtype, _ in DTYPES.values()}
+    assert named.isdisjoint({DType.INT4, DType.UINT4, DType.COMPLEX128})
+    assert named.isdisjoint(STORED_AS) and {*named, *STORED_AS} == {*DType}

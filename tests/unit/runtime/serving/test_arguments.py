@@ -15,13 +15,17 @@ import pytest
 
 from aotc_runtime.base.errors import ShapeError
 from aotc_runtime.schema.bundle_manifest import EntryPoint
-from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
-from aotc_runtime.schema.pytrees import Tree, leaves
+from aotc_runtime.schema.manifest_labels import (
+    arguments_of,
+    passed_leaves,
+    passed_parameters,
+    positional_count,
+)
+from aotc_runtime.schema.pytrees import Tree, builder, leaves
+from aotc_runtime.schema.result_records import Record
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.device_arrays import as_array
 from aotc_runtime.serving.flattened_arguments import flatten
-from aotc_runtime.serving.rebuilt_trees import arguments_of, builder
-from aotc_runtime.serving.result_records import Record
 
 from ..samples import DOCUMENT
 

@@ -40,10 +40,7 @@ def test_many_threads_get_their_own_results(digits: LoadedBundle) -> None:
         index = number
         while time.monotonic() < end:
             index = (index + 7) % len(inputs)
-            if number % 2:
-                result = digits["predict"](inputs[index])
-            else:
-                result = digits["predict"].submit(inputs[index]).result()
+            result = digits["predict"](inputs[index])
             served[number] += 1
             if not np.array_equal(result["probabilities"], expected[index]):
                 wrong.append(index)
@@ -56,26 +53,6 @@ def test_many_threads_get_their_own_results(digits: LoadedBundle) -> None:
     assert not wrong
     assert all(served), "no thread is starved"
     assert sum(digits["predict"].calls.values()) == before + sum(served), "every call is counted"
-
-
-def test_a_submitted_argument_may_change_at_once(digits: LoadedBundle) -> None:
-    (image,) = images(1)
-    expected = digits["predict"](image)["probabilities"].copy()
-    futures = []
-    for _ in range(50):
-        argument = image.copy()
-        futures.append(digits["predict"].submit(argument))
-        argument[:] = 0
-    for future in futures:
-        np.testing.assert_array_equal(future.result()["probabilities"], expected)
-
-
-def test_submit_refuses_at_once_and_counts_it(digits: LoadedBundle) -> None:
-    before = digits["predict"].refusals.get("AOTC-E611", 0)
-    with pytest.raises(ShapeError) as caught:
-        digits["predict"].submit(np.zeros((7, 64), np.float32))
-    assert caught.value.code == "AOTC-E611"
-    assert digits["predict"].refusals["AOTC-E611"] == before + 1
 
 
 def test_awaiting_a_call_leaves_the_event_loop_free(digits: LoadedBundle) -> None:

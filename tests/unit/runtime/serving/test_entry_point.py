@@ -10,7 +10,7 @@ import numpy as np
 
 import aotc_runtime
 from aotc_runtime.serving.call_metrics import latency_of
-from aotc_runtime.serving.loaded_entry_point import BUCKETS, CallCounter
+from aotc_runtime.serving.served_call import BUCKETS, CallCounter
 
 
 def test_buckets_are_cumulative_and_end_at_the_slowest_call() -> None:

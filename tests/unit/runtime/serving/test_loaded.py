@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime import BackendError, DeviceArray, LoadedBundle, ShapeError
+from aotc_runtime import (
+    BackendError,
+    DeviceArray,
+    LoadedBundle,
+    LoadedEntryPoint,
+    ResourceError,
+    ShapeError,
+)
 from aotc_runtime.engines.xla.xla_client import XlaDevice
 
 Bundle = tuple[Path, Path]
@@ -21,6 +29,10 @@ Bundle = tuple[Path, Path]
 
 def image(batch: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).uniform(0, 16, (batch, 64)).astype(np.float32)
+
+
+def called_async(entry_point: LoadedEntryPoint) -> Callable[..., Any]:
+    return lambda *arguments: asyncio.run(entry_point.call_async(*arguments))
 
 
 def refused(bundle: LoadedBundle, *args: Any, **kwargs: Any) -> ShapeError:
@@ -55,7 +67,7 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
 
 def test_every_way_of_calling_refuses_a_shape_outside_every_profile(digits: LoadedBundle) -> None:
     predict = digits["predict"]
-    for call in (predict, predict.on_device, predict.submit):
+    for call in (predict, predict.on_device, called_async(predict)):
         with pytest.raises(ShapeError) as caught:
             call(image(7))
         assert caught.value.code == "AOTC-E611"
@@ -89,7 +101,7 @@ def test_a_donated_array_is_given_back_when_xla_fails(train: LoadedBundle) -> No
     step = train["train_step"]
     batch = {"image": image(64), "label": np.zeros(64, np.int32)}
     before = step.refusals.get("AOTC-E755", 0)
-    for call in (step, step.on_device, lambda *arguments: step.submit(*arguments).result()):
+    for call in (step, step.on_device, called_async(step)):
         state = train["init"].on_device(0)
         first, *others = _leaves(state)
         first.buffer().delete()
@@ -325,3 +337,23 @@ def _to_numpy(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(map(_to_numpy, value))
     return value
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "code"),
+    [
+        ("threads", "2", "AOTC-E552"),
+        ("threads", True, "AOTC-E552"),
+        ("threads", 1.5, "AOTC-E552"),
+        ("memory_limit", "2 GiB", "AOTC-E556"),
+        ("memory_limit", -1, "AOTC-E556"),
+    ],
+)
+def test_a_limit_that_is_no_number_is_refused(
+    argument: str, value: object, code: str, digits_bundle: Bundle
+) -> None:
+    with pytest.raises(ResourceError) as caught:
+        aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1], **{argument: value})
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == (code, f"load {argument}")
+    assert finding.found == repr(value)

@@ -15,8 +15,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
-from aotc_runtime.serving.loaded_bundle import Threads
-from aotc_runtime.serving.loaded_entry_point import LoadedEntryPoint
+from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
 
 Bundle = tuple[Path, Path]
 
@@ -93,10 +92,9 @@ def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> No
     predict = slot["predict"]
     expected = predict(IMAGE)["label"]
     np.testing.assert_array_equal(np.asarray(predict.on_device(IMAGE)["label"]), expected)
-    np.testing.assert_array_equal(predict.submit(IMAGE).result()["label"], expected)
     np.testing.assert_array_equal(asyncio.run(predict.call_async(IMAGE))["label"], expected)
     with pytest.raises(ShapeError):
-        predict.submit(IMAGE[:3])
+        asyncio.run(predict.call_async(IMAGE[:3]))
     slot.replace(load(digits_bundle), timeout=30)
     with pytest.raises(ShapeError) as caught:
         slot["forecast"]
@@ -110,9 +108,8 @@ def test_what_is_no_ready_bundle_is_refused_and_the_old_one_serves_on(
     path, policy = digits_bundle
     closed = aotc_runtime.load(path, trust=policy)
     closed.close()
-    loading: Any = aotc_runtime.load(path, trust=policy, wait=False)
     slot = BundleSlot(aotc_runtime.load(path, trust=policy))
-    others: tuple[Any, ...] = (closed, loading, str(path))
+    others: tuple[Any, ...] = (closed, str(path))
     for other in others:
         with pytest.raises(ShapeError) as caught:
             slot.replace(other)
@@ -120,7 +117,7 @@ def test_what_is_no_ready_bundle_is_refused_and_the_old_one_serves_on(
         with pytest.raises(ShapeError):
             BundleSlot(other)
     slot["predict"](np.zeros((1, 64), np.float32))
-    slot.replace(loading.wait())
+    slot.replace(aotc_runtime.load(path, trust=policy))
     slot["predict"](np.zeros((1, 64), np.float32))
     slot.bundle.close()
 
@@ -144,17 +141,14 @@ def test_a_parameter_may_be_called_self(
     parameter = msgspec.structs.replace(predict.spec.parameters[0], name="self")
     spec = msgspec.structs.replace(predict.spec, parameters=(parameter,))
     renamed = msgspec.structs.replace(predict, spec=spec)
-    threads = Threads("self")
-    monkeypatch.setitem(digits._entry_points, "named", LoadedEntryPoint(renamed, threads))
+    monkeypatch.setitem(digits.entry_points, "named", LoadedEntryPoint(renamed))
     expected = digits["predict"](IMAGE)["probabilities"]
     slot = BundleSlot(digits)
     for named in (slot["named"], digits["named"]):
         results = [
             named(self=IMAGE),
             named.on_device(self=IMAGE),
-            named.submit(self=IMAGE).result(),
             asyncio.run(named.call_async(self=IMAGE)),
         ]
         for result in results:
             np.testing.assert_array_equal(np.asarray(result["probabilities"]), expected)
-    threads.close()

@@ -19,7 +19,6 @@ def test_only_where_no_page_can_be_mapped_there_are_too_many_files(
     def fails(*_: object) -> memoryview:
         raise OSError(why, "no map")
 
-    monkeypatch.setattr(layout_folder, "map_file", fails)
     monkeypatch.setattr(layout_folder, "_maps_one_page", lambda: has_room)
     with pytest.raises(OSError, match="no map"):
-        layout_folder._mapped(str(tmp_path / "file"), memoryview, "shown", 3)  # type: ignore[arg-type]
+        layout_folder._mapped(str(tmp_path / "file"), fails, "shown", 3)

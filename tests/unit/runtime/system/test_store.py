@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.base.errors import BundleFormatError
-from aotc_runtime.system import layout_folder
+from aotc_runtime.system import bundle_files, layout_folder
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 
 HEX = "ab" * 32
@@ -123,7 +123,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
             (tmp_path / "other").rename(tmp_path / "bundle")
         return data
 
-    monkeypatch.setattr(layout_folder, "map_file", map_and_replace)
+    monkeypatch.setattr(bundle_files, "map_file", map_and_replace)
     bundle = open_bundle(tmp_path / "bundle")
     assert bundle.digests() == {digest}
     index = bundle.file("index.json")
@@ -141,7 +141,7 @@ def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
         (tmp_path / "bundle").chmod(0o700 | len(read) % 2)
         return map_file(path, kind)
 
-    monkeypatch.setattr(layout_folder, "map_file", map_and_touch)
+    monkeypatch.setattr(bundle_files, "map_file", map_and_touch)
     assert open_bundle(tmp_path / "bundle").digests() == {digest}
     assert len(read) == 3 * layout_folder.READS_MAX
 

@@ -17,7 +17,7 @@ from aotc_runtime.base.errors import (
 from aotc_runtime.schema.bundle_manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.schema.host_facts import Accelerator
 from aotc_runtime.verification.host_compatibility import CHECKS, check_host
-from aotc_runtime.verification.newer_modules import READS_STABLEHLO
+from aotc_runtime.verification.host_findings import READS_STABLEHLO
 
 from ..samples import REF, host, manifest
 

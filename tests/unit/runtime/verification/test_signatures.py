@@ -10,15 +10,9 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError
-from aotc_runtime.verification.public_keys import PublicKey, load_public_key
-from aotc_runtime.verification.root_signatures import (
-    SignedPayload,
-    Trials,
-    is_signed_by,
-    open_envelope,
-    vouchers_for,
-    who_signed,
-)
+from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
+from aotc_runtime.verification.public_keys import PublicKey, Trials, load_public_key
+from aotc_runtime.verification.root_signatures import is_signed_by, vouchers_for, who_signed
 from tests.hostile.tampering import (
     authenticated,
     envelope,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aotc_runtime.system.parallel_calls import map_on_threads
+from aotc_runtime.base.parallel_calls import map_on_threads
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 3, 50])

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aotc_runtime.engines.xla.cuda.cuda_facts import PLATFORM
+from aotc_runtime.engines.xla.cuda_facts import PLATFORM
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated, library_of, start_plugin
 from aotc_runtime.schema.served_kernels import cuda_module
 

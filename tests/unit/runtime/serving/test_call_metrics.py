@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from aotc_runtime.serving.call_metrics import SHAPES_MAX, Exact, Padding, Path, ShapeCounts, Tallies
-from aotc_runtime.serving.loaded_entry_point import CallCounter
+from aotc_runtime.serving.call_metrics import (
+    SHAPES_MAX,
+    CallMetrics,
+    Exact,
+    Padding,
+    Path,
+    ShapeCounts,
+)
+from aotc_runtime.serving.served_call import CallCounter
 
 
 def test_calls_are_counted_by_path_and_executable() -> None:
     exact = Exact((("batch", 8),), "f[batch=8]", CallCounter())
-    tallies = Tallies([exact])
+    metrics = CallMetrics([exact])
     exact.counter.observe(1)
-    tallies.count(Path.PAD, "f[batch=8]", Padding(6, 2, 10), 0, 1)
-    tallies.count(Path.SPLIT, "f[batch=8]", Padding(3, 1, 5), 2, 1)
-    tallies.count(Path.SPLIT, "f[batch=8]", None, 3, 1)
-    tallies.count(Path.COMPILED, "f[compiled]", None, 0, 1)
-    assert tallies.calls == {"f[batch=8]": 4, "f[compiled]": 1}
-    report = tallies.report()
+    metrics.count(Path.PAD, "f[batch=8]", Padding(6, 2, 10), 0, 1)
+    metrics.count(Path.SPLIT, "f[batch=8]", Padding(3, 1, 5), 2, 1)
+    metrics.count(Path.SPLIT, "f[batch=8]", None, 3, 1)
+    metrics.count(Path.COMPILED, "f[compiled]", None, 0, 1)
+    assert metrics.calls == {"f[batch=8]": 4, "f[compiled]": 1}
+    report = metrics.report()
     assert {
         path: {label: each["calls"] for label, each in labels.items()}
         for path, labels in report["paths"].items()
@@ -40,11 +47,11 @@ def test_shapes_seen_are_those_of_profiles_and_all_others_the_most_frequent_firs
         Exact((("batch", 8),), "f[batch=8]", CallCounter()),
         Exact((("batch", 9),), "f[batch=9]", CallCounter()),
     ]
-    tallies = Tallies(exact)
-    tallies.seen((("batch", 3),))
-    tallies.seen((("batch", 3),))
+    metrics = CallMetrics(exact)
+    metrics.seen((("batch", 3),))
+    metrics.seen((("batch", 3),))
     exact[0].counter.observe(1)
-    assert tallies.report()["shapes"] == [
+    assert metrics.report()["shapes"] == [
         {"sizes": {"batch": 3}, "count": 2},
         {"sizes": {"batch": 8}, "count": 1},
     ]
@@ -63,8 +70,8 @@ def test_rare_shapes_are_forgotten_and_counted_as_dropped() -> None:
 
 
 def test_never_more_than_the_limit_are_reported() -> None:
-    tallies = Tallies([])
+    metrics = CallMetrics([])
     for size in range(3 * SHAPES_MAX):
-        tallies.seen((("n", size),))
-    report = tallies.report()
+        metrics.seen((("n", size),))
+    report = metrics.report()
     assert len(report["shapes"]) == SHAPES_MAX and report["shapes_dropped"] == 2 * SHAPES_MAX

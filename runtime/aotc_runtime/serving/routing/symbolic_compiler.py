@@ -11,29 +11,47 @@ from __future__ import annotations
 from math import prod
 from typing import NoReturn
 
+from msgspec import UNSET
+
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.rendering import first_line
-from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import tensor_views
-from aotc_runtime.schema.bundle_manifest import EntryPoint
+from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import label
-from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
-from aotc_runtime.serving.loaded_entry_point import Served
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.serving.resident_bundle import ResidentExecutable, direct_call
+from aotc_runtime.serving.resident_bundle import (
+    ResidentEntryPoint,
+    ResidentExecutable,
+    bound_arguments,
+    direct_call,
+)
 from aotc_runtime.serving.routing.call_sizes import avals, shapes_at
 from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
+from aotc_runtime.serving.served_call import Served
 from aotc_runtime.system import host_probe
 
 
 class SymbolicCompiler:
     """Compiles one entry point for any sizes; call it from one thread at a time."""
 
-    def __init__(
-        self, device: Device, name: str, spec: EntryPoint, symbolic: ResidentSymbolic
-    ) -> None:
-        self._device = device
-        self._name, self._spec, self._symbolic = name, spec, symbolic
+    def __init__(self, resident: ResidentEntryPoint) -> None:
+        """resident: one whose manifest has a module for other sizes."""
+        self._device, self._name, self._spec = resident.device, resident.name, resident.spec
+        spec, verified, weights = resident.spec, resident.verified, resident.weights
+        assert spec.symbolic is not UNSET, (
+            "a consistent manifest has one for a policy that compiles"
+        )
+        self._module = verified.blob(spec.symbolic.module)
+        self._arguments = bound_arguments(spec.symbolic.arguments, weights)
+        self._weights = [
+            weights[argument.set, argument.tensor].aval
+            for argument in spec.symbolic.arguments
+            if isinstance(argument, WeightArgument)
+        ]
+        self._options = verified.manifest.target.options
+        # Its fixture shows whether code that is compiled on this host computes the same.
+        self._cheapest = min(spec.profiles, key=lambda profile: profile.cost.flops)
+        self._fixture = verified.blob(self._cheapest.fixture)
         self._has_matched = False
 
     def __call__(self, sizes: dict[str, int]) -> Served:
@@ -59,31 +77,31 @@ class SymbolicCompiler:
         return Served(found, self._spec.result, masks)
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
-        spec, symbolic = self._spec, self._symbolic
+        spec = self._spec
         first = spec.profiles[0]
         shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
         kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
         inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
         outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
-        weights = iter(symbolic.weights)
+        weights = iter(self._weights)
         arguments = [
-            inputs[each] if isinstance(each, int) else next(weights) for each in symbolic.arguments
+            inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments
         ]
         where = label(self._name, sizes)
         executable = self._device.compile_symbolic(
-            symbolic.module, arguments, outputs, symbolic.options, where
+            self._module, arguments, outputs, self._options, where
         )
-        device, bound = self._device, symbolic.arguments
+        device, bound = self._device, self._arguments
         direct = direct_call(device, executable, spec, bound, inputs, outputs)
         return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)
 
     def _match_fixture(self) -> None:
         """Raises BackendError (AOTC-E756)."""
         spec, device = self._spec, self._device
-        found = self._compiled(self._symbolic.cheapest.sizes)
+        found = self._compiled(self._cheapest.sizes)
         where = f"fixture {found.label}"
         # That it has these tensors was seen when the profile's own executable ran them.
-        views = tensor_views(self._symbolic.fixture.data, where)
+        views = tensor_views(self._fixture.data, where)
         leaves = [
             device.put(views[f"inputs/{tensor.path}"][0], aval)
             for tensor, aval in zip(spec.inputs, found.inputs, strict=True)
@@ -101,8 +119,8 @@ class SymbolicCompiler:
                 _refuse(
                     f"{where} output {tensor.path or 'result'}",
                     "results as recorded at build, within the tolerance",
-                    f"the module gives other results for the fixture of {found.label}: max abs "
-                    f"error {difference.max_abs:.3g}, max rel error {difference.max_rel:.3g}",
+                    f"the module gives other results for the fixture of {found.label}: "
+                    f"{difference}",
                 )
 
 

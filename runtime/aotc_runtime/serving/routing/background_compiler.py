@@ -13,7 +13,7 @@ from msgspec import Struct
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.serving.call_metrics import SizesKey
-from aotc_runtime.serving.loaded_entry_point import Served
+from aotc_runtime.serving.served_call import Served
 
 FAILURES_MAX = 256
 """Failures that are remembered; the oldest is forgotten, and tried again when it is asked for."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aotc_runtime.engines.engine_device import Buffer
-from aotc_runtime.engines.xla.tpu.tpu_facts import PLATFORM, PLUGIN
+from aotc_runtime.engines.xla.tpu_facts import PLATFORM, PLUGIN
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated, library_of, start_plugin
 
 LIBRARY = "libtpu.so"

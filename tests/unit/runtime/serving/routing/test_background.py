@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.base.errors import BackendError, Finding
-from aotc_runtime.serving.compiling.background_compiler import FAILURES_MAX, BackgroundCompiler
+from aotc_runtime.serving.routing.background_compiler import FAILURES_MAX, BackgroundCompiler
 
 Key = tuple[tuple[str, int], ...]
 

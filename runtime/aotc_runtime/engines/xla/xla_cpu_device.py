@@ -25,7 +25,7 @@ from aotc_runtime.engines.xla.xla_client import (
     is_packed_in_xla,
     is_plain,
 )
-from aotc_runtime.system.host_probe import Machine
+from aotc_runtime.schema.host_facts import Machine
 from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 PLATFORM = "cpu"
@@ -226,7 +226,7 @@ class Processor(XlaDevice):
         Takes tens of milliseconds and more, on the calling thread, other Python threads going on
         meanwhile. Raises BackendError (AOTC-E756).
         """
-        from aotc_runtime.engines.xla.cpu.xla_symbolic import compiled
+        from aotc_runtime.engines.xla.xla_symbolic import compiled
 
         handlers = [self.result_handler(aval) for aval in outputs]
         shapes = [aval.shape for aval in inputs]

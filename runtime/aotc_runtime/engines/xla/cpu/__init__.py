@@ -1,1 +1,0 @@
-"""Processors: what XLA:CPU alone can do, calls in place and compiling."""

@@ -1,1 +1,0 @@
-"""NVIDIA GPUs: what their driver says of them, and XLA's client of them."""
