@@ -47,7 +47,7 @@ from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
 from tests.memory_files import folder_in_memory
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "layers-1.2.aotb"
+GOLDEN = Path(__file__).parents[1] / "golden" / "layers.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
 BASE = "/v2/models/digits/"
 EAGER = Tries(2, 0.0, 0.0)
