@@ -396,6 +396,11 @@ AREAS = (
     ),
     Area(
         RUNTIME,
+        ("formats/protobuf_wire.py",),
+        ("tests/unit/compile/test_protobuf.py",),
+    ),
+    Area(
+        RUNTIME,
         ("base/digest.py",),
         ("tests/unit/runtime/base/test_digest.py", "tests/unit/runtime/system/test_passing.py"),
     ),
