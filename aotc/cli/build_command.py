@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from aotc.cli.command_output import Output, command, fail, note_ignored, print_n
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
 from aotc.cli.completion_command import target_names
-from aotc.cli.executor_option import compilers_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
 from aotc_runtime.base.errors import AotcError
@@ -21,9 +21,33 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
+    from aotc.pipeline.build_backends import OpenCompilers
     from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cached_tasks import Done
     from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+
+
+def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--executor`, as `executor`."""
+    return click.option(
+        "--executor",
+        metavar="URL",
+        help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
+    )(function)
+
+
+@contextmanager
+def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
+    """Where a build compiles: on the executor at a URL, which is closed when the block ends, or
+    without a URL on this host. Raises UsageError.
+    """
+    if url is None:
+        from aotc.pipeline.build_backends import on_this_host
+
+        yield on_this_host
+        return
+    with optional("--executor")(url) as compilers:
+        yield compilers
 
 
 @click.command()
