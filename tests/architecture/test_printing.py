@@ -32,7 +32,6 @@ RAW = {
     "aotc/cli/command_output.py": "texts of `render` and `document_text`",
     "aotc/cli/completion_command.py": "a shell's program, from click",
     "aotc/cli/command_group.py": "texts of our own",
-    "aotc/base/process_guard.py": "a child's; its parent quotes it",
     "aotc/base/workers/zygote.py": "a child's; its parent quotes it",
 }
 

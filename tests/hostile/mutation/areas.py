@@ -236,17 +236,6 @@ AREAS = (
         decisions=True,
     ),
     Area(
-        TOOLCHAIN,
-        ("base/process_guard.py",),
-        (
-            "tests/unit/base/test_process_guard.py",
-            "tests/unit/base/test_processes.py",
-            "tests/unit/base/workers/test_forked.py",
-        ),
-        in_file=True,
-        decisions=True,
-    ),
-    Area(
         RUNTIME,
         ("engines/xla/xla_flags.py",),
         ("tests/unit/runtime/engines/test_flags.py",),
