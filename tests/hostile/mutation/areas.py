@@ -244,16 +244,19 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        (
-            "engines/iree/iree_archive.py",
-            "engines/iree/iree_elements.py",
-            "engines/processor_engine.py",
-        ),
-        (
-            "tests/unit/runtime/engines/test_iree_archive.py",
-            "tests/unit/runtime/engines/test_processor.py",
-        ),
+        ("engines/iree/iree_archive.py",),
+        ("tests/unit/runtime/engines/test_iree_archive.py",),
         decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("engines/processor_engine.py",),
+        (
+            "tests/unit/runtime/engines/test_processor.py",
+            "tests/engines/test_engine_devices.py",
+            *WITHOUT_BUILDS,
+        ),
+        needs=("iree",),
     ),
     Area(
         RUNTIME,
