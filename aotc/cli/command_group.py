@@ -124,8 +124,6 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
-    from aotc.base.errors import refusal
-
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
     found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
@@ -165,8 +163,6 @@ def _failed(error: Exception, out: Output) -> int:
 
 def _hindered(error: Exception) -> AotcError | None:
     """AOTC-E032 for what lies in how the command was started, and not in the command."""
-    from aotc.base.errors import refusal
-
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return refusal(
             "AOTC-E032",
@@ -226,8 +222,6 @@ def _has_current_folder() -> bool:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    from aotc.base.errors import refusal
-
     error = refusal(
         "AOTC-E003",
         "stdout",
