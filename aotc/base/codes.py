@@ -108,7 +108,8 @@ USAGE = {
     ),
     "AOTC-E018": Code(
         "a PKCS#11 library, token or key that is not there, or does not sign",
-        "correct the URI; `pip install ./runtime '.[pkcs11]'` if the package is missing",
+        "correct the URI; `pip install ./runtime ./runtime/serve '.[pkcs11]'` if the package is "
+        "missing",
     ),
     "AOTC-E019": Code(
         "the PIN of a PKCS#11 token is missing or refused",
@@ -153,10 +154,11 @@ USAGE = {
     ),
     "AOTC-E026": Code(
         "`aotc sign --timestamp`: the authority gave no timestamp of this signature",
-        "check the URL or the command; from a clone: `pip install ./runtime '.[timestamps]'`",
+        "check the URL or the command; from a clone: "
+        "`pip install ./runtime ./runtime/serve '.[timestamps]'`",
         expected="an RFC 3161 timestamp of the signature",
         hint="check the URL, or that the command reads a query and writes the answer; it needs "
-        "from a clone: `pip install ./runtime '.[timestamps]'`",
+        "from a clone: `pip install ./runtime ./runtime/serve '.[timestamps]'`",
     ),
     "AOTC-E027": Code(
         "`aotc channel`: a folder that holds no channel, a damaged one, or an older one than was "
@@ -232,9 +234,9 @@ USAGE = {
     ),
     "AOTC-E047": Code(
         "`--plot` of a PNG without matplotlib",
-        "`pip install ./runtime '.[plots]'`, or write SVG",
+        "`pip install ./runtime ./runtime/serve '.[plots]'`, or write SVG",
         expected="matplotlib, which draws PNG files",
-        hint="write a .svg file, or from a clone: pip install ./runtime '.[plots]'",
+        hint="write a .svg file, or from a clone: pip install ./runtime ./runtime/serve '.[plots]'",
     ),
     "AOTC-E050": Code(
         "`aotc merge`: bundles of different programs",
@@ -276,8 +278,9 @@ USAGE = {
     ),
     "AOTC-E057": Code(
         "a module or executable cannot be shown as text",
-        "use the jaxlib that the bundle was built with; `pip install ./runtime '.[explain]'` for "
-        "assembly and for executables of accelerators",
+        "use the jaxlib that the bundle was built with; "
+        "`pip install ./runtime ./runtime/serve '.[explain]'` for assembly and for executables of "
+        "accelerators",
     ),
     "AOTC-E058": Code(
         "attestations that no reader would take: too many, or too large "
@@ -310,7 +313,7 @@ USAGE = {
     ),
     "AOTC-E064": Code(
         "`--executor`: not a URL of a Dask scheduler, or Dask is not installed",
-        "write it as `dask://HOST:PORT`; `pip install ./runtime '.[dask]'`",
+        "write it as `dask://HOST:PORT`; `pip install ./runtime ./runtime/serve '.[dask]'`",
         expected="an executor: dask://HOST:PORT, dask+tls://HOST:PORT",
     ),
     "AOTC-E065": Code(

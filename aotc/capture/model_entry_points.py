@@ -19,7 +19,8 @@ from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
-from aotc.capture import import_program, line_coverage, trace_refusals
+from aotc.capture import import_program, jax_private, line_coverage, trace_refusals
+from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
 from aotc.capture.model_files.frontend_registry import read_model
 from aotc.capture.source_files import read_source
@@ -210,6 +211,19 @@ def open_file(
     except (RecursionError, MemoryError) as error:
         found = f"{source.text}: {type(error).__name__} while it was read"
         raise refusal("AOTC-E843", where, found, expected="a model file") from error
+
+
+def judge_lowered(name: str, lowered: Any) -> None:
+    """Refuse what a model file would have called at certain sizes, before it is compiled.
+
+    name: of the entry point.  lowered: a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
+    """
+    try:
+        module = jax_private.static_module(lowered)
+    except jax_private.SizesError:
+        return  # nor can it be compiled
+    with module.context:
+        require_known_calls(module, name, static=True)
 
 
 def _placed(found: Finding, where: str) -> Finding:

@@ -230,7 +230,7 @@ def open_checkpoint(
     """
     if find_spec("tensorstore") is None:
         found = f"{source.text}, and no tensorstore here"
-        hint = "from a clone: pip install ./runtime '.[orbax]'"
+        hint = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
         raise refusal("AOTC-E830", where, found, expected="orbax-checkpoint, to read it", hint=hint)
     files, problems = list[WeightsFile](), list[str]()
     every = [*files_below(source)]
@@ -247,12 +247,13 @@ def open_checkpoint(
     if not problems:
         checkpoint = Checkpoint(source, where, files, metadata, names, scratch)
         size = sum(file.size for file in files)
-        described = zip(leaves, checkpoint.describe(), strict=True)
+        described, total = zip(leaves, checkpoint.describe(), strict=True), 0
         for number, (name, array) in enumerate(described):
-            if problem := array.problem or _wrong(array, size):
+            if problem := array.problem or _wrong(array, size, total):
                 problems.append(f"{name}: {problem}")
                 continue
             dtype = jnp.dtype(array.dtype)
+            total += prod(array.shape) * dtype.itemsize
             data = ArrayBytes(checkpoint, number)
             tensors[name] = StoredTensor(data, name, 0, dtype, array.shape, dtype)
     if problems:
@@ -308,13 +309,16 @@ def _leaves(metadata: _Metadata, problems: list[str]) -> Iterator[tuple[str, str
             yield name, place
 
 
-def _wrong(found: Described, size: int) -> str:
-    """Why nobody can have saved this in so many bytes."""
+def _wrong(found: Described, size: int, others: int) -> str:
+    """Why nobody can have saved this in so many bytes.
+
+    others: bytes of other arrays, which may have the same bytes of a database.
+    """
     if found.dtype not in {*DType}:
         return f"{found.dtype}, which no weights have"
     if len(found.shape) > TENSOR_RANK_MAX:
         return f"{len(found.shape)} axes"
-    if prod(found.shape) * jnp.dtype(found.dtype).itemsize > COMPRESSED_MAX * size:
+    if prod(found.shape) * jnp.dtype(found.dtype).itemsize > COMPRESSED_MAX * size - others:
         shape = "x".join(map(str, found.shape))
         return f"{shape} of {found.dtype}, in a checkpoint of {size} bytes"
     return ""

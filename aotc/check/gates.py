@@ -7,18 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from aotc.base.errors import finding
-from aotc.base.evidence import XLA, Coverage, ExecutableEvidence, ProfileEvidence
+from aotc.base.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines
-from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.gate_limits import Gates
-from aotc.pipeline.target_assembly import AssembledTarget
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.schema.bundle_manifest import ProfileRecord
+from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label, sizes_text
 
 SHOWN_MAX = 4
@@ -30,9 +28,17 @@ type _Excess = tuple[str, str, str, str]
 """Gate, what is allowed, what was found, hint."""
 
 
+class GatedTarget(Struct, frozen=True):
+    """A target of a build, before it is packed. blob_bytes: by media type, each blob once."""
+
+    manifest: BundleManifest
+    blob_bytes: Mapping[str, int]
+    evidence: Evidence
+
+
 def check(
     manifest: BuildManifest,
-    assembled: Sequence[AssembledTarget],
+    targets: Sequence[GatedTarget],
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """AOTC-E975 for everything that goes beyond a gate. Profiles of one entry point and target that
@@ -49,15 +55,14 @@ def check(
         where = manifest.where("gates", gate)
         return finding("AOTC-E975", where, f"{place}: {found}", expected=expected, hint=hint)
 
-    for each in assembled:
-        part, evidence = each.parts, each.evidence
-        target = part.manifest.target.name
-        for excess in _of_target(gates, part):
+    for each in targets:
+        target = each.manifest.target.name
+        for excess in _of_target(gates, each.blob_bytes):
             yield beyond(target, excess)
-        for name, entry_point in part.manifest.entry_points.items():
-            known = evidence.entry_points[name]
+        for name, entry_point in each.manifest.entry_points.items():
+            known = each.evidence.entry_points[name]
             # The program is one for all targets.
-            if each is assembled[0]:
+            if each is targets[0]:
                 at = lines.get(name, EntryPointLines())
                 for excess in _of_coverage(gates, known.coverage, at):
                     yield beyond(name, excess)
@@ -82,11 +87,8 @@ def _place_and_found(
     return f"{name} for {target}", "; ".join(told)
 
 
-def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
+def _of_target(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
     limit = gates.max_artifact_size
-    sizes: dict[str, int] = {}
-    for blob in {blob.digest: blob for blob in part.blobs}.values():
-        sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
     if limit is not None and (total := sum(sizes.values())) > limit:
         kinds = (
             ("weights", oci_layout.WEIGHTS_TYPE),

@@ -26,7 +26,8 @@ class Verdict(Struct, frozen=True):
     JAX has it, or at least as close to the truth.  different: elements beyond the tolerance, of so
     many elements.  first: index of the first of them.  median: of their absolute differences.
     found, plain: largest errors against the truth; None without one.  scale: the largest finite
-    number of the truth.  wrong: whose result is.
+    number of the truth.  wrong: whose result is.  is_order: whether sums in another order explain
+    every element beyond the tolerance.
     """
 
     output: str
@@ -39,23 +40,27 @@ class Verdict(Struct, frozen=True):
     plain: float | None = None
     scale: float = 0.0
     wrong: Literal["engine", "plain JAX", "rounding", ""] = ""
+    is_order: bool = False
 
     @property
     def is_settled(self) -> bool:
-        """Whether the executable is right by a truth that plain JAX is close to as well. Where it
-        is far away, the program amplifies rounding, or plain JAX is wrong.
+        """Whether the executable is right by a truth that plain JAX is close to as well, or by what
+        sums in another order change. Elsewhere the program amplifies rounding, or plain JAX is
+        wrong: the interpreter adds in plain JAX's order, so that it agrees with plain JAX in both.
         """
-        return self.right and (self.plain or 0.0) <= FAR * self.scale
+        return self.right and (self.is_order or (self.plain or 0.0) <= FAR * self.scale)
 
 
 class Truth(Struct, frozen=True):
-    """One output in float64. ways: as XLA compiles the module by default, and otherwise.
-    neighbours: results that show how far rounding goes, each with what it should be: of plain JAX
-    for the next inputs, since one result may be right by luck, and of sums in another order.
+    """One output in float64. ways: as XLA compiles the module, and otherwise, also in the module's
+    own types for what is not finite there alone.  neighbours: results of plain JAX for the next
+    inputs, each with what it should be, since one result may be right by luck.  orders: results for
+    the same inputs with sums in another order.
     """
 
     ways: Sequence[Array]
     neighbours: Sequence[tuple[Array, Array]] = ()
+    orders: Sequence[Array] = ()
 
 
 def judge(
@@ -87,7 +92,7 @@ def judge(
     for way in truth.ways:
         right |= _close(found, way, rtol, atol)
     exact = truth.ways[0]
-    own = [(plain, exact), *truth.neighbours]
+    own = [(plain, exact), *truth.neighbours, *((order, exact) for order in truth.orders)]
     if _is_whole(found):
         wrong = [int((~_close(*pair, rtol, atol)).sum()) for pair in own]
         if int((found != _as(exact, found.dtype)).sum()) <= MULTIPLE * max(wrong):
@@ -102,6 +107,7 @@ def judge(
         plain=max(_error(*pair) for pair in own),
         scale=_error(exact, np.zeros_like(exact)),
         wrong=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
+        is_order=bool((close | _is_order(found, exact, truth.orders)).all()),
     )
 
 
@@ -177,6 +183,17 @@ def _as_good(
         is_small = (error <= most) & (error / (atol + rtol * np.abs(_wide(exact))) <= units)
     finite = np.isfinite(_wide(found)) & np.isfinite(_wide(exact)) & np.isfinite(_wide(own[0][0]))
     return np.asarray(finite & is_small)
+
+
+def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
+    """Whether elements are off by at most `MULTIPLE` times what other orders of sums change them by
+    themselves: unlike plain JAX's errors, that is known without plain JAX.
+    """
+    with np.errstate(all="ignore"):
+        changes = [_gap(order, exact) for order in orders]
+        known = [np.where(np.isfinite(each), each, 0.0) for each in changes]
+        most = MULTIPLE * np.max([np.zeros(exact.shape), *known], axis=0)
+        return np.asarray(_gap(found, exact) <= most)
 
 
 class Judgement(Struct, frozen=True):

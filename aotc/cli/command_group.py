@@ -7,15 +7,14 @@ import io
 import os
 import signal
 import sys
-from collections import UserDict
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import click
 
 from aotc.base.errors import refusal
 from aotc.cli.command_output import Output, fail, report_findings, requested_output
-from aotc.cli.command_registry import SECTIONS, load, name_of
+from aotc.cli.command_registry import Commands
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import warn, warn_of
@@ -31,35 +30,30 @@ WHOLE = 1000
 """More than any first sentence has; click would cut it, and wraps it all the same."""
 
 
-class Commands(UserDict[str, Any]):
-    """The registry's commands by name; the module of one is imported when it is asked for."""
-
-    def __getitem__(self, name: str) -> click.Command:
-        command: click.Command = load(self.data[name])
-        return command
-
-
 class SectionedGroup(click.Group):
-    """Its help lists the commands by section, in the registry's order."""
+    """Its help lists the commands by section, those of the main line first."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the registry's order, and not by the alphabet
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        indent = max(map(len, self.list_commands(ctx)))
-        for title, places in SECTIONS.items():
+        indent = max(map(len, self.commands))
+        for title, names in COMMANDS.sections().items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        (name.ljust(indent), self.commands[name].get_short_help_str(WHOLE))
-                        for name in map(name_of, places)
+                        (name.ljust(indent), COMMANDS[name].get_short_help_str(WHOLE))
+                        for name in names
                     ]
                 )
 
 
+COMMANDS = Commands()
+
+
 @click.group(
     cls=SectionedGroup,
-    commands=Commands({name_of(place): place for places in SECTIONS.values() for place in places}),
+    commands=cast("dict[str, click.Command]", COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="aotc", message="aotc %(version)s")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aotc_runtime.base.rendering import warn
-from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, is_seen
+from aotc_runtime.system.read_progress import LARGE_BYTES, Tally, bytes_at, is_seen
 from aotc_runtime.system.streamed_bundle import Told, nobody
 
 OnStage = Callable[[str, int, int], None]
@@ -187,7 +187,5 @@ def passing_progress(
     if quiet or total < LARGE_BYTES or not is_seen():
         yield nobody
         return
-    from aotc_serve.oci.parallel_transfer import Tally
-
     with byte_progress(stage, quiet=quiet) as on_bytes:
         yield Tally(total, on_bytes).add

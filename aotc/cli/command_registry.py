@@ -1,85 +1,108 @@
 """Every command, and every optional part of a command, by the place of its code.
 
-Nothing else knows the workshops: optional features, each of which is one folder of
-`aotc.commands`. To remove a workshop, remove its folder and its lines in this file.
+The commands of the main line stand here. A distribution adds one by an entry point of the group
+`aotc.commands`: named as the command, its value a click command. `HELP_SECTION` of the command's
+module says under which heading of `aotc --help` it is listed. An option of a command of the main
+line that an optional part serves is an entry point of the group `aotc.options`, named as the option
+without its dashes. The optional commands of aotc itself are registered in the same way.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "Build": (
-        "aotc.commands.init.init_command:init",
-        "aotc.commands.import_tensorflow.import_tensorflow_command:import_tensorflow",
-        "aotc.commands.record_expected.record_expected_command:record_expected",
-        "aotc.commands.operators.operators_command:operators",
-        "aotc.cli.build_command:build",
-        "aotc.commands.reproduce.reproduce_command:reproduce",
-        "aotc.commands.cache.cache_command:cache",
-        "aotc.cli.targets:targets",
-    ),
-    "Gate and ship": (
-        "aotc.cli.verify_command:verify",
-        "aotc.commands.compat.compat_command:compat",
-        "aotc.commands.certify.certify_command:certify",
-        "aotc.commands.merge.merge_command:merge",
-        "aotc.commands.extract.extract_command:extract",
-        "aotc.commands.registry.push_pull_command:push",
-        "aotc.commands.registry.push_pull_command:pull",
-        "aotc.commands.registry.store_command:store",
-    ),
-    "Sign and trust": (
-        "aotc.cli.keygen_command:keygen",
-        "aotc.cli.sign_command:sign",
-        "aotc.commands.attest.attest_command:attest",
-        "aotc.commands.attest.attach_command:attach",
-        "aotc.cli.trust:trust",
-        "aotc.commands.channel.channel_command:channel",
-    ),
-    "Review": (
-        "aotc.cli.inspect_command:inspect",
-        "aotc.commands.explain.explain_command:explain",
-        "aotc.commands.diff.diff_command:diff",
-        "aotc.commands.report_page.report_command:report",
-    ),
-    "Run and measure": (
-        "aotc.cli.run_command:run",
-        "aotc.commands.bench.bench_command:bench",
-        "aotc.commands.profiles.profiles_command:profiles",
-        "aotc.commands.host_info.host_info_command:host_info",
-    ),
-    "Shell": ("aotc.cli.completion_command:completion",),
+CORE: dict[str, dict[str, str]] = {
+    "Build": {
+        "build": "aotc.cli.build_command:build",
+        "targets": "aotc.cli.targets:targets",
+    },
+    "Gate and ship": {
+        "verify": "aotc.cli.verify_command:verify",
+    },
+    "Sign and trust": {
+        "keygen": "aotc.cli.keygen_command:keygen",
+        "sign": "aotc.cli.sign_command:sign",
+        "trust": "aotc.cli.trust:trust",
+    },
+    "Review": {
+        "inspect": "aotc.cli.inspect_command:inspect",
+    },
+    "Run and measure": {
+        "run": "aotc.cli.run_command:run",
+    },
+    "Shell": {
+        "completion": "aotc.cli.completion_command:completion",
+    },
 }
-"""Commands as the help shows them: by what they are for, in the order in which they are needed."""
+"""The commands of the main line by the headings of the help, in the order of their use."""
+
+OTHER_SECTION = "Other commands"
+"""The heading of commands whose module names none."""
 
 
-OPTIONS = {
-    "--check-reproducible": "aotc.commands.reproduce.reproducibility_check:BuildAgain",
-    "--executor": "aotc.commands.dask.executor_option_service:on_cluster",
-    "--openssf": "aotc.commands.attest.model_signature:require_model_signature",
-    "--remote-cache": "aotc.commands.remote_cache.remote_cache_service:share",
-    "--tune": "aotc.commands.tune.tuning_service:Measure",
-}
-"""Options of the main line's commands that workshops serve, by the place of what serves them."""
+class Commands(Mapping[str, click.Command]):
+    """All commands by name, those of the main line first; a command's module is imported when it is
+    asked for, and entry points are read when it is not one of the main line.
+    """
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command
+        for places in CORE.values():
+            if name in places:
+                command = load(places[name])
+                return command
+        command = _registered("aotc.commands")[name].load()
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        core = [name for places in CORE.values() for name in places]
+        yield from core
+        yield from (name for name in _registered("aotc.commands") if name not in core)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def sections(self) -> dict[str, list[str]]:
+        """Return the names of all commands by the headings of the help."""
+        found = {title: list(places) for title, places in CORE.items()}
+        core = {name for names in found.values() for name in names}
+        for name in self:
+            if name not in core:
+                module = sys.modules[getattr(self[name].callback, "__module__", __name__)]
+                title = getattr(module, "HELP_SECTION", OTHER_SECTION)
+                found.setdefault(title, []).append(name)
+        return found
 
 
 def optional(option: str) -> Any:
-    """Import what serves an option. Raises click.UsageError if its workshop was removed."""
-    if option not in OPTIONS:
+    """Import what serves an option. Raises click.UsageError where nothing is registered for it."""
+    point = _registered("aotc.options").get(option.removeprefix("--"))
+    if point is None:
         raise click.UsageError(f"{option} is not in this installation of aotc")
-    return load(OPTIONS[option])
+    return point.load()
+
+
+@cache
+def _registered(group: str) -> dict[str, EntryPoint]:
+    """Entry points by name. Raises click.UsageError for a name that two distributions register."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=group)):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise click.UsageError(
+                f"{point.name} is registered twice in {group}: {other.value} and {point.value}"
+            )
+    return found
 
 
 def load(place: str) -> Any:
     """Import what stands at a place, `package.module:name`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
-
-
-def name_of(place: str) -> str:
-    """What the command at a place is called: as its function, which is what click calls it."""
-    return place.partition(":")[2].replace("_", "-")

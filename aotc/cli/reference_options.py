@@ -15,8 +15,8 @@ from aotc.cli.command_output import Output, print_notes
 from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
+    from aotc_runtime.loader.bundle_sources import Looked
     from aotc_runtime.schema.trust_policy import TrustPolicy
-    from aotc_serve.store.reference_reading import Looked
 
     _Type = click.ParamType["Place"]
 else:
@@ -26,6 +26,15 @@ type Place = Path | str
 """Where a bundle is: a path, or a reference."""
 
 
+def scheme_of(value: object) -> str:
+    """Return the scheme of a reference; "" for a path. Imports the loader when there is one."""
+    if not isinstance(value, str) or "://" not in value:
+        return ""
+    from aotc_runtime.loader import bundle_sources
+
+    return bundle_sources.scheme_of(value)
+
+
 class _PlaceType(_Type):
     name = "path"
 
@@ -33,8 +42,7 @@ class _PlaceType(_Type):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
         # A path has no two slashes in a row.
-        is_reference = isinstance(value, str) and value.startswith("oci://")
-        return value if is_reference else Path(value)
+        return value if scheme_of(value) else Path(value)
 
 
 PLACE = _PlaceType()
@@ -54,7 +62,7 @@ class _FileType(click.Path):
     """The path of a bundle. A reference would lose one of its slashes as a path."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and value.startswith("oci://"):
+        if scheme_of(value):
             raise InRegistryError(value, ctx)
         return super().convert(value, param, ctx)
 
@@ -93,7 +101,7 @@ def looked(
     """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
     hashed. Raises what `looked_at` raises.
     """
-    from aotc_serve.store.reference_reading import looked_at
+    from aotc_runtime.loader.bundle_sources import looked_at
 
     full, ca = fetching.full, fetching.ca
     quiet = out.json or isinstance(place, Path)

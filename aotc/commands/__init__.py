@@ -1,9 +1,7 @@
-"""Optional features, each in one folder that can be removed.
+"""Optional commands, one folder each.
 
-A workshop holds everything of its feature: the command (`command.py`), the library, the child
-process that it starts, the texts that it prints. It may use the main line; neither the main line
-nor another workshop imports it. The registry of commands (`aotc.cli.command_registry`) names its
-command,
-and what serves an option of another command, by text. What two workshops need is a room of the main
-line, such as `aotc.bundle.read`.
+A folder holds everything of its command: the click command (`NAME_command.py`), its library, the
+child processes that it starts, the texts that it prints. It may import the core; neither the core
+nor another command imports it. Entry points in pyproject.toml register it (`aotc.commands`), what
+serves an option of another command (`aotc.options`), and a kind of signer (`aotc.signers`).
 """

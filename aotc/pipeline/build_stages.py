@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aotc.base.call_memory import over_limit
 from aotc.base.child_processes import Processes
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
@@ -28,7 +29,6 @@ from aotc.pipeline.build_plan import Wanted, compile_jobs, every_executable, pla
 from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
-from aotc.pipeline.call_memory import over_limit
 from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.engine_order import Fallen, first_refusal
 from aotc.pipeline.host_requirements import made_by
@@ -388,7 +388,9 @@ def check(
         request.manifest, written, unchecked, run.scratch.folder, run.workers.processes
     )
     lines = {name: each.lines for name, each in program.entry_points.items()}
-    failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
+    failures.add(
+        [*limits, *gates.check(request.manifest, [each.gated() for each in assembled], lines)]
+    )
     with run.times.stage("parity"):
         parity = ParityCheck(tasks, run.workers, run.scratch)
         run.meter.expect(Kind.PARITY, len(unchecked))

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from aotc.base.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.base.stages import Executable
 from aotc.compile.compiler_registry import kind_of
-from aotc.pipeline.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc_runtime.schema.bundle_manifest import (
     BuiltWith,
     EntryPoint,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from aotc.base.evidence import EngineChoice, Evidence
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
+from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran
 from aotc.check.value_trials import Plans
 from aotc.compile.compiler_registry import kind_of
@@ -50,6 +51,13 @@ class AssembledTarget:
 
     parts: TargetParts
     evidence: Evidence
+
+    def gated(self) -> GatedTarget:
+        """What the gates of the manifest judge."""
+        sizes: dict[str, int] = {}
+        for blob in {blob.digest: blob for blob in self.parts.blobs}.values():
+            sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
+        return GatedTarget(self.parts.manifest, sizes, self.evidence)
 
 
 class Assembler:

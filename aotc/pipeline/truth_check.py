@@ -26,7 +26,14 @@ SECONDS_MAX, OPINION_SECONDS_MAX = 1800, 60
 OPINIONS_MAX = 4
 """Calls that the interpreter is asked about."""
 
-AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
+_LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
+WITH_NAN = {
+    "xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION",
+}
+"""Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
+what comes before, loses NaN in maxima and minima, those of ReLU too."""
+
+AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
 """Options for XLA to compute what a module says: otherwise zero times NaN may be zero."""
 
 type Opinion = Literal["engine", "plain JAX", "both", ""]
@@ -55,7 +62,7 @@ class Judge:
         folder, target = self._scratch.folder, self._manifest.target.name
         left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
         judged: dict[Call, Judgement] = {}
-        every: tuple[tuple[dict[str, str], ...], ...] = (({}, AS_WRITTEN), ({},))
+        every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
         for options in every:
             try:
                 verdicts = self._ask(left, options, list[Verdict], SECONDS_MAX)

@@ -106,7 +106,7 @@ class Source:
         """
         manifest, folder = str(self.job.manifest.path), str(worker.folder)
         shared = _variables({})
-        kept_apart = _apart(self.job.manifest, folder)
+        kept_apart = apart_of(self.job.manifest, folder)
         options = {k: v for k, v in worker.environment.items() if shared.get(k) != v}
         user_process.run(
             kept(RECORDED),
@@ -244,8 +244,11 @@ def runs_functions(manifest: BuildManifest) -> bool:
     return written or any(isinstance(leaf, InputLike) for leaf in likes)
 
 
-def _apart(manifest: BuildManifest, folder: str) -> Apart | None:
-    """What the process may use if all of the program is in model files; None otherwise."""
+def apart_of(manifest: BuildManifest, folder: str) -> Apart | None:
+    """What the process may use if all of the program is in model files; None otherwise.
+
+    folder: for its temporary files.
+    """
     if runs_functions(manifest):
         return None
     mapped = 0

@@ -10,16 +10,18 @@ import argparse
 import errno
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import msgspec
 
-from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.base.rendering import document_text, refusal, render, say
+from aotc_runtime.base import rendering
+from aotc_runtime.base.errors import AotcError, Finding, refusal
+from aotc_runtime.base.rendering import document_text, render, say
+from aotc_runtime.loader.bundle_sources import scheme_of
 from aotc_runtime.loader.verify_report import HOST, Report, host_report, verify_report
 from aotc_runtime.system.read_progress import line_of_progress
-from aotc_serve.inference.server_options import add_arguments, options_of
 
 PROGRAM = "aotc-runtime"
 
@@ -36,7 +38,44 @@ class _Parser(argparse.ArgumentParser):
         raise _Misused(message)
 
 
-def _parser() -> _Parser:
+class Command(Protocol):
+    """A command that another distribution brings: a module, by an entry point of the group
+    `aotc_runtime.commands`. It prints a line for each event, as JSON with `--json`.
+
+    HELP: what it does, in one line.
+    """
+
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add its arguments."""
+
+    def run(self, options: argparse.Namespace) -> None:
+        """Do it. Raises an AotcError."""
+
+
+GROUP = "aotc_runtime.commands"
+
+OWN = ("verify", "host-info")
+"""Commands of this module. Others are looked for when one of these was not given."""
+
+SERVE = "serve"
+"""The command of aotc-serve, which is named where that is missing."""
+
+
+def _others(arguments: list[str]) -> dict[str, Command]:
+    """The commands of other distributions, by name; none where one of this module is given."""
+    if arguments[:1] and arguments[0] in OWN:
+        return {}
+    from importlib.metadata import entry_points
+
+    found: dict[str, Command] = {p.name: p.load() for p in sorted(entry_points(group=GROUP))}
+    if arguments[:1] == [SERVE] and SERVE not in found:
+        raise refusal("AOTC-E406", SERVE, f"no command of the name {SERVE!r} (group {GROUP})")
+    return found
+
+
+def _parser(others: Mapping[str, Command]) -> _Parser:
     parser = _Parser(prog=PROGRAM, allow_abbrev=False)
     commands = parser.add_subparsers(
         required=True, dest="command", metavar="COMMAND", parser_class=_Parser
@@ -51,12 +90,6 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
-    serve = commands.add_parser(
-        "serve",
-        help="serve bundles over HTTP and gRPC (Open Inference Protocol)",
-        allow_abbrev=False,
-    )
-    add_arguments(serve)
     verify.add_argument(
         "--channel", action="store_true", help="the policy's channel has to name this bundle, too"
     )
@@ -75,7 +108,11 @@ def _parser() -> _Parser:
     host_info = commands.add_parser(
         "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
     )
-    for command in (verify, host_info, serve):
+    parsers = [verify, host_info]
+    for name, other in others.items():
+        parsers.append(commands.add_parser(name, help=other.HELP, allow_abbrev=False))
+        other.add_arguments(parsers[-1])
+    for command in parsers:
         command.add_argument(
             "--json", action="store_true", help="print one JSON document on stdout"
         )
@@ -88,7 +125,8 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")
         report = _report(arguments)
-        _print(report, as_json="--json" in arguments, in_lines="serve" in arguments[:1])
+        in_lines = bool(arguments) and arguments[0] not in OWN and arguments[0][:1] != "-"
+        _print(report, as_json="--json" in arguments, in_lines=in_lines)
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("aborted\n")
@@ -105,15 +143,17 @@ def main(arguments: list[str]) -> int:
 
 def _report(arguments: list[str]) -> Report:
     try:
-        options = _parser().parse_args(arguments)
+        others = _others(arguments)
+        options = _parser(others).parse_args(arguments)
         # XLA ends the process for one word in them that it does not know.
         if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
             named = ", ".join(dropped)
             sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
-        if options.command == "serve":
-            return _serve(options)
+        if (other := others.get(options.command)) is not None:
+            other.run(options)
+            return Report((), 0, {}, ())
         if options.store is not None and isinstance(options.bundle, Path):
             raise _Misused("--store, and a bundle that is a file")
         more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
@@ -127,34 +167,16 @@ def _report(arguments: list[str]) -> Report:
         return Report(error.findings, error.exit_code, {}, ())
 
 
-def _serve(options: argparse.Namespace) -> Report:
-    """Serve until a signal ends it."""
-    try:
-        from aotc_serve.server_process import run as run_server
-    except ImportError as error:
-        name = (error.name or "").partition(".")[0]
-        if name in SERVE_PACKAGES:
-            from aotc_runtime.base.errors import refusal
-
-            raise refusal("AOTC-E406", "serve", f"no {name}") from error
-        raise
-    run_server(options_of(options))
-    return Report((), 0, {}, ())
-
-
-SERVE_PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
-
-
 def _place(text: str) -> Path | str:
-    """A path, which has no two slashes in a row, or a reference to a registry."""
-    return text if text.startswith("oci://") else Path(text)
+    """A reference by its scheme, or a path, which has no two slashes in a row."""
+    return text if scheme_of(text) else Path(text)
 
 
 def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
         sys.stderr.write(render(report.findings) + "\n")
     elif report.findings:
-        text = document_text(refusal(report.findings, report.exit_code, report.document))
+        text = document_text(rendering.refusal(report.findings, report.exit_code, report.document))
         # Beside a server's events, which have a line each.
         sys.stdout.write(msgspec.json.format(text, indent=-1) + "\n" if in_lines else text)
     elif as_json and not in_lines:
@@ -168,7 +190,7 @@ def _misuse(found: str) -> Finding:
         code="AOTC-E001",
         where=PROGRAM,
         expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
-        "[--store FOLDER] [--ca FILE] [--json], serve BUNDLE --trust POLICY, or host-info [--json]",
+        "[--store FOLDER] [--ca FILE] [--json], host-info [--json], or serve BUNDLE --trust POLICY",
         found=found,
         hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )

@@ -7,9 +7,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from aotc.cli.command_registry import OPTIONS, SECTIONS, load, name_of
+from aotc.cli.command_registry import CORE, Commands
 
 TOOLCHAIN = Path(__file__).parents[2] / "aotc"
 
@@ -33,7 +34,7 @@ def imported_by(path: Path) -> set[str]:
 
 
 def test_no_command_imports_jax_or_what_is_optional() -> None:
-    options = {place.partition(":")[0] for place in OPTIONS.values()}
+    options = {point.module for point in entry_points(group="aotc.options")}
     names = sorted(options.union(*map(imported_by, COMMANDS)))
     assert {"aotc.pipeline.build", "aotc.commands.reproduce.rebuilt_bundle"} <= set(names)
     code = (
@@ -62,7 +63,8 @@ finally:
 def test_a_command_imports_its_own_code_alone() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     imported = set(done.stderr.split())
-    commands = {place.partition(":")[0] for places in SECTIONS.values() for place in places}
+    commands = {place.partition(":")[0] for places in CORE.values() for place in places.values()}
+    commands |= {point.module for point in entry_points(group="aotc.commands")}
     assert commands & imported == {"aotc.cli.keygen_command"}
     assert not imported & {"numpy", "aotc.commands", "aotc_runtime.loader.bundle_loader"}
 
@@ -73,6 +75,6 @@ def test_signing_imports_nothing_of_build_manifests() -> None:
     assert not {"numpy", "pydantic", "aotc.config.build_manifest"} & set(done.stdout.split())
 
 
-def test_a_command_is_called_as_its_function_in_the_registry() -> None:
-    for place in (place for places in SECTIONS.values() for place in places):
-        assert load(place).name == name_of(place)
+def test_a_command_is_registered_by_its_name() -> None:
+    commands = Commands()
+    assert {name: commands[name].name for name in commands} == {name: name for name in commands}

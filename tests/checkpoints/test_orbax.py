@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from aotc.base.errors import CaptureError
+from aotc.capture import orbax_checkpoint
 from aotc.capture.checkpoint_tensors import open_weights
 from aotc.capture.orbax_checkpoint import ArrayBytes
 from aotc.capture.weight_files import Fetched
@@ -204,6 +205,19 @@ def test_one_that_is_not_whole_is_refused(
     damage(folder)
     found = refused(folder, tmp_path)
     assert any(each in found for each in told.split("|")), found
+
+
+def test_arrays_are_together_no_larger_than_their_files_can_stand_for(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several may have the same bytes of a database."""
+    size = sum(path.stat().st_size for path in saved["zarr"].rglob("*") if path.is_file())
+    arrays = [array.nbytes for array in opened(saved["zarr"], tmp_path).values()]
+    monkeypatch.setattr(orbax_checkpoint, "COMPRESSED_MAX", sum(arrays) / size)
+    opened(saved["zarr"], tmp_path)
+    monkeypatch.setattr(orbax_checkpoint, "COMPRESSED_MAX", (sum(arrays) - 1) / size)
+    assert max(arrays) < sum(arrays) - 1
+    assert "in a checkpoint of" in refused(saved["zarr"], tmp_path)
 
 
 def test_everything_that_is_wrong_is_named_at_once(saved: dict[str, Path], tmp_path: Path) -> None:

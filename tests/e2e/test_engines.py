@@ -1,6 +1,7 @@
-"""Another engine and its kind of targets, installed beside aotc, through the whole main line.
+"""An engine with its kind of targets, a frontend and a command, installed beside aotc, through the
+whole main line.
 
-`abacus` is a distribution of two modules (`tests/e2e/abacus`): its entry points are all that aotc
+`abacus` is a distribution of four modules (`tests/e2e/abacus`): its entry points are all that aotc
 sees of it.
 """
 
@@ -55,6 +56,12 @@ out_of_profile.batch = "pad"
 ranges = { image = [-3.0, 3.0] }
 """
 
+MODEL_MANIFEST = MANIFEST.replace('function = "program:FUNCTION"', 'source = "sums.beads"')
+for _line in ('bind = { params = "params" }\n', '[weights.params]\ninit = "program:init"\n'):
+    MODEL_MANIFEST = MODEL_MANIFEST.replace(_line, "")
+
+BEADS = {"kernel": [[n / 7 + m for n in range(3)] for m in range(4)], "bias": [0.0, 1.0, 2.0]}
+
 TARGET = """
 schema = 1
 name = "wooden"
@@ -90,6 +97,17 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 """
 
 
+MODEL_SERVER = """
+import json, sys
+import numpy as np
+import aotc_runtime
+
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as loaded:
+    print(json.dumps(loaded["predict"](image).tolist()))
+"""
+
+
 def write_program(folder: Path, function: str) -> None:
     (folder / "targets").mkdir(parents=True)
     (folder / "targets" / "wooden.toml").write_text(TARGET)
@@ -103,6 +121,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: tmp_path_factory.mktemp(name) for name in ("good", "wrong", "bad")}
     for name, folder in found.items():
         write_program(folder, "other" if name == "wrong" else "predict")
+    (found["good"] / "model.toml").write_text(MODEL_MANIFEST)
+    (found["good"] / "sums.beads").write_text(json.dumps(BEADS))
     bad = TARGET.replace("rods = 3", 'rods = "3"')
     (found["bad"] / "targets" / "wooden.toml").write_text(bad)
     return found
@@ -116,6 +136,9 @@ def said(folders: dict[str, Path]) -> dict[str, Said]:
         "keygen": ("good", "keygen release --plain"),
         "trust": ("good", trust),
         "build": ("good", "build sums.toml --key release.key -o sums.aotb --json"),
+        "model": ("good", "build model.toml --key release.key -o model.aotb --json"),
+        "rods": ("good", "rods model.aotb"),
+        "help": ("good", "--help"),
         "list": ("good", "targets list --json"),
         "show": ("good", "targets show wooden --toml --json"),
         "check": ("good", "targets check wooden --json"),
@@ -139,8 +162,9 @@ def folder(folders: dict[str, Path], said: dict[str, Said]) -> Path:
 def without(folder: Path) -> list[Said]:
     """What commands say of it that do not have the distribution on their path."""
     verify = ["verify", "sums.aotb", "--trust", "sums.trust.toml", "--json"]
+    rods = ["rods", "sums.aotb", "--json"]
     show = ["targets", "show", "wooden", "--json"]
-    return run_all([(folder, line) for line in (verify, show, ["inspect", "sums.aotb"])], {})
+    return run_all([(folder, line) for line in (verify, show, ["inspect", "sums.aotb"], rods)], {})
 
 
 def test_its_target_files_are_read_and_listed(said: dict[str, Said]) -> None:
@@ -208,6 +232,32 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     assert len(report["fixtures"]) == 2 and report["compilations"] == 0
     assert not {"jax", "aotc"} & {name.partition(".")[0] for name in answer["modules"]}
     assert "jaxlib.xla_client" not in answer["modules"]
+
+
+def test_its_model_files_are_built_with_it(folder: Path, said: dict[str, Said]) -> None:
+    assert said["model"].exit_code == 0, said["model"]
+    served = subprocess.run(
+        [sys.executable, "-c", MODEL_SERVER, "model.aotb", "sums.trust.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ABACUS)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+    expected = image @ np.array(BEADS["kernel"], np.float32) + np.array(BEADS["bias"], np.float32)
+    np.testing.assert_allclose(json.loads(served.stdout), expected, atol=1e-5)
+
+
+def test_its_command_runs_and_stands_in_the_help(said: dict[str, Said]) -> None:
+    assert said["rods"].out == "wooden: 3 rods\n", said["rods"]
+    _, _, section = said["help"].out.partition("\nAbacus:\n")
+    assert section.split() == ["rods", "Say", "how", "many", "rods", "a", "bundle", "needs."]
+
+
+def test_without_the_distribution_there_is_no_such_command(without: list[Said]) -> None:
+    assert without[3].exit_code == 2
+    assert without[3].document["findings"][0]["code"] == "AOTC-E001"
 
 
 def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said]) -> None:

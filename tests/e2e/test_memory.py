@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 
+from aotc.base.call_memory import call_bytes, over_limit
 from aotc.base.child_processes import Processes
 from aotc.check import memory_process
 from aotc.check.peak_memory import MALLOC
-from aotc.pipeline.call_memory import call_bytes, over_limit
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.manifest_labels import label as label_of
 from aotc_runtime.system.bundle_files import open_bundle

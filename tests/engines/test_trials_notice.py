@@ -222,6 +222,38 @@ def test_the_right_answer_is_accepted(fault: Fault, tmp_path: Path) -> None:
     build(_written(fault, tmp_path), output=tmp_path / "program.aotb")
 
 
+def _positive_sum(x: Any) -> Any:
+    return jnp.where(x <= 0, 0, x).sum((2, 3))
+
+
+KEEPING = (
+    Fault(
+        "NaN in a maximum that is added up",
+        "def f(x):\n    return jnp.maximum(x, 0).sum((2, 3))\n",
+        _positive_sum,
+        {"x": (2, 1024, 2, 2)},
+        ("nan",),
+    ),
+    Fault(
+        "numbers that float32 cannot hold, on the way to a maximum",
+        "def f(x):\n    return jnp.maximum(x * 4 - abs(x) * 3, 0).sum((2, 3))\n",
+        lambda x: _positive_sum(x * 4 - abs(x) * 3),
+        {"x": (2, 1024, 2, 2)},
+        ("extreme",),
+    ),
+)
+"""Programs of which plain JAX loses NaN: YNNPACK, which adds up for XLA, has other maxima."""
+
+
+@pytest.mark.parametrize("keeping", KEEPING, ids=[each.name for each in KEEPING])
+def test_an_executable_that_keeps_nan_is_accepted_where_plain_jax_loses_it(
+    keeping: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = _written(keeping, tmp_path)
+    _compiling(keeping, monkeypatch)
+    build(manifest, output=tmp_path / "program.aotb")
+
+
 def test_numerics_that_are_stated_to_be_finite_leave_special_values_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -37,10 +38,13 @@ def only(stage: str, word: str) -> str:
 def test_what_the_server_is_installed_from_is_in_this_repository() -> None:
     copied_ = [rest.split()[:-1] for word, rest in stages()["serve"] if word == "COPY"]
     assert all((ROOT / source).exists() for sources in copied_ for source in sources)
-    extras = set(only("serve", "RUN").partition("[")[2].partition("]")[0].split(","))
-    project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text("utf-8"))["project"]
-    assert extras == {"serve", "xla"} <= project["optional-dependencies"].keys()
-    assert json.loads(only("serve", "ENTRYPOINT"))[0] in project["scripts"]
+    installed = re.findall(r"'/src/([a-z/]+)\[([a-z]+)\]'", only("serve", "RUN"))
+    assert installed == [("runtime", "xla"), ("runtime/serve", "serve")]
+    for folder, extra in installed:
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]
+        assert extra in project["optional-dependencies"]
+    loader = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text("utf-8"))["project"]
+    assert json.loads(only("serve", "ENTRYPOINT"))[0] in loader["scripts"]
 
 
 def test_nothing_in_it_runs_as_root() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
+pytest.importorskip("tuf", reason="pip install ./runtime './runtime/serve[channel]'")
 
 from tuf.api.metadata import (
     DelegatedRole,

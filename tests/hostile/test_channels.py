@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tuf", reason="pip install 'aotc-runtime[channel]'")
+pytest.importorskip("tuf", reason="pip install ./runtime './runtime/serve[channel]'")
 
 from tuf.api.exceptions import DownloadError
 

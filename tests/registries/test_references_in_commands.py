@@ -150,7 +150,7 @@ def test_what_was_left_in_the_registry_can_never_be_used(
     """The way that loads go knows of no weights that nobody hashed."""
     import time
 
-    from aotc_serve.store.reference_reading import looked_at
+    from aotc_runtime.loader.bundle_sources import looked_at
 
     read = read_policy(policy)
     with (
@@ -164,8 +164,8 @@ def test_what_was_left_in_the_registry_can_never_be_used(
 
 def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
     from aotc_runtime.engines.engine_survey import detect_all
+    from aotc_runtime.loader.bundle_sources import looked_at
     from aotc_runtime.verification.bundle_examination import examine
-    from aotc_serve.store.reference_reading import looked_at
 
     contents = read_unverified(look_into(DIGITS))[0]
     image = next(iter(contents.targets.values()))

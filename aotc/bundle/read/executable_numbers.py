@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from aotc.base.call_memory import call_bytes
 from aotc.bundle.read.bundle_review import ReviewedExecutable
-from aotc.pipeline.call_memory import call_bytes
 from aotc_runtime.schema.bundle_manifest import ParityRan
 
 NUMBERS = {

@@ -1,7 +1,8 @@
 """The members of a zip archive as frameworks write models: they lie there as they are.
 
-Nothing is decompressed, so that no member is larger than the file; the bytes of weights are views
-of the file's. https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
+Nothing is decompressed and no two members share bytes, so that all together are no larger than the
+file; the bytes of weights are views of the file's.
+https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ MEMBERS_MAX = 1_000_000
 """A weight is a member; the largest models have tens of thousands."""
 
 DIRECTORY_BYTES_MAX = 256 * 2**20
+
+JSON_BYTES_MAX = 128 * 2**20
+JSON_MARKS_MAX = 2**23
+"""Commas, colons and opening brackets of a document: each value takes some hundred bytes of memory.
+Models of a hundred layers have half a million.
+"""
 
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
@@ -48,6 +55,16 @@ def damaged(where: str, error: Damaged) -> AotcError:
 
 
 @dataclass(frozen=True, slots=True)
+class _Member:
+    """A member that lies in the file from `start`, where its header begins, to `end`."""
+
+    start: int
+    end: int
+    data: memoryview
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Archive:
     """Members by their name, in file order."""
 
@@ -60,13 +77,26 @@ class Archive:
         return self.members[name]
 
 
+def json_text(data: bytes | memoryview, what: str) -> bytes:
+    """Return the text of a JSON document that is small enough to be decoded.
+
+    what: for messages. Raises Damaged.
+    """
+    if len(data) > JSON_BYTES_MAX:
+        raise Damaged(f"{what} of at most {JSON_BYTES_MAX} bytes", f"{len(data)} bytes")
+    text = bytes(data)
+    if sum(map(text.count, (b",", b":", b"[", b"{"))) > JSON_MARKS_MAX:
+        raise Damaged(f"{what} with at most {JSON_MARKS_MAX} values", "more")
+    return text
+
+
 def read_archive(data: bytes | memoryview) -> Archive:
     """The archive in a file. Raises Damaged."""
     view = memoryview(data)
     start, size, count = _directory(view)
     if count > MEMBERS_MAX or size > DIRECTORY_BYTES_MAX:
         raise Damaged(f"at most {MEMBERS_MAX} members", str(count))
-    found: dict[str, memoryview] = {}
+    found: dict[str, _Member] = {}
     at = start
     for _ in range(count):
         name, member, at = _member(view, at, start + size, start)
@@ -75,7 +105,10 @@ def read_archive(data: bytes | memoryview) -> Archive:
         found[name] = member
     if at != start + size:
         raise Damaged("a directory of its members alone", f"{start + size - at} further bytes")
-    return Archive(found)
+    _require_apart(found)
+    for name, member in found.items():
+        _require_intact(name, member)
+    return Archive({name: member.data for name, member in found.items()})
 
 
 def in_one_folder(archive: Archive) -> Archive:
@@ -106,8 +139,29 @@ def _directory(data: memoryview) -> tuple[int, int, int]:
     return start, size, count
 
 
-def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memoryview, int]:
-    """A member's name and bytes, and where the next entry of the directory begins."""
+def _require_apart(members: Mapping[str, _Member]) -> None:
+    """Raise Damaged for members that share bytes, before any of them is read.
+
+    Members within each other are together as large as the square of the file.
+    """
+    end = 0
+    for name, member in sorted(members.items(), key=lambda item: item[1].start):
+        if member.start < end:
+            raise Damaged("members that lie beside each other", f"{name} within another")
+        end = member.end
+
+
+def _require_intact(name: str, member: _Member) -> None:
+    """Raise Damaged for a member with another checksum."""
+    found = 0
+    for piece in pieces(member.data):
+        found = zlib.crc32(piece, found)
+    if found != member.checksum:
+        raise Damaged(f"{name} with its checksum", "another one: it is damaged")
+
+
+def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, _Member, int]:
+    """Return a member's name, the member, and where the next entry of the directory begins."""
     if at + _ENTRY.size > end or bytes(view[at : at + 4]) != b"PK\x01\x02":
         raise Damaged("an entry of a zip archive's directory", "other bytes")
     entry = _ENTRY.unpack_from(view, at)
@@ -129,12 +183,7 @@ def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memor
         view[names : names + name_size]
     ):
         raise Damaged(f"the name {name} beside its bytes", "another one")
-    member = view[begin : begin + size]
-    found = 0
-    for piece in pieces(member):
-        found = zlib.crc32(piece, found)
-    if found != checksum:
-        raise Damaged(f"{name} with its checksum", "another one: it is damaged")
+    member = _Member(offset, begin + size, view[begin : begin + size], checksum)
     return name, member, following
 
 

@@ -10,6 +10,8 @@ from aotc.cli.command_output import Output, command
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Sign and trust"
+
 
 @click.command(short_help="Put into a bundle what Sigstore has signed about it.")
 @click.argument("bundle", type=BUNDLE_FILE)

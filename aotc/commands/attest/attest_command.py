@@ -11,6 +11,8 @@ from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Sign and trust"
+
 
 @click.command(short_help="Sign a bundle's files for other tools.")
 @click.argument("bundle", type=BUNDLE_FILE)

@@ -13,6 +13,8 @@ from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Run and measure"
+
 THREADS_MAX = 1024
 SECONDS_RANGE = (0.001, 3600)
 

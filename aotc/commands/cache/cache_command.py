@@ -8,6 +8,8 @@ from aotc.commands.cache.cache_clear_command import clear
 from aotc.commands.cache.cache_info_command import info
 from aotc.commands.cache.cache_prune_command import prune
 
+HELP_SECTION = "Build"
+
 
 @click.group(short_help="Show and tidy up what builds have kept for later ones.")
 def cache() -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
     from aotc_runtime.schema.trust_policy import TrustPolicy
 
+HELP_SECTION = "Gate and ship"
+
 PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
 """A distribution by its normalized name (PEP 503)."""
 

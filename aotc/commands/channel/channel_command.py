@@ -19,6 +19,8 @@ from aotc.commands.channel.channel_key_options import (
 from aotc_runtime.base.rendering import say
 from aotc_serve.channel.channel_options import require_tuf
 
+HELP_SECTION = "Sign and trust"
+
 
 @click.group()
 def channel() -> None:

@@ -11,6 +11,8 @@ from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Gate and ship"
+
 
 @click.command(short_help="Say which target runs on which host, and how well.")
 @click.argument("bundle", type=PLACE)

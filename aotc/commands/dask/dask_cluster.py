@@ -93,7 +93,9 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     address = _address(url)
     if find_spec("distributed") is None:
         raise _unusable(
-            url, "Dask is not installed", "from a clone: pip install ./runtime '.[dask]'"
+            url,
+            "Dask is not installed",
+            "from a clone: pip install ./runtime ./runtime/serve '.[dask]'",
         )
     import dask
     from distributed import Client

@@ -10,6 +10,8 @@ from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Review"
+
 
 @click.command(short_help="Say what changed between two bundles; gate on it.")
 @click.argument("before", type=PLACE)

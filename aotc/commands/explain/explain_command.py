@@ -12,6 +12,8 @@ from aotc.cli.reference_options import BUNDLE_FILE
 from aotc.cli.trust_option import refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Review"
+
 
 @click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
 @click.argument("bundle", type=BUNDLE_FILE)

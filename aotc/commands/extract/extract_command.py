@@ -12,6 +12,8 @@ from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Gate and ship"
+
 
 @click.command(short_help="Copy a bundle with some of its targets alone.")
 @click.argument("bundle", type=BUNDLE_FILE)

@@ -7,6 +7,8 @@ import click
 from aotc.cli.command_output import Output, command
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Run and measure"
+
 
 @click.command("host-info", short_help="Describe this host as JSON, for `aotc compat --hosts`.")
 @command

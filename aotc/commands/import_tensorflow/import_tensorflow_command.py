@@ -10,6 +10,8 @@ from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import progress
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Build"
+
 
 @click.command("import-tensorflow", short_help="Make a model file of a SavedModel's signature.")
 @click.argument("saved_model", type=click.Path(path_type=Path))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.base.stages import CapturedProgram
+from aotc.base.workers.confined_process import Apart
 from aotc.bundle.write.atomic_files import prepared, write_atomically
 from aotc.bundle.write.output_paths import require_new_file
 from aotc.commands.init.draft_types import Draft
@@ -91,6 +94,7 @@ def draft_manifest(
         Answer,
         variables={},
         doing="the process that imports the function",
+        limits=partial(_limits, root / request.function) if is_file else lambda folder: None,
         on_output=on_output,
     )
     moved = {
@@ -110,6 +114,14 @@ def draft_manifest(
     )
     modules = {module: answer.wrapper.source} if answer.wrapper else {}
     return Drafted(path, drafted, manifest_text(drafted), modules)
+
+
+def _limits(model_file: Path, folder: str) -> Apart:
+    """What the process may use that reads a model file."""
+    size = 0
+    with suppress(OSError):
+        size = model_file.stat().st_size
+    return Apart.stated(size, folder)
 
 
 def _require_new(path: Path, hint: str) -> None:

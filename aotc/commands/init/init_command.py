@@ -15,6 +15,8 @@ from aotc_runtime.base.rendering import say, warn
 if TYPE_CHECKING:
     from aotc.commands.init.drafting_process import Checked, Drafted
 
+HELP_SECTION = "Build"
+
 
 @click.command(short_help="Write a first build manifest for a function.")
 @click.argument("function")

@@ -6,10 +6,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from aotc.base.workers.confined_process import Apart
+
 
 class Job(Struct, frozen=True):
     """function, example: "package.module:function"; example returns the arguments of a call.
     likes: functions that return an input each.  is_file: whether the function is a model file.
+    apart: what reading it may use, of a model file.
     """
 
     root: str
@@ -17,6 +20,7 @@ class Job(Struct, frozen=True):
     example: str | None
     likes: tuple[str, ...] = ()
     is_file: bool = False
+    apart: Apart | None = None
 
 
 class SeenArray(Struct, frozen=True, tag="array"):

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from aotc.base.errors import raise_if, refusal
+from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
@@ -52,6 +53,8 @@ def look(job: Job, progress: Progress) -> Answer:
     example that raises or does not fit the function, E085 for something that no manifest can call.
     """
     root = Path(job.root)
+    if job.apart is not None:
+        confined_process.begin(job.apart)
     if job.is_file:
         progress.started(f"reading {job.function}")
         return _of_file(SourceFile(job.function, root / job.function))

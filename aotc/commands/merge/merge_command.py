@@ -12,6 +12,8 @@ from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Gate and ship"
+
 
 @click.command(short_help="Join bundles of one program, built for different targets.")
 @click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE)

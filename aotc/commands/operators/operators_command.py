@@ -7,6 +7,8 @@ import click
 from aotc.cli.command_output import Output, command
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Build"
+
 SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
 
 

@@ -126,7 +126,7 @@ def open_key(uri: str, ask: Ask) -> TokenKey:
             TOKEN,
             str(error),
             expected="the package python-pkcs11",
-            hint="from a clone: pip install ./runtime '.[pkcs11]'",
+            hint="from a clone: pip install ./runtime ./runtime/serve '.[pkcs11]'",
         ) from error
     return TokenKey(parsed, _pin(parsed, ask))
 

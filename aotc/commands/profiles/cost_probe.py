@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from aotc.config import manifest_values
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.user_process import ask
 from aotc.pipeline.tasks.task_pool import stopping_pool
+from aotc.pipeline.user_processes import apart_of
 from aotc_runtime.schema.bundle_manifest import Target
 from aotc_runtime.schema.manifest_labels import label
 
@@ -86,6 +88,7 @@ def probe(
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",
+        limits=partial(apart_of, manifest),
     )
     where = space.points([each.sizes for each in answer.probes])
     if kind is CostKind.MEASURED:

@@ -19,16 +19,17 @@ import jax
 import numpy as np
 
 from aotc.base.stages import Stored, Tensor
+from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import fixture_inputs, jax_private, jax_trees
 from aotc.capture.call_arguments import flat_call, plan_call
-from aotc.capture.model_entry_points import open_models
+from aotc.capture.model_entry_points import judge_lowered, open_models
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights
 from aotc.commands.profiles.traffic.probe_messages import Answer, Job, Probe
-from aotc.commands.profiles.xla_cost import cost_of_call
+from aotc.commands.profiles.xla_cost import CallCost, cost_of_call
 from aotc.config import manifest_values as values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
@@ -41,6 +42,8 @@ SECONDS_PER_TURN = 0.02
 @runs_users_code
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    if job.apart is not None:
+        confined_process.begin(job.apart)
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     with scratch_folder() as scratch:
         return _probed(job, progress, scratch)
@@ -64,13 +67,18 @@ def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
             traced.append(
                 trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
             )
+        if job.entry_point in models.opened:
+            judge_lowered(job.entry_point, traced[-1].lowered[HOST])
         progress.finished(job.entry_point)
     seconds = [0.0] * len(traced)
     if job.measure:
         progress.started(f"measuring {job.entry_point}")
         seconds = _turns(_calls(traced, weights, manifest))
     return Answer(
-        probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
+        probes=[
+            _probe(each, spent, is_measured=job.measure)
+            for each, spent in zip(traced, seconds, strict=True)
+        ],
         modules={
             index: portable(jax_private.static_module(traced[index].lowered[HOST]))
             for index in job.kept
@@ -88,8 +96,9 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
     )
 
 
-def _probe(traced: TracedProfile, seconds: float) -> Probe:
-    cost = cost_of_call(traced.traced, traced.lowered[HOST])
+def _probe(traced: TracedProfile, seconds: float, *, is_measured: bool) -> Probe:
+    # XLA counts nothing of modules that were exported for any size.
+    cost = CallCost() if is_measured else cost_of_call(traced.traced, traced.lowered[HOST])
     return Probe(
         sizes=traced.sizes,
         flops=cost.flops,

@@ -7,6 +7,8 @@ import click
 from aotc.commands.profiles.profiles_check_command import check
 from aotc.commands.profiles.profiles_suggest_command import suggest
 
+HELP_SECTION = "Run and measure"
+
 
 @click.group(short_help="Choose shape profiles from observed traffic.")
 def profiles() -> None:

@@ -10,6 +10,8 @@ from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import progress
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Build"
+
 
 @click.command("record-expected", short_help="Record what a model's own framework computes.")
 @click.argument("manifest", type=click.Path(path_type=Path))

@@ -19,9 +19,10 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import Channel
+from aotc_runtime.system.read_progress import OnBytes
 from aotc_runtime.system.streamed_bundle import look_into, pass_file
 from aotc_serve.channel.channel_options import require_newest
-from aotc_serve.oci.parallel_transfer import OnBytes, nobody
+from aotc_serve.oci.parallel_transfer import nobody
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.registry_listing import Listing
 from aotc_serve.store import Store

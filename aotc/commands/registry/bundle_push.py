@@ -25,8 +25,9 @@ from aotc_runtime.formats.oci_layout import (
     ImageManifest,
 )
 from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.read_progress import OnBytes, Tally
 from aotc_serve.oci.oci_references import Reference
-from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_serve.oci.parallel_transfer import Counted, each, nobody
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
 from aotc_serve.oci.registry_client import Repository
 

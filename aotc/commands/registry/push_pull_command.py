@@ -16,6 +16,8 @@ from aotc_runtime.base.rendering import say
 if TYPE_CHECKING:
     from aotc_runtime.schema.trust_policy import TrustPolicy
 
+HELP_SECTION = "Gate and ship"
+
 
 @click.command(short_help="Send a bundle to an OCI registry.")
 @click.argument("bundle", type=BUNDLE_FILE)

@@ -15,6 +15,8 @@ from aotc_runtime.base.rendering import say
 if TYPE_CHECKING:
     from aotc_serve.store import Store, StoredBundle
 
+HELP_SECTION = "Gate and ship"
+
 
 def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(

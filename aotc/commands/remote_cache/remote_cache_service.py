@@ -68,7 +68,9 @@ def blobs_at(url: str) -> Blobs:
         raise _unusable(url, "no scheme", "write file:///PATH for a folder")
     if find_spec("fsspec") is None:
         raise _unusable(
-            url, "fsspec is not installed", "from a clone: pip install ./runtime '.[remote]'"
+            url,
+            "fsspec is not installed",
+            "from a clone: pip install ./runtime ./runtime/serve '.[remote]'",
         )
     import fsspec
 

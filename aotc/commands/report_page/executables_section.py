@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET
 
+from aotc.base.call_memory import call_bytes
 from aotc.base.evidence import MeasuredEngine
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, ReviewedTarget
 from aotc.bundle.read.executable_numbers import NUMBERS, numbers_of
@@ -24,7 +25,6 @@ from aotc.commands.report_page.page_parts import (
     short,
     table,
 )
-from aotc.pipeline.call_memory import call_bytes
 from aotc.report.report_text import trials_text
 from aotc_runtime.schema.bundle_manifest import MeasuredCandidate, ParityRan
 
@@ -95,7 +95,7 @@ def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator
 
 def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
     """Bytes of a call, by what they are for; their sum is
-    `aotc.pipeline.call_memory.call_bytes`.
+    `aotc.base.call_memory.call_bytes`.
     """
     memory = executable.record.memory
     total = call_bytes(executable.record, executable.description.inputs, executable.mesh)

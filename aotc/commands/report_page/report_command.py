@@ -11,6 +11,8 @@ from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
+HELP_SECTION = "Review"
+
 
 @click.command(short_help="Write one self-contained HTML page for a reviewer.")
 @click.argument("bundle", type=PLACE)

@@ -16,6 +16,8 @@ from aotc_runtime.base.rendering import say
 if TYPE_CHECKING:
     from aotc.commands.reproduce.rebuilt_bundle import Reproduced
 
+HELP_SECTION = "Build"
+
 
 @click.command(short_help="Build a bundle again from its sources, and compare.")
 @click.argument("bundle", type=BUNDLE_FILE)

@@ -22,7 +22,7 @@ def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
             "--stage asm",
             "none",
             expected="the package capstone, which disassembles",
-            hint="from a clone: pip install ./runtime '.[explain]'",
+            hint="from a clone: pip install ./runtime ./runtime/serve '.[explain]'",
         ) from error
     machines = {
         elf.X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),

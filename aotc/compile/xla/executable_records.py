@@ -113,7 +113,7 @@ def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
             "an executable for an accelerator",
             "none",
             expected="the package cramjam, which decompresses it",
-            hint="from a clone: pip install ./runtime '.[explain]'",
+            hint="from a clone: pip install ./runtime ./runtime/serve '.[explain]'",
         ) from error
     try:
         return bytes(cramjam.snappy.decompress_raw(data[at:]))

@@ -83,7 +83,7 @@ def _tool(where: str) -> str:
             where,
             f"NVIDIA's {TOOL}, which disassembles",
             "none",
-            "from a clone: pip install ./runtime '.[explain,explain-cuda13]'",
+            "from a clone: pip install ./runtime ./runtime/serve '.[explain,explain-cuda13]'",
         )
     return found
 

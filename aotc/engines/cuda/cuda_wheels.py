@@ -26,7 +26,10 @@ NEEDED = {
 UNPACKER = "cramjam"
 """Not among the versions of a bundle: what it unpacks does not depend on its version."""
 
-HINT = "from a clone: `pip install ./runtime '.[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
+HINT = (
+    "from a clone: `pip install ./runtime ./runtime/serve '.[cuda13]'` "
+    "(1.3 GB with jaxlib; it needs no GPU)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,6 @@ def compiler_version() -> str:
             "the engine iree",
             "it is not installed",
             expected=f"{COMPILER}, which compiles for it",
-            hint="from a clone: `pip install ./runtime '.[iree]'`, or name another engine in "
-            "`engines`",
+            hint="from a clone: `pip install ./runtime ./runtime/serve '.[iree]'`, or name another "
+            "engine in `engines`",
         ) from error

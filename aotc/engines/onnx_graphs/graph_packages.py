@@ -26,7 +26,7 @@ def versions(engine: str, extra: str, names: Sequence[str]) -> dict[str, str]:
                 f"the engine {engine}",
                 f"{name} is not installed",
                 expected=f"{' and '.join(names)}, which compile for it",
-                hint=f"from a clone: `pip install ./runtime '.[{extra}]'`, or name another engine "
-                "in `engines`",
+                hint=f"from a clone: `pip install ./runtime ./runtime/serve '.[{extra}]'`, or name "
+                "another engine in `engines`",
             ) from error
     return found

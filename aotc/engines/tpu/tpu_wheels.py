@@ -11,7 +11,9 @@ from aotc_runtime.base.errors import Finding
 
 PLUGIN = "libtpu"
 LIBRARY = "libtpu.so"
-HINT = "from a clone: `pip install ./runtime '.[tpu]'` (0.6 GB more; it needs no TPU)"
+HINT = (
+    "from a clone: `pip install ./runtime ./runtime/serve '.[tpu]'` (0.6 GB more; it needs no TPU)"
+)
 
 _PINNED = re.compile(r"\Alibtpu *== *([0-9.]+?)\.\*")
 

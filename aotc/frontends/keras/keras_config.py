@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from aotc.base.errors import finding
-from aotc.capture.model_files.model_archive import Damaged
+from aotc.capture.model_files.model_archive import Damaged, json_text
 from aotc_runtime.base.errors import Finding
 
 DEPTH_MAX = 200
@@ -58,10 +58,10 @@ _KINDS = (
 )
 
 
-def read(data: bytes) -> dict[str, Any]:
+def read(data: memoryview) -> dict[str, Any]:
     """A model's configuration without what only training needs. Raises Damaged."""
     try:
-        config = json.loads(data)
+        config = json.loads(json_text(data, "config.json"))
     except (ValueError, RecursionError) as error:
         raise Damaged("config.json of a model", type(error).__name__) from error
     if not isinstance(config, dict) or config.get("class_name") not in MODELS:

@@ -10,7 +10,13 @@ import numpy as np
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
-from aotc.capture.model_files.model_archive import Archive, Damaged, damaged, read_archive
+from aotc.capture.model_files.model_archive import (
+    Archive,
+    Damaged,
+    damaged,
+    json_text,
+    read_archive,
+)
 from aotc.frontends.keras import keras_loading
 from aotc.frontends.keras import keras_weights as weights
 from aotc_runtime.base.errors import AotcError, Finding
@@ -44,8 +50,8 @@ class KerasFrontend:
             raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
         try:
             archive = _three_members(read_archive(file.data))
-            version = _version(bytes(archive.read(METADATA)))
-            read = config.read(bytes(archive.read(CONFIG)))
+            version = _version(archive.read(METADATA))
+            read = config.read(archive.read(CONFIG))
             raise_if(config.Checking(file.text, file.enable_x64).findings(read))
             weights.check(bytes(archive.read(WEIGHTS)))
             return _model(file, *_loaded(file, archive, read), _keys(read), version)
@@ -72,10 +78,10 @@ def _three_members(archive: Archive) -> Archive:
     return archive
 
 
-def _version(data: bytes) -> str:
+def _version(data: memoryview) -> str:
     """The version of the Keras that wrote the file."""
     try:
-        found = json.loads(data)
+        found = json.loads(json_text(data, METADATA))
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{METADATA} as Keras 3 writes it", type(error).__name__) from error
     version = found.get("keras_version") if isinstance(found, dict) else None

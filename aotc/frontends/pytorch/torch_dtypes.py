@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from aotc.capture.model_files.framework_arithmetic import converted
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 type DType = np.dtype[Any]
@@ -132,6 +133,8 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
     if category(value.dtype) == 2 and dtype == np.dtype(np.uint8):
         # By way of a signed integer: -1.0 becomes 255, as on the processors that torch runs on.
         value = value.astype(np.int32)
+    if isinstance(value, jax.Array):
+        return converted(value, dtype)
     return value if value.dtype == dtype else value.astype(dtype)
 
 

@@ -27,7 +27,10 @@ IDENTITIES = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A tensor is what a step, taking the tensor `parent`, returns at a place."""
+    """A tensor is what a step, taking the tensor `parent`, returns at a place.
+
+    Of a step in place it is the parent itself, which no such step has made.
+    """
 
     parent: str
     step: Step
@@ -60,39 +63,90 @@ def is_identity(step: Step) -> bool:
 
 def sharing(plan: Plan, outside: Mapping[str, str]) -> tuple[Sharing, list[Refused]]:
     """outside: what each input of the plan is that must not be written, for messages."""
-    owner = {name: name for name in refs(plan.inputs)}
-    origins: dict[str, Origin] = {}
-    entangled: dict[str, set[str]] = {}
+    found = _Finding(_last_uses(plan))
+    for name in refs(plan.inputs):
+        found.own(name, name)
     written: set[str] = set()
     refused: list[Refused] = []
-    later = _last_uses(plan)
     for number, step in enumerate(plan.steps):
         if step.in_place is not None:
-            name, base = step.first, owner[step.first]
+            name, base = step.first, found.owner[step.first]
             if not is_identity(step):
                 written.add(base)
-                reason = _write_refused(
-                    name, base, origins, outside, entangled, owner, later, number
-                )
+                reason = found.why_refused(name, base, outside, number)
                 if reason is not None:
                     refused.append(Refused(step, *reason))
             for made in refs(step.outputs):
-                if made not in owner:
-                    owner[made], origins[made] = base, Origin(name, step, None)
+                if made not in found.owner:
+                    found.derive(made, name, step, None)
             continue
         memory = _memory(step, plan.tensors)
         if memory in (Memory.VIEW, Memory.OVERLAP):
             for place, made in _places(step):
-                owner[made] = owner[step.first]
-                origins[made] = Origin(step.first, step, place)
+                found.derive(made, step.first, step, place)
             continue
         for made in refs(step.outputs):
-            owner[made] = made
+            found.own(made, made)
             if memory is Memory.PERHAPS:
                 for source in used(step):
-                    entangled.setdefault(owner.get(source, source), set()).add(made)
-                    entangled.setdefault(made, set()).add(owner.get(source, source))
-    return Sharing(owner, origins, frozenset(written)), refused
+                    found.entangle(made, found.owner.get(source, source))
+    return Sharing(found.owner, found.origins, frozenset(written)), refused
+
+
+class _Finding:
+    """What is known of tensors that were made so far.
+
+    later: the last step that uses each.  owner, origins: as of `Sharing`.
+    """
+
+    def __init__(self, later: Mapping[str, int]) -> None:
+        self._later = later
+        self.owner: dict[str, str] = {}
+        self.origins: dict[str, Origin] = {}
+        # By owner: the last step that uses any tensor in its memory, and who may have the same.
+        self._latest: dict[str, int] = {}
+        self._entangled: dict[str, set[str]] = {}
+        # Of tensors whose elements share memory, the operator that made it so.
+        self._overlapping: dict[str, str] = {}
+
+    def own(self, made: str, owner: str) -> None:
+        """Note whose memory a tensor has."""
+        self.owner[made] = owner
+        self._latest[owner] = max(self._latest.get(owner, -1), self._later.get(made, -1))
+
+    def derive(self, made: str, parent: str, step: Step, place: int | None) -> None:
+        """Note that a tensor lies in the memory of another one."""
+        origin = self.origins.get(parent)
+        if step.in_place is not None and origin is not None and origin.step.in_place is not None:
+            parent = origin.parent
+        self.own(made, self.owner[parent])
+        self.origins[made] = Origin(parent, step, place)
+        if step.operator is not None and step.operator.memory is Memory.OVERLAP:
+            self._overlapping[made] = step.target
+        elif parent in self._overlapping:
+            self._overlapping[made] = self._overlapping[parent]
+
+    def entangle(self, made: str, owner: str) -> None:
+        """Note that two may share memory."""
+        self._entangled.setdefault(owner, set()).add(made)
+        self._entangled.setdefault(made, set()).add(owner)
+
+    def why_refused(
+        self, name: str, base: str, outside: Mapping[str, str], number: int
+    ) -> tuple[str, str] | None:
+        """Return why a tensor cannot be written by a step, and what to do instead."""
+        if base in outside:
+            return (
+                f"{outside[base]} is changed in place",
+                "call model.eval(), or return the new value as a result and pass it to the next "
+                "call",
+            )
+        if name in self._overlapping:
+            target = self._overlapping[name]
+            return f"a write into what {target} made, whose elements share memory", DECOMPOSE
+        if any(self._latest.get(other, -1) > number for other in self._entangled.get(base, ())):
+            return "a write into memory that another tensor may or may not share", DECOMPOSE
+        return None
 
 
 def _places(step: Step) -> Iterator[tuple[int | None, str]]:
@@ -109,34 +163,6 @@ def _last_uses(plan: Plan) -> dict[str, int]:
     """The last step that uses each value; after all, results are used, and what was passed."""
     last = {name: number for number, step in enumerate(plan.steps) for name in used(step)}
     return last | dict.fromkeys(refs((*plan.outputs, *plan.inputs)), len(plan.steps))
-
-
-def _write_refused(
-    name: str,
-    base: str,
-    origins: Mapping[str, Origin],
-    outside: Mapping[str, str],
-    entangled: Mapping[str, set[str]],
-    owner: Mapping[str, str],
-    later: Mapping[str, int],
-    number: int,
-) -> tuple[str, str] | None:
-    if base in outside:
-        return (
-            f"{outside[base]} is changed in place",
-            "call model.eval(), or return the new value as a result and pass it to the next call",
-        )
-    while name in origins:
-        step = origins[name].step
-        if step.operator is not None and step.operator.memory is Memory.OVERLAP:
-            return f"a write into what {step.target} made, whose elements share memory", DECOMPOSE
-        name = origins[name].parent
-    others = entangled.get(base, set())
-    if any(
-        owner[each] in others and last > number for each, last in later.items() if each in owner
-    ):
-        return "a write into memory that another tensor may or may not share", DECOMPOSE
-    return None
 
 
 def _memory(step: Step, tensors: Mapping[str, TensorMeta]) -> Memory:

@@ -11,12 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from aotc.capture.model_files.model_archive import Damaged
-
-JSON_BYTES_MAX = 128 * 2**20
-MARKS_MAX = 2**23
-"""Commas, colons and opening brackets: each value takes some hundred bytes of memory. Models of a
-hundred layers have half a million."""
+from aotc.capture.model_files.model_archive import Damaged, json_text
 
 MAJOR = 8
 
@@ -273,11 +268,7 @@ class TreeSpec(Struct, frozen=True):
 
 def decode[T](data: memoryview | bytes, type_: type[T], what: str) -> T:
     """JSON as a type. what: for messages. Raises Damaged."""
-    if len(data) > JSON_BYTES_MAX:
-        raise Damaged(f"{what} of at most {JSON_BYTES_MAX} bytes", f"{len(data)} bytes")
-    text = bytes(data)
-    if sum(map(text.count, (b",", b":", b"[", b"{"))) > MARKS_MAX:
-        raise Damaged(f"{what} with at most {MARKS_MAX} values", "more")
+    text = json_text(data, what)
     try:
         return msgspec.json.decode(text, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:

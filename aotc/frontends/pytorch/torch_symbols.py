@@ -26,6 +26,11 @@ POWER_MAX = 8
 NUMBER_MAX = 2**62
 """Beyond, numbers are no sizes: powers of powers have more digits than memory."""
 
+TERMS_MAX = 1000
+"""Products that an expression has when its brackets are multiplied out, as jax does at once: a
+power of a sum of 60 symbols has billions.
+"""
+
 SYMBOL = re.compile(r"\A(?:Symbol\('([A-Za-z_]\w*)'(?:, \w+=\w+)*\)|([A-Za-z_]\w*))\Z")
 
 
@@ -72,7 +77,8 @@ def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
     if len(text) > LENGTH_MAX:
         return None
     try:
-        return _bounded(ast.parse(text, mode="eval").body, symbols)
+        body = ast.parse(text, mode="eval").body
+        return _bounded(body, symbols) if _terms(body) <= TERMS_MAX else None
     except (
         SyntaxError,
         TypeError,
@@ -83,6 +89,42 @@ def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
         MemoryError,
     ):
         return None
+
+
+def _terms(node: ast.expr) -> int:
+    """Return how many terms an expression has at most, or more than `TERMS_MAX`."""
+    match node:
+        case ast.Call(func=ast.Name(id="Symbol" | "Integer")):
+            return 1
+        case ast.Call(func=ast.Name(id="Pow"), args=[base, exponent]):
+            power, terms, most = _integer(exponent), _terms(base), 1
+            for _ in range(power if power is not None and 0 < power < POWER_MAX else POWER_MAX):
+                most = min(most * terms, TERMS_MAX + 1)
+        case ast.Call(func=ast.Name(id="Mul"), args=factors):
+            most = 1
+            for factor in factors:
+                most = min(most * _terms(factor), TERMS_MAX + 1)
+        case ast.Call(args=arguments):
+            most = sum(map(_terms, arguments))
+        case _:
+            return 1
+    return min(most, TERMS_MAX + 1)
+
+
+def _integer(node: ast.expr) -> int | None:
+    """Return the number that a node writes, if it is one."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="Integer"),
+            args=[
+                ast.Constant(value=int(number))
+                | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number)))
+            ],
+            keywords=[],
+        ) if not isinstance(number, bool):
+            is_negative = isinstance(node.args[0], ast.UnaryOp)
+            return -number if is_negative else number
+    return None
 
 
 def _bounded(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
@@ -99,8 +141,8 @@ def _value(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
             | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))])
         ):
             return symbols[name]
-        case ast.Call(func=ast.Name(id="Integer"), args=[number], keywords=[]):
-            return ast.literal_eval(number)
+        case ast.Call(func=ast.Name(id="Integer")) if (number := _integer(node)) is not None:
+            return number
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             return _FUNCTIONS[name](*(_bounded(argument, symbols) for argument in arguments))
     raise ValueError(ast.dump(node))

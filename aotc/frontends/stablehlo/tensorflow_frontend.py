@@ -16,7 +16,13 @@ from msgspec import Struct, json
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
-from aotc.capture.model_files.model_archive import Archive, Damaged, damaged, read_archive
+from aotc.capture.model_files.model_archive import (
+    Archive,
+    Damaged,
+    damaged,
+    json_text,
+    read_archive,
+)
 from aotc.frontends.stablehlo.module_probe import rewritten
 from aotc.frontends.stablehlo.stablehlo_frontend import EXPECTED, Called, called_in
 from aotc_runtime.base.errors import AotcError
@@ -143,7 +149,7 @@ def _require_alike(module: _Module, document: _Document) -> None:
 
 def _document(archive: Archive) -> _Document:
     try:
-        found = json.decode(bytes(archive.read(DOCUMENT)), type=_Document)
+        found = json.decode(json_text(archive.read(DOCUMENT), DOCUMENT), type=_Document)
     except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         raise Damaged(
             f"{DOCUMENT} as aotc import-tensorflow writes it", str(error)[:200]

@@ -20,10 +20,9 @@ from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import jax_private, jax_trees, project_files, trace_errors, user_exceptions
+from aotc.capture import jax_trees, project_files, trace_errors, user_exceptions
 from aotc.capture.call_arguments import flat_call, plan_call
-from aotc.capture.model_entry_points import Models, open_models
-from aotc.capture.model_files.custom_call_checks import require_known_calls
+from aotc.capture.model_entry_points import Models, judge_lowered, open_models
 from aotc.capture.source_files import changed
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
@@ -73,7 +72,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 resolved,
                 weights,
                 compiling=compiling,
-                judge=partial(_judge, name) if name in models.opened else None,
+                judge=partial(judge_lowered, name) if name in models.opened else None,
             ),
         )
         for name, spec in manifest.entry_points.items()
@@ -98,18 +97,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         try_all(plans, captured, manifest, scratch, functions, progress)
     sources = project_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
-
-
-def _judge(name: str, lowered: Any) -> None:
-    """Refuse what a model file would have called at these sizes, before it is compiled. Raises
-    CaptureError (AOTC-E844).
-    """
-    try:
-        module = jax_private.static_module(lowered)
-    except jax_private.SizesError:
-        return  # nor can it be compiled
-    with module.context:
-        require_known_calls(module, name, static=True)
 
 
 def _run(

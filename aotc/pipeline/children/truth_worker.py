@@ -40,6 +40,9 @@ NEIGHBOURS = 4
 ORDERS = 2
 """Draws of errors that show how far sums in another order may be apart."""
 
+ONCE = {"xla_backend_optimization_level": "0"}
+"""Options for modules that run once: code that is not optimized is there in half of the time."""
+
 INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
@@ -85,12 +88,14 @@ class _Case:
         """What the truth says, or the bare differences where it cannot be computed."""
         ways: list[list[Array]] = []
         neighbours: list[tuple[list[Array], list[Array]]] = []
+        orders: list[list[Array]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
-            self._compute_truth(device, options, ways, neighbours)
+            self._compute_truth(device, options, ways, neighbours, orders)
         verdicts = []
         for place, tensor in enumerate(self._outputs):
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
-            truth = Truth([way[place] for way in ways], pairs) if ways else None
+            others = [order[place] for order in orders]
+            truth = Truth([way[place] for way in ways], pairs, others) if ways else None
             found, plain_one = self._found[place], self._plain[place]
             verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
         return worst_of(verdicts)
@@ -101,6 +106,7 @@ class _Case:
         options: Sequence[Mapping[str, str]],
         ways: list[list[Array]],
         neighbours: list[tuple[list[Array], list[Array]]],
+        orders: list[list[Array]],
     ) -> None:
         """Add what a `Truth` holds of all outputs, as far as it can be computed."""
         arguments = self._arguments()
@@ -118,10 +124,10 @@ class _Case:
             neighbours += zip(plain, nearby, strict=True)
             for seed in range(ORDERS):
                 blurred = widened(self._artifact, seed)
-                (other,) = self._computed(device, blurred, [wide], first)
-                neighbours.append((other, exact))
+                orders += self._computed(device, blurred, [wide], {**first, **ONCE})
         for way in rest:
             ways += self._computed(device, artifact, [wide], way)
+        ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Opinion:
         """Who differs from the interpreter; "" where it is not asked."""

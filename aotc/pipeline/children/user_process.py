@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.workers import worker_environment, worker_parent
-from aotc.base.workers.confined_process import SECONDS_VARIABLE
+from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
 from aotc.base.workers.forked_workers import Zygotes, kept
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import AotcError
@@ -79,20 +80,27 @@ def ask[A](
     *,
     variables: Mapping[str, str],
     doing: str,
+    limits: Callable[[str], Apart | None] = lambda folder: None,
     on_output: Callable[[str], None] = worker_parent.nobody,
 ) -> A:
     """Have a module of ours do a job, for a command that runs the user's code once. A zygote forks
     it, which commands share that this process runs one after the other.
 
-    variables: to add to the environment that every child has.  doing, on_output: as for `run`.
-    Raises the child's own findings, CaptureError (AOTC-E835) for a crash.
+    variables: to add to the environment that every child has.  limits: of the folder for temporary
+    files, gives what the child may use, which the job then has as `apart`; None for no limits.
+    doing, on_output: as for `run`. Raises the child's own findings, CaptureError (AOTC-E835) for a
+    crash.
     """
     with scratch_folder() as folder:
+        apart = limits(str(folder))
+        if apart is not None:
+            job = msgspec.structs.replace(job, apart=apart)
         return run(
             kept(module),
             job,
             answer_type,
             within=folder,
+            seconds=None if apart is None else apart.seconds,
             variables=worker_environment.clean({"JAX_PLATFORMS": "cpu", **variables}),
             failure_code="AOTC-E835",
             doing=doing,

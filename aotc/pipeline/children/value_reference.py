@@ -4,6 +4,7 @@ itself makes of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -44,6 +45,9 @@ get only trials whose numbers are of ordinary size or not finite.
 JUDGED = ("extreme", "offset", "magnitudes")
 """Trials with large numbers, whose rounding only the truth tells from a mistake."""
 
+OVERFLOWING = ("infinite", "extreme")
+"""Trials with infinities, or with numbers that products make infinite."""
+
 FLOPS_MAX = 10**11
 """Operations of all trials of an executable together, as XLA counts them: a few seconds."""
 
@@ -55,6 +59,11 @@ WITH_LOOPS = 2
 
 MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
 """The order in which trials are kept where not all of them fit."""
+
+ENDLESS = re.compile(r"lapack_[sdcz]ges(dd|vd)_ffi")
+"""Custom calls that never end where a matrix has an infinity: LAPACK's singular values, as jaxlib
+0.12.0.1 brings them. NaN, and the largest numbers, are taken.
+"""
 
 ANCHOR_ELEMENTS_MAX = 2**16
 """Larger weights are no constants that inputs are close to."""
@@ -128,6 +137,7 @@ class _Trials:
     ) -> PlannedValues:
         """Run the trials that fit; the plan. unjudged: trials without a truth, with why."""
         skipped = {**unjudged, **self._too_large(function, scratch)}
+        skipped |= endless(self._profile.module.custom_call_targets)
         if spec.numerics == "finite":
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
         kinds = []
@@ -172,6 +182,13 @@ class _Trials:
             results = function.outputs(self._profile.sizes, inputs)
         data = write_fixture(inputs, results, where=self._key.label)
         value_file(scratch.folder, self._key, kind).write_bytes(data)
+
+
+def endless(custom_call_targets: Sequence[str]) -> dict[str, str]:
+    """Return the trials that a program with these custom calls may never end, each with why."""
+    if not any(map(ENDLESS.fullmatch, custom_call_targets)):
+        return {}
+    return dict.fromkeys(OVERFLOWING, "LAPACK's singular values have no end for infinities")
 
 
 @contextmanager

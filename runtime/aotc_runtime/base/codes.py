@@ -401,9 +401,9 @@ TRUST = {
     ),
     "AOTC-E333": Code(
         "a channel is asked where python-tuf is not installed",
-        "in a clone, `pip install './runtime[channel]'`",
+        "in a clone, `pip install ./runtime './runtime/serve[channel]'`",
         expected="python-tuf, which verifies channels",
-        hint="in a clone, `pip install './runtime[channel]'`",
+        hint="in a clone, `pip install ./runtime './runtime/serve[channel]'`",
     ),
     "AOTC-E334": Code(
         "a signature by Sigstore and a policy with identities, where sigstore is not installed",
@@ -448,10 +448,10 @@ RUNTIME = {
         "install the extra that the message names: in a clone, `pip install './runtime[xla]'`",
     ),
     "AOTC-E406": Code(
-        "what serves bundles over the network is not installed",
-        "in a clone, `pip install './runtime[serve]'`",
-        expected="the packages of the extra aotc-runtime[serve]",
-        hint="install them: in a clone, `pip install './runtime[serve]'`",
+        "what fetches or serves bundles over the network is not installed",
+        "in a clone, `pip install ./runtime './runtime/serve[serve]'`",
+        expected="aotc-serve, and to serve also its extra `serve`",
+        hint="install it: in a clone, `pip install ./runtime './runtime/serve[serve]'`",
     ),
     "AOTC-E411": Code(
         "beside E401 or E403: a certificate for this version by a key that has expired, is not yet "

@@ -67,7 +67,7 @@ def load(
 
     path: an .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
     trust: a policy, or the path of its TOML file.
-    store: a folder for what registries have, as `aotc_serve.store.Store` has it; None for
+    store: a folder for what registries have, as aotc-serve keeps it; None for
     $AOTC_STORE, or the user's cache. What is there needs no network.
     target: one of the bundle's targets, or None for the best that this host can run.
     threads: size of the engine's thread pool, or None for one thread per processor; the first load
@@ -90,12 +90,12 @@ def load(
         laps = Laps()
         require_numbers(threads, devices, memory_limit)
         policy = policy_of(trust)
-        if isinstance(path, str) and path.startswith("oci://"):
-            from aotc_serve.store.reference_loading import fetched
+        if isinstance(path, str) and "://" in path:
+            from aotc_runtime.loader.bundle_sources import fetch
 
             numbers = threads, devices, memory_limit
-            source = fetched(
-                path, policy, store, target, lambda w: engine_registry.prepare(w, *numbers)
+            source = fetch(
+                path, policy, store, target, ask=lambda w: engine_registry.prepare(w, *numbers)
             )
         else:
             source = open_bundle(path)

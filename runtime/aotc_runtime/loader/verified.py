@@ -6,6 +6,7 @@ import os
 import time
 
 from aotc_runtime.base.errors import IntegrityError, finding
+from aotc_runtime.loader import bundle_sources
 from aotc_runtime.loader.bundle_loader import (
     Folder,
     Laps,
@@ -96,10 +97,8 @@ def verify(
     policy = policy_of(trust)
     held = None if sealed else HeldFiles()
     kind = map_sealed if held is None else held.map
-    if isinstance(path, str) and path.startswith("oci://"):
-        from aotc_serve.store.reference_loading import fetched
-
-        source = fetched(path, policy, store, target, kind=kind)
+    if isinstance(path, str) and "://" in path:
+        source = bundle_sources.fetch(path, policy, store, target, kind=kind)
     else:
         source = open_bundle(path, kind)
     with vouch(source, policy, time.time()) as vouched:

@@ -23,6 +23,7 @@ from aotc_runtime.base.rendering import document_text
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.host_facts_json import host_document
 from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.loader import bundle_sources
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
@@ -78,9 +79,7 @@ def verify_report(
     """
     policy = read_policy(trust)
     if channel:
-        from aotc_serve.channel.channel_options import channel_of
-
-        channel_of(policy, trust)
+        bundle_sources.channel_source().channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
     if isinstance(bundle, Path):
         source, facts = look_into(bundle, told), detect_all()
@@ -89,12 +88,12 @@ def verify_report(
         return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
     if store is not None:
         from aotc_runtime.system.streamed_bundle import PassedMap
-        from aotc_serve.store.reference_loading import fetched
-        from aotc_serve.store.stored_bundles import Store
 
         facts = detect_all()
         try:
-            kept = fetched(bundle, policy, Store(store, ca=ca), asked, lambda _: facts, PassedMap)
+            kept = bundle_sources.fetch(
+                bundle, policy, store, asked, ask=lambda _: facts, kind=PassedMap, ca=ca
+            )
         except REFUSALS:
             # Refused before its weights were fetched: the verdict on the rest says by which gate.
             report = verify_report(bundle, trust, target, ca=ca)
@@ -104,9 +103,7 @@ def verify_report(
         verdict = examine(kept, policy, facts, now, asked)
         report = report_of(kept.name, verdict, facts)
         return _beside(report, kept, verdict, policy.channel, trust.parent, asks=channel)
-    from aotc_serve.store.reference_reading import looked_at
-
-    with looked_at(bundle, policy, now, full=full, ca=ca) as looked:
+    with bundle_sources.looked_at(bundle, policy, now, full=full, ca=ca) as looked:
         facts = detect_all()
         verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
         report = report_of(looked.shown, verdict, facts, looked.note)
@@ -142,20 +139,17 @@ def _asked(
     assert manifest is not None, "a bundle that would be loaded has one"
     name, version = manifest.name, manifest.version
     try:
-        # Imported where a channel is asked: python-tuf need not be installed.
-        from aotc_serve.channel.channel_options import require_newest
-
         index = bytes(source.blob(verdict.root_digest) or b"")
-        current = require_newest(channel, folder, name, version, index)
+        asks = bundle_sources.channel_source()
+        stamp = asks.require_named(channel, folder, name, version, index)
     except TrustError as error:
         return Report(error.findings, error.exit_code, report.document, ())
-    stamp = current.roles["timestamp"]
     document = report.document | {
         "gates": [*verdict.gates, "channel"],
         "channel": {
             "name": channel.name,
             "timestamp": stamp.version,
-            "expires": stamp.expires.isoformat(),
+            "expires": stamp.expires,
         },
     }
     told = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"

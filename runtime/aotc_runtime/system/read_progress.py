@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +16,9 @@ LARGE_BYTES = 64 * 2**20
 """Less than this is read before anybody could see how far it is."""
 
 DRAWN_SECONDS = 0.1
+
+type OnBytes = Callable[[int, int], None]
+"""Called with how many bytes have moved, of how many."""
 
 
 def bytes_at(place: Path) -> int:
@@ -58,3 +61,16 @@ def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[Told]:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
+
+
+class Tally:
+    """Bytes of several blobs; threads may share it. total: of all."""
+
+    def __init__(self, total: int, told: OnBytes) -> None:
+        self._done, self._total, self._told = 0, total, told
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self._done += number
+            self._told(self._done, self._total)

@@ -201,7 +201,7 @@ def _traces() -> Traces:
             "serve --traces",
             f"no {error.name}",
             expected="the extra aotc-runtime[opentelemetry]",
-            hint="in a clone of aotc, `pip install './runtime[serve,opentelemetry]'`",
+            hint="in a clone of aotc, `pip install './runtime[opentelemetry]'`",
         ) from error
     return Traces()
 

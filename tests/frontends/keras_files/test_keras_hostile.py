@@ -25,6 +25,7 @@ import keras
 from keras import layers
 
 from aotc.base.errors import CaptureError
+from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.keras import keras_config, keras_frontend, keras_loading, keras_weights
 from aotc.frontends.keras.keras_frontend import KerasFrontend
@@ -284,6 +285,18 @@ def test_every_truncation_is_refused(good: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b'{"a":', b"null", b"\x80\x04."])
 def test_members_of_another_kind_are_refused(good: bytes, name: str, data: bytes) -> None:
     assert refused(zipped({**members(good), name: data})).code == "AOTC-E843"
+
+
+@pytest.mark.parametrize("name", [CONFIG, METADATA])
+def test_documents_of_very_many_values_are_refused_before_any_is_made(
+    good: bytes, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = members(good)
+    few = zipped({**parts, name: parts[name].strip()[:-1] + b', "x": [' + b"0," * 999 + b"0]}"})
+    many = zipped({**parts, name: parts[name].strip()[:-1] + b', "x": [' + b"0," * 9999 + b"0]}"})
+    monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 5000)
+    assert read(few).weights
+    assert refused(many).code == "AOTC-E843"
 
 
 def test_deep_configurations_are_refused(good: bytes) -> None:

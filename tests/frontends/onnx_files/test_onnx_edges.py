@@ -74,6 +74,31 @@ def test_a_loop_without_a_step_stacks_no_results(trips: int | None, condition: b
     assert found.shape == (2, 2, 3) and found[1, 0, 0] == 4
 
 
+def test_products_of_converted_truth_values_are_products_of_numbers() -> None:
+    nodes = [
+        N("Less", ["x", "zero"], ["mask"]),
+        N("Cast", ["mask"], ["number"], to=TensorProto.FLOAT),
+        N("Mul", ["number", "factor"], ["y"]),
+    ]
+    made = simple(nodes, (3,), zero=floats(0), factor=floats(1, np.inf, np.nan))
+    found = run(made, floats(-1, 1, 1))["y"]
+    np.testing.assert_array_equal(found, floats(1, np.nan, np.nan))
+
+
+@pytest.mark.parametrize("base", [2, -1, 1, 3])
+def test_powers_of_integers_are_onnxruntimes(base: int) -> None:
+    exponents = np.array([-3, -2, -1, 0, 1, 2, 3, 10], np.int32)
+    nodes = [
+        N("Cast", ["x"], ["whole"], to=TensorProto.INT32),
+        N("Pow", ["whole", "exponents"], ["power"]),
+        N("Cast", ["power"], ["y"], to=TensorProto.FLOAT),
+    ]
+    made = simple(nodes, (8,), exponents=exponents)
+    x = np.full(8, base, np.float32)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    np.testing.assert_array_equal(run(made, x)["y"], session.run(None, {"x": x})[0])
+
+
 @pytest.mark.parametrize(("name", "least"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
 def test_the_extreme_of_an_empty_constant_is_the_other_end_of_its_type(
     name: str, least: float

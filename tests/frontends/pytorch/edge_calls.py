@@ -84,6 +84,8 @@ def _functions_of_two() -> Iterator[Given]:
         (WHOLE.to(torch.uint8), WHOLE.to(torch.int8)),
         (torch.tensor([True, False]), torch.tensor([1.5, 0.0])),
         (torch.tensor([True, False]), torch.tensor([[True], [False]])),
+        (torch.tensor([True, False]), ODD[:, None]),
+        (ODD[:, None].bfloat16(), torch.tensor([True, False])),
         (torch.tensor([2**31 - 1, -(2**31), 6], dtype=torch.int32), WHOLE[:3].int()),
         (torch.zeros(0), torch.zeros(3, 1)),
         (torch.tensor(2.5), torch.tensor(-3)),
@@ -96,6 +98,15 @@ def _functions_of_two() -> Iterator[Given]:
         for a, b in pairs:
             yield made(getattr(A, name).default, a, b)
     for a, b in pairs:
+        for packet in (A.add, A.sub, A.mul, A.div):
+            yield made(packet.Tensor, a, b)
+        yield made(A.pow.Tensor_Tensor, a, b)
+        if a.dtype != torch.int32:  # torch ends with a signal for -(2**31) / -1
+            yield made(A.remainder.Tensor, a, b)
+            yield made(A.fmod.Tensor, a, b)
+            yield made(A.floor_divide.default, a, b)
+            for mode in ("floor", "trunc"):
+                yield made(A.div.Tensor_mode, a, b, rounding_mode=mode)
         yield made(A.ldexp.Tensor, a, b)
         yield made(A.xlogy.Tensor, a, b)
         yield made(A.float_power.Tensor_Tensor, a, b)
@@ -103,12 +114,13 @@ def _functions_of_two() -> Iterator[Given]:
         yield made(A.isclose.default, a, a + 0, equal_nan=True)
         for p in (0, 1, 3.0, INF, -INF):
             yield made(A.dist.default, a, b, p)
-    for x, number in itertools.product(NUMBERS, (2, -1, 0.5, 0, 3.0, NAN, True)):
+    for x, number in itertools.product(NUMBERS, (2, -1, 0.5, 0, 3.0, NAN, INF, True)):
         yield made(A.float_power.Tensor_Scalar, x, number)
         yield made(A.float_power.Scalar, number, x)
         yield made(A.special_xlog1py.other_scalar, x, number)
         yield made(A.special_xlog1py.self_scalar, number, x)
-        yield made(A.divide.Scalar, x, number)
+        for packet in (A.divide, A.mul, A.remainder, A.fmod):
+            yield made(packet.Scalar, x, number)
         yield made(A.subtract.Scalar, x, number)
         yield made(A.subtract.Scalar, x, number, 2)
         for mode in ("floor", "trunc", None):

@@ -143,8 +143,8 @@ def coverage_of(part: TargetParts) -> Coverage:
     return evidence_of(part).entry_points["f"].coverage
 
 
-def assembled(parts: Sequence[TargetParts]) -> list[AssembledTarget]:
-    return [AssembledTarget(part, evidence_of(part)) for part in parts]
+def assembled(parts: Sequence[TargetParts]) -> list[gates.GatedTarget]:
+    return [AssembledTarget(part, evidence_of(part)).gated() for part in parts]
 
 
 def evidence_of(part: TargetParts) -> Evidence:

@@ -113,3 +113,13 @@ def test_a_judgement_by_the_interpreter_overrules_a_truth_that_plain_jax_is_far_
     assert verdict.right and not verdict.is_settled
     assert not Judgement(verdict, "engine").is_right
     assert Judgement(verdict, "").is_right
+
+
+def test_what_sums_in_another_order_change_needs_no_second_opinion() -> None:
+    """(a + 3e38) - 3e38 is 0 or `a`, as sums come: the interpreter adds as plain JAX does."""
+    found, orders = PLAIN + np.float32([0, 0, 0, 0.5]), [EXACT + np.array([0, 0, 0, 1e30])]
+    verdict = _judged(found, orders=orders)
+    assert verdict.right and verdict.is_settled
+    elsewhere = _judged(found, orders=[EXACT + np.array([1e30, 1e30, 1e30, 0])])
+    assert elsewhere.right and not elsewhere.is_settled
+    assert not _judged(found, orders=[EXACT]).right

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from aotc.base.errors import CaptureError
+from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.stablehlo.tensorflow_frontend import DIMENSIONS_MAX, TensorFlowFrontend
 
@@ -185,6 +186,15 @@ def test_documents_of_another_kind_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"module {", b"ML\xefR\rStableHLO_v9.9.9\0"])
 def test_modules_of_another_kind_are_refused(data: bytes) -> None:
     assert code(packed(document(), **{"modules/1.mlirbc": data})) in ("AOTC-E843", "AOTC-E845")
+
+
+def test_a_document_of_very_many_values_is_refused_before_any_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = packed(document())
+    assert read(data).weights
+    monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 10)
+    assert code(data) == "AOTC-E843"
 
 
 def test_truncated_files_are_refused() -> None:

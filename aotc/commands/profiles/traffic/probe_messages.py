@@ -5,12 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 from aotc.base.stages import Module
+from aotc.base.workers.confined_process import Apart
 
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.manifest_values` encodes it.  sizes: what to trace the entry point
     at.
     kept: indices of those whose modules are wanted.  measure: whether to time calls on this host.
+    apart: what the process may use, where it runs nothing that a user wrote.
     """
 
     manifest: bytes
@@ -18,6 +20,7 @@ class Job(Struct, frozen=True):
     sizes: list[dict[str, int]]
     kept: list[int]
     measure: bool
+    apart: Apart | None = None
 
 
 class Probe(Struct, frozen=True):

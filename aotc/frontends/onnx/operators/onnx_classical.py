@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
+from aotc.capture.model_files.framework_arithmetic import converted
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_graph_reader import ML
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
@@ -114,7 +115,7 @@ def normalizer(call: Call, x: Value) -> Value:
 @operator("Binarizer", domain=ML)
 def binarizer(call: Call, x: Value) -> Value:
     x = call.traced(x)
-    return (x > call.attribute("threshold")).astype(x.dtype)
+    return converted(x > call.attribute("threshold"), x.dtype)
 
 
 @operator("Imputer", domain=ML)
@@ -155,7 +156,7 @@ def one_hot_encoder(call: Call, x: Value) -> Value:
         call.lacks("an encoder that fails for an unknown category", hint="export with zeros = 1")
     x = call.traced(x)
     whole = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.trunc(x)
-    return (whole[..., None] == jnp.asarray(known, whole.dtype)).astype(jnp.float32)
+    return converted(whole[..., None] == jnp.asarray(known, whole.dtype), jnp.float32)
 
 
 @operator("LabelEncoder", domain=ML)

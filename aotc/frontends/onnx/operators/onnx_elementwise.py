@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from aotc.capture.model_files.framework_arithmetic import converted, integer_power
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic, sizes
@@ -131,7 +132,7 @@ def power(call: Call, a: Value, b: Value) -> Value:
         return jnp.power(x.astype(y.dtype), y).astype(dtype)
     if not whole and jnp.issubdtype(y.dtype, jnp.integer):
         return jnp.power(x, y.astype(x.dtype))
-    return jnp.power(x, y).astype(dtype)
+    return integer_power(x, y) if whole else jnp.power(x, y).astype(dtype)
 
 
 @operator("BitShift")
@@ -244,7 +245,7 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
         return x.astype(jnp.int32).astype(target)
     if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
         return x.astype(jnp.int32).astype(target)
-    return x.astype(target)
+    return converted(x, target)
 
 
 def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.capture.model_files.rounded_division import divided
+from aotc.capture.model_files.framework_arithmetic import divided
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.operators.onnx_elementwise import FLOAT8, saturated

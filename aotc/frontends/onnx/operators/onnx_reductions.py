@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from aotc.capture.model_files.framework_arithmetic import converted
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.onnx_values import KNOWN, is_known
@@ -147,7 +148,8 @@ def log_softmax(call: Call, x: Value) -> Value:
 @operator("Hardmax")
 def hardmax(call: Call, x: Value) -> Value:
     def compute(x: Any, axis: int) -> Any:
-        return jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
+        largest = jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=bool, axis=axis)
+        return converted(largest, x.dtype)
 
     return _along(call, x, compute)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from aotc.capture.model_files.framework_arithmetic import integer_power
 from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, Memory
 from aotc.frontends.pytorch.torch_dtypes import (
     as_dtype,
@@ -271,21 +272,21 @@ def power(self: Any, exponent: Any) -> Array:
     dtype = promote(self, exponent)
     if isinstance(exponent, int | float) and not isinstance(exponent, bool) and is_tensor(self):
         return _fixed_power(as_dtype(self, dtype), exponent)
-    base, to = as_dtype(self, dtype), as_dtype(exponent, dtype)
-    return rounded(jnp.power, *_alike(base, to))
+    base, to = _alike(as_dtype(self, dtype), as_dtype(exponent, dtype))
+    return integer_power(base, to) if category(dtype) == 1 else rounded(jnp.power, base, to)
 
 
 def _fixed_power(base: Array, exponent: float) -> Array:
-    if exponent == int(exponent) and abs(exponent) <= 4 if abs(exponent) < 2**31 else False:
-        if category(base.dtype) < 2 and exponent < 0:
+    if category(base.dtype) < 2:
+        if exponent < 0:
             raise Unsupported("integers to negative integer powers")
+        return lax.integer_pow(base, int(exponent))
+    if abs(exponent) <= 4 and exponent == int(exponent):
         return rounded(lambda x: lax.integer_pow(x, int(exponent)), base)
     if exponent == 0.5:
         return rounded(jnp.sqrt, base)
     if exponent == -0.5:
         return rounded(lambda x: 1 / jnp.sqrt(x), base)
-    if category(base.dtype) < 2:
-        return jnp.power(base, as_dtype(exponent, base.dtype))
     return rounded(lambda x: jnp.power(x, jnp.asarray(exponent, x.dtype)), base)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -392,6 +393,14 @@ def max_unpool(
 # Resizing.
 
 
+def _while_tracing(*sizes: Any) -> AbstractContextManager[None]:
+    """Compute places and weights at once where sizes do not vary: as constants they are for engines
+    that cannot make integers of numbers, too.
+    """
+    is_known = all(isinstance(size, int) for size in sizes)
+    return jax.ensure_compile_time_eval() if is_known else nullcontext()
+
+
 def _scale(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
     """How far an element of the result is from the next, in elements of the input."""
     if align:
@@ -415,40 +424,44 @@ def _sources(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
 
 def _nearest(x: Array, axis: int, wanted: Any, scale: float | None, exact: bool) -> Array:
     size = x.shape[axis]
-    step = _scale(size, wanted, False, scale)
-    places = jnp.arange(wanted).astype(jnp.float32)
-    at = jnp.floor((places + 0.5) * step) if exact else jnp.floor(places * step)
-    return jnp.take(x, jnp.minimum(at.astype(jnp.int32), size - 1), axis=axis, mode="clip")
+    with _while_tracing(size, wanted):
+        step = _scale(size, wanted, False, scale)
+        places = jnp.arange(wanted).astype(jnp.float32)
+        at = jnp.floor((places + 0.5) * step) if exact else jnp.floor(places * step)
+        at = jnp.minimum(at.astype(jnp.int32), size - 1)
+    return jnp.take(x, at, axis=axis, mode="clip")
 
 
 def _weighted(x: Array, axis: int, at: Sequence[Array], weights: Sequence[Array]) -> Array:
     shape = (-1,) + (1,) * (x.ndim - axis - 1)
     total: Any = 0
     for places, weight in zip(at, weights, strict=True):
-        taken = jnp.take(x, jnp.clip(places, 0, x.shape[axis] - 1), axis=axis, mode="clip")
+        taken = jnp.take(x, places, axis=axis, mode="clip")
         total = total + taken * weight.reshape(shape)
     made: Array = total
     return made
 
 
 def _linear(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -> Array:
-    source = jnp.maximum(_sources(x.shape[axis], wanted, align, scale), 0)
-    first = jnp.floor(source).astype(jnp.int32)
-    part = source - first
-    return _weighted(x, axis, (first, first + 1), (1 - part, part))
+    size = x.shape[axis]
+    with _while_tracing(size, wanted):
+        source = jnp.maximum(_sources(size, wanted, align, scale), 0)
+        first = jnp.floor(source).astype(jnp.int32)
+        part = source - first
+        at = [jnp.clip(first + i, 0, size - 1) for i in (0, 1)]
+        weights = [1 - part, part]
+    return _weighted(x, axis, at, weights)
 
 
 def _cubic(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -> Array:
-    source = _sources(x.shape[axis], wanted, align, scale)
-    first = jnp.floor(source)
-    part = source - first
-    weights = [
-        _keys(1 + part, -0.75),
-        _keys(part, -0.75),
-        _keys(1 - part, -0.75),
-        _keys(2 - part, -0.75),
-    ]
-    return _weighted(x, axis, [first.astype(jnp.int32) + i for i in (-1, 0, 1, 2)], weights)
+    size = x.shape[axis]
+    with _while_tracing(size, wanted):
+        source = _sources(size, wanted, align, scale)
+        first = jnp.floor(source)
+        part = source - first
+        weights = [_keys(each, -0.75) for each in (1 + part, part, 1 - part, 2 - part)]
+        at = [jnp.clip(first.astype(jnp.int32) + i, 0, size - 1) for i in (-1, 0, 1, 2)]
+    return _weighted(x, axis, at, weights)
 
 
 def _keys(x: Array, a: float) -> Array:
@@ -464,12 +477,13 @@ def _smooth(
 ) -> Array:
     """Antialiased: the kernel is as wide as an element of the result."""
     size = x.shape[axis]
-    step = _scale(size, wanted, align, scale)
-    wide_ = jnp.maximum(step, 1)
-    centre = step * (jnp.arange(wanted).astype(jnp.float32) + 0.5)
-    reach = (2.0 if cubic else 1.0) * wide_
-    low = jnp.maximum((centre - reach + 0.5).astype(jnp.int32), 0)
-    high = jnp.minimum((centre + reach + 0.5).astype(jnp.int32), size)
+    with _while_tracing(size, wanted):
+        step = _scale(size, wanted, align, scale)
+        wide_ = jnp.maximum(step, 1)
+        centre = step * (jnp.arange(wanted).astype(jnp.float32) + 0.5)
+        reach = (2.0 if cubic else 1.0) * wide_
+        low = jnp.maximum((centre - reach + 0.5).astype(jnp.int32), 0)
+        high = jnp.minimum((centre + reach + 0.5).astype(jnp.int32), size)
     places = jnp.arange(size)
     apart = (places[None, :] - centre[:, None] + 0.5) / wide_
     weights = _keys(apart, -0.5) if cubic else jnp.maximum(1 - jnp.abs(apart), 0)

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.capture.model_files.rounded_division import divided
+from aotc.capture.model_files.framework_arithmetic import divided
 from aotc.frontends.pytorch.operators.torch_operator_table import Family
 from aotc.frontends.pytorch.torch_dtypes import FLOAT, INT, as_dtype, canonical, category, wide
 from aotc.frontends.pytorch.torch_refusals import Unsupported

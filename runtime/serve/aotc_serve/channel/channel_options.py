@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotc_runtime.base.errors import raise_if, refusal
+from aotc_runtime.loader.bundle_sources import ChannelStamp
 from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
 
 if TYPE_CHECKING:
@@ -40,3 +41,11 @@ def require_newest(
     current = channel_client.ask(channel, folder, [name])
     raise_if(channel_client.check_newest(current, name, version, index))
     return current
+
+
+def require_named(
+    channel: Channel, folder: Path, name: str, version: str, index: bytes
+) -> ChannelStamp:
+    """`ChannelSource.require_named`: as `require_newest`."""
+    stamp = require_newest(channel, folder, name, version, index).roles["timestamp"]
+    return ChannelStamp(stamp.version, stamp.expires.isoformat())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,6 +55,23 @@ def application(service: Service, *, control: bool, change: str = BY_SERVER) -> 
     return Rest(service, control, change).application()
 
 
+async def _while_connected[T](request: Request, answering: Coroutine[None, None, T]) -> T:
+    """Return an answer; one that waits for a thread is not computed for a client that has gone.
+
+    Raises ClientDisconnect.
+    """
+    answer = asyncio.ensure_future(answering)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
 class Rest:
     """Endpoints; each gives a response or raises an AotcError."""
 
@@ -95,11 +112,14 @@ class Rest:
             return None
         try:
             asked = Asked("rest", *found, size, claim)
-            return service.answer_now(
+            answer = service.answer_now(
                 asked, self._reader(memoryview(body), length, claim), self._write
             )
         except AotcError as error:
             return refused(error)
+        if answer is None:
+            claim.close()
+        return answer
 
     def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
         """Make a function that reads a request. length: of the JSON before binary data."""
@@ -186,7 +206,10 @@ class Rest:
         path = request.path_params
         size = len(body.data)
         asked = Asked("rest", path["name"], path.get("version", ""), size, body.claim, spans)
-        return await service.infer(asked, self._reader(body.data, length, body.claim), self._write)
+        answering = service.infer(asked, self._reader(body.data, length, body.claim), self._write)
+        if service.is_quick(asked.name, asked.version, size):
+            return await answering
+        return await _while_connected(request, answering)
 
     async def live(self, _: Request) -> Response:
         """The process answers."""

@@ -60,6 +60,26 @@ class _RefusedError(Exception):
     """Stops the parser: the connection was refused, and nothing behind that is read."""
 
 
+class _Transport:
+    """A transport that takes nothing once it is closed, as asyncio's does.
+
+    uvloop's raises then, which uvicorn would log with a traceback: clients reset connections while
+    they are answered.
+    """
+
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
     """The header of a request, as one that asks for no other protocol has it."""
     version = parser.get_http_version().encode("ascii")
@@ -116,7 +136,7 @@ def bounded(
             self._plain = b""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(_Transport(transport))  # type: ignore[arg-type]
             if len(admitted) >= limits.connections and not self._make_room():
                 self._refuse_full()
                 return

@@ -42,7 +42,8 @@ async def read_body(
         raise _too_large(stated, most, limits)
     claim = Claim(memory)
     loop = asyncio.get_running_loop()
-    end = loop.time() + limits.body_seconds
+    began = loop.time()
+    end = began + limits.body_seconds
     try:
         async with asyncio.timeout_at(min(end, loop.time() + limits.header_seconds)) as timeout:
             part, is_last = await _part(request)
@@ -58,6 +59,10 @@ async def read_body(
                 room.add(part)
                 if room.size > most:
                     raise _too_large(room.size, most, limits)
+                if memory.is_scarce and claim.total <= memory.small:
+                    # What is left is for small requests, which take no long time.
+                    end = min(end, began + limits.header_seconds)
+                    timeout.reschedule(min(end, timeout.when() or end))
                 pace += len(part)
                 if pace >= PACE_BYTES:
                     pace = 0

@@ -83,8 +83,9 @@ SMALL_BYTES = 2**20
 class Memory:
     """The bytes that requests and answers under way may hold together. Used by any thread.
 
-    Of the limit, an eighth is left to small requests, and half of that to small requests that have
-    arrived: so neither large ones nor those that never arrive keep others out.
+    Of the limit, an eighth is left to small requests. Of that, three quarters are left to
+    connections and small requests that have arrived, and half to these requests alone: so neither
+    large ones nor those that never arrive keep others out.
     """
 
     def __init__(self, limit: int) -> None:
@@ -92,7 +93,8 @@ class Memory:
         reserve = limit // 8
         self.small = max(min(SMALL_BYTES, reserve // 16), 1)
         self._most_of_large = limit - reserve
-        self._most_of_arriving = limit - reserve // 2
+        self._most_of_arriving = limit - reserve * 3 // 4
+        self._most_of_connections = limit - reserve // 2
         self._lock = threading.Lock()
         self._connections = 0
         self.used = 0
@@ -137,7 +139,7 @@ class Memory:
         """Count a connection of HTTP. Raises ServerError (AOTC-E766)."""
         with self._lock:
             used = self.used + self._connections
-            if used + COSTS.connection <= self._most_of_arriving:
+            if used + COSTS.connection <= self._most_of_connections:
                 self._connections += COSTS.connection
                 return
         raise refusal("AOTC-E766", "server", f"{used} bytes taken by others")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
+from aotc_runtime.system.read_progress import Tally
 from aotc_serve.oci.registry_client import Repository
 
 THREADS = 4
 """Registries and lines serve a few at a time; more connections share the same line."""
-
-type OnBytes = Callable[[int, int], None]
-"""Told how many bytes there are, of how many."""
 
 
 def nobody(done: int, total: int) -> None:
@@ -41,19 +38,6 @@ class Counted:
     def end(self) -> None:
         """It is there."""
         self.at(self._size)
-
-
-class Tally:
-    """Bytes of several blobs; threads may share it. total: of all."""
-
-    def __init__(self, total: int, told: OnBytes) -> None:
-        self._done, self._total, self._told = 0, total, told
-        self._lock = threading.Lock()
-
-    def add(self, number: int) -> None:
-        with self._lock:
-            self._done += number
-            self._told(self._done, self._total)
 
 
 def each[T](repository: Repository, items: Iterable[T], work: Callable[[T], object]) -> None:

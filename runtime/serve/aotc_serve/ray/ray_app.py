@@ -33,8 +33,8 @@ except ImportError as error:
         "AOTC-E406",
         "aotc_serve.ray.ray_app",
         f"no {error.name}",
-        expected="the packages of the extra aotc-runtime[ray]",
-        hint="install them: in a clone, `pip install './runtime[ray]'`",
+        expected="the packages of the extra aotc-serve[ray]",
+        hint="install them: in a clone, `pip install ./runtime './runtime/serve[ray]'`",
     ) from error
 
 from aotc_serve.http.http_app import application

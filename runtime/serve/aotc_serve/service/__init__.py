@@ -1,3 +1,3 @@
-"""Serving bundles over the network. Needs the extra `aotc-runtime[serve]`; the loader itself never
+"""Serving bundles over the network. Needs the extra `aotc-serve[serve]`; the loader itself never
 imports these modules.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 QUICK_SECONDS = 0.001
 """A request that takes less is answered in the event loop itself: handing it to a thread and back
 costs more than it holds others up.
@@ -12,8 +14,15 @@ waiting for others and two changes of thread cost more than what is saved of a c
 """
 QUICK_BYTES, QUICK_MOST = 2**21, 1024
 
-Kind = tuple[str, str, int]
-"""Model, version and bytes: requests that take about the same time."""
+HELD_SECONDS, BARRED_TIMES = 0.01, 100
+"""A request that holds the event loop for longer keeps those for its model out of it, for so many
+times as long: at most a hundredth of the time is lost to requests that only look like quick ones.
+"""
+
+type Shapes = tuple[tuple[int, ...], ...]
+
+type Kind = tuple[str, str, int | Shapes]
+"""Model, version and bytes, or shapes: requests that take about the same time."""
 
 
 class Quick:
@@ -21,14 +30,23 @@ class Quick:
 
     def __init__(self) -> None:
         self._seconds: dict[Kind, float] = {}
+        # Until when, by model.
+        self._barred: dict[str, float] = {}
 
     def holds(self, kind: Kind, limit: float = QUICK_SECONDS) -> bool:
         """Whether such requests have been taking less than so many seconds."""
-        return self._seconds.get(kind, 1.0) < limit
+        if self._seconds.get(kind, 1.0) >= limit:
+            return False
+        return not self._barred or self._barred.get(kind[0], 0.0) <= monotonic()
+
+    def held(self, name: str, seconds: float) -> None:
+        """Note for how long a request for a model has held the event loop, whatever came of it."""
+        if seconds > HELD_SECONDS:
+            self._barred[name] = monotonic() + BARRED_TIMES * seconds
 
     def took(self, kind: Kind, seconds: float) -> None:
         """One that took long counts for many that did not."""
-        if kind[2] > QUICK_BYTES:
+        if isinstance(kind[2], int) and kind[2] > QUICK_BYTES:
             return
         known = self._seconds.get(kind)
         if known is None and len(self._seconds) >= QUICK_MOST:

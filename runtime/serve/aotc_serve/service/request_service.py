@@ -26,7 +26,7 @@ from aotc_serve.inference.served_models import Model, models_of
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.inline_calls import ALONE_SECONDS, QUICK_SECONDS, Quick
+from aotc_serve.service.inline_calls import ALONE_SECONDS, QUICK_SECONDS, Kind, Quick
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -49,6 +49,15 @@ class Asked(Struct, frozen=True):
     size: int
     claim: Claim
     spans: Sequence[Span] = ()
+
+
+class _NotQuickError(Exception):
+    """A request is read, and none that is known to be quick."""
+
+
+def _by_shapes(asked: Asked, prepared: Prepared) -> Kind:
+    """Return the kind of a request by what it takes, which is longer than its bytes may tell."""
+    return asked.name, asked.version, tuple([array.shape for array in prepared.arrays])
 
 
 def within(limits: Limits, memory: Memory) -> Limits:
@@ -127,7 +136,9 @@ class Service:
         Raises an AotcError, and nothing else.
         """
         if self.is_quick(asked.name, asked.version, asked.size):
-            return self.answer_now(asked, read, write)
+            answered = self.answer_now(asked, read, write)
+            if answered is not None:
+                return answered
         started = perf_counter()
         try:
             self._enter(asked)
@@ -176,18 +187,37 @@ class Service:
                     reasons.setdefault(reason, []).append(model.name)
         return reasons
 
-    def answer_now[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
-        """Answer a request in the event loop itself, where it is quick; `infer` takes the rest."""
-        started = perf_counter()
+    def answer_now[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T | None:
+        """Answer a request in the event loop itself, where it is quick; `infer` takes the rest.
+
+        Return None for one whose arrays have other shapes than the quick ones of its size; it still
+        holds its claim.
+        """
+        started, size = perf_counter(), asked.claim.total
+
+        def read_quick(model: Model) -> Prepared:
+            prepared = read(model)
+            if not self._quick.holds(_by_shapes(asked, prepared), self._quick_seconds):
+                raise _NotQuickError
+            return prepared
+
         try:
             self._enter(asked)
             try:
-                answer, known = self._answer(asked, read, write)
-            finally:
+                answer, known = self._answer(asked, read_quick, write)
+            except _NotQuickError:
+                self.leave()
+                asked.claim.resize(size)
+                return None
+            except BaseException:
                 self._ended(asked)
+                raise
+            self._ended(asked)
         except AotcError as error:
             self._count(asked, self._known(asked.name), error.code, started)
             raise
+        finally:
+            self._quick.held(asked.name, perf_counter() - started)
         self._count(asked, known, "", started)
         return answer
 
@@ -243,6 +273,7 @@ class Service:
 
                 def took(seconds: float) -> None:
                     self._quick.took_in_a_line(kind, seconds)
+                    self._quick.took_in_a_line(_by_shapes(asked, prepared), seconds)
 
                 waiting = Waiting(prepared.arrays, finish, took, asked.spans)
                 answered: T = await self._lines.answer(model, waiting)
@@ -265,9 +296,11 @@ class Service:
                 else:
                     answered = write(outcome(model, prepared, answer, requests=1)), model.name
                     self.metrics.joined(model.name, 1)
-            self._quick.took((asked.name, asked.version, asked.size), perf_counter() - started)
+            seconds = perf_counter() - started
+            self._quick.took((asked.name, asked.version, asked.size), seconds)
+            self._quick.took(_by_shapes(asked, prepared), seconds)
             return answered
-        except AotcError:
+        except (AotcError, _NotQuickError):
             raise
         except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
             warn_of(error)

@@ -9,10 +9,11 @@ from aotc_runtime.base.digest import pieces
 from aotc_runtime.base.errors import raise_if, refusal
 from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system.read_progress import OnBytes, Tally
 from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify_bundle import attribute
-from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_serve.oci.parallel_transfer import Counted, each, nobody
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.registry_listing import Documents, Listing, hear, look, resolve

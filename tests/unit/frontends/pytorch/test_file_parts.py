@@ -338,15 +338,15 @@ def test_structures_are_built_as_torch_has_them() -> None:
     assert structure("a.Class", "7", 1) == (0,)
 
 
-@pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "MARKS_MAX"])
+@pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "JSON_MARKS_MAX"])
 def test_documents_are_as_large_as_allowed(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'{"schema_version": {"major": 8, "minor": 0}, "torch_version": "2"}'
     most = (
         len(text) if limit == "JSON_BYTES_MAX" else sum(map(text.count, (b",", b":", b"[", b"{")))
     )
-    monkeypatch.setattr(torch_schema, limit, most)
+    monkeypatch.setattr(model_archive, limit, most)
     assert torch_schema.decode(text, torch_schema.Versions, "it").torch_version == "2"
-    monkeypatch.setattr(torch_schema, limit, most - 1)
+    monkeypatch.setattr(model_archive, limit, most - 1)
     with pytest.raises(Damaged):
         torch_schema.decode(text, torch_schema.Versions, "it")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import struct
+import time
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,35 @@ def test_an_end_that_overlaps_the_record_of_64_bits_is_refused() -> None:
     end = bytearray(b"PK\x05\x06" + bytes(18))
     end[7:11] = b"PK\x06\x07"
     assert code(b"PK\x03\x04-" + bytes(end)) == "AOTC-E843"
+
+
+def nested(count: int, last: bytes) -> bytes:
+    """An archive whose members each hold the bytes of all that follow."""
+    body, entries = last, []
+    for number in reversed(range(count)):
+        name = b"it/%06d" % number
+        numbers = 20, 0, 0, 0, 0, zlib.crc32(body), len(body), len(body), len(name), 0
+        body = struct.pack("<4s5H3L2H", b"PK\3\4", *numbers) + name + body
+        entries.append((numbers, name, len(body)))
+    directory = b"".join(
+        struct.pack("<4sH", b"PK\1\2", 20)
+        + struct.pack("<5H3L5H2L", *numbers, 0, 0, 0, 0, len(body) - size)
+        + name
+        for numbers, name, size in entries
+    )
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
+    return body + directory + end
+
+
+def test_members_within_each_other_are_refused_before_any_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = nested(3, b"last")
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        assert len(file.namelist()) == 3
+    assert model_archive.read_archive(nested(1, b"last")).members.keys() == {"it/000000"}
+    monkeypatch.setattr(model_archive, "_require_intact", lambda *_: pytest.fail("read"))
+    assert code(data) == "AOTC-E843"
 
 
 def test_sizes_beyond_the_file_are_refused_also_where_both_are_the_same() -> None:
@@ -416,13 +447,49 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = changed(PROGRAM, lambda d: d.update(guards_code=[[]] * 2**21))
-    monkeypatch.setattr(torch_schema, "MARKS_MAX", 2**20)
+    monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 2**20)
     tracemalloc.start()
     assert code(data) == "AOTC-E843"
     assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
     tracemalloc.stop()
-    monkeypatch.setattr(torch_schema, "JSON_BYTES_MAX", 100)
+    monkeypatch.setattr(model_archive, "JSON_BYTES_MAX", 100)
     assert code(GOOD) == "AOTC-E843"
+
+
+def _writes(count: int) -> Callable[[Any], None]:
+    """The result is written in place so many times."""
+
+    def change(document: Any) -> None:
+        found = graph(document)
+        last = found["outputs"][0]["as_tensor"]["name"]
+        meta = found["tensor_values"][last]
+        for number in range(count):
+            given, last = last, f"written_{number}"
+            found["nodes"].append(
+                {
+                    "target": "torch.ops.aten.relu_.default",
+                    "inputs": [{"name": "self", "arg": {"as_tensor": {"name": given}}}],
+                    "outputs": [{"as_tensor": {"name": last}}],
+                    "metadata": {},
+                }
+            )
+            found["tensor_values"][last] = meta
+        found["outputs"] = [{"as_tensor": {"name": last}}]
+        (spec,) = document["graph_module"]["signature"]["output_specs"]
+        spec["user_output"]["arg"]["as_tensor"]["name"] = last
+
+    return change
+
+
+def test_writes_in_place_are_followed_in_time_that_grows_with_their_number() -> None:
+    """With the square of their number, as before, it took 50 seconds."""
+    data = changed(PROGRAM, _writes(4000))
+    began = time.process_time()
+    read(data)
+    assert time.process_time() - began < 15
+    model = read(changed(PROGRAM, _writes(3)))
+    made = jax.eval_shape(model.function, dict(model.weights), np.zeros((2, 5), np.int32))
+    assert jax.tree.leaves(made)[0].shape == (2, 5, 10)
 
 
 @pytest.mark.parametrize("limit", ["MEMBERS_MAX", "DIRECTORY_BYTES_MAX"])
@@ -452,10 +519,36 @@ def test_a_weight_whose_name_steers_a_terminal_is_refused() -> None:
         "Add(" * 5000,
         "Integer(" + "9" * 3000 + ")",
         "Mul(Symbol('s1'), [])",
+        "Mul(Integer('aaaa'), Integer(2))",
+        "Mul(Integer([1, 2]), Integer(2))",
+        "Integer(1.5)",
+        "Integer(True)",
     ],
 )
 def test_an_expression_that_is_none_of_sizes_is_not_evaluated(text: str) -> None:
     assert torch_symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None
+
+
+def test_an_expression_of_more_terms_than_allowed_is_not_multiplied_out() -> None:
+    names = [f"s{number}" for number in range(11)]
+    sizes = dict(zip(names, jax.export.symbolic_shape(", ".join(names)), strict=True))
+
+    def power(symbols_: list[str], exponent: int) -> Any:
+        total = f"Add({', '.join(f"Symbol('{name}')" for name in symbols_)})"
+        text = f"Pow({total}, Integer({exponent}))"
+        return torch_symbols.evaluate(Sym(as_expr=SymExpr(text)), sizes)
+
+    assert power(names[:3], 2) == (sizes["s0"] + sizes["s1"] + sizes["s2"]) ** 2
+    assert power(names[:10], 3) is not None
+    assert power(names, 3) is None
+    assert power(names[:3], 8) is None
+    nested = "Pow(" * 40 + "Add(Symbol('s1'), Integer(-1))" + ", Integer(8))" * 40
+    assert torch_symbols.evaluate(Sym(as_expr=SymExpr(nested)), sizes) is None
+    for exponent in (-1, 0):
+        text = f"Pow({nested}, Integer({exponent}))"
+        assert torch_symbols.evaluate(Sym(as_expr=SymExpr(text)), sizes) is None
+    nested = "Mul(Add(Symbol('s1'), Symbol('s2')), " * 11 + "Integer(1)" + ")" * 11
+    assert torch_symbols.evaluate(Sym(as_expr=SymExpr(nested)), sizes) is None
 
 
 def test_a_tensor_subclass_is_refused_with_what_unwraps_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -104,6 +105,40 @@ def test_numbers_beyond_all_are_placed_behind_nan(right: bool) -> None:
     x = jnp.asarray([NAN, INF, 1.5, 0.5, -INF])
     found = made("aten.searchsorted.Tensor", jnp.asarray([0.0, 1.0, NAN]), x, right=right)
     assert found.tolist() == [3, 3, 3, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_products_of_truth_values_are_products_of_numbers(dtype: Any) -> None:
+    def function(mask: Any, x: Any) -> list[Any]:
+        number = made("aten.to.dtype", mask, dtype)
+        return [
+            made("aten.mul.Tensor", mask, x),
+            made("aten.mul.Tensor", number, x),
+            made("aten.mul.Scalar", mask, INF),
+            made("aten.div.Scalar", mask, 0.0),
+            made("aten.divide.Scalar_mode", mask, 0.0, rounding_mode="trunc"),
+            made("aten.div.Tensor", number, jnp.zeros(4, dtype)),
+        ]
+
+    mask = np.asarray([False, False, False, True])
+    found = jax.jit(function)(mask, np.asarray([INF, NAN, 2, -INF], dtype))
+    product, quotient = [NAN, NAN, 0, -INF], [NAN, NAN, NAN, INF]
+    for one, expected in zip(found, [product] * 2 + [quotient] * 4, strict=True):
+        np.testing.assert_array_equal(one, expected)
+
+
+def test_powers_of_integers_wrap_and_are_cut_to_zero() -> None:
+    base, exponent = (
+        jnp.asarray([3, -1, -1, 1, 2, 2, 3]),
+        jnp.asarray([-1, -3, -2, -5, 64, 10, 127]),
+    )
+    expected = [0, -1, 1, 1, 0, 1024, -2088621909]
+    assert made("aten.pow.Tensor_Tensor", base, exponent).tolist() == expected
+    assert made("aten.pow.Scalar", 2, exponent).tolist() == [0, 0, 0, 0, 0, 1024, 0]
+    assert made("aten.pow.Tensor_Scalar", jnp.asarray([2, 3]), 64).tolist() == [0, 2038349057]
+    short = made("aten.pow.Tensor_Tensor", SHORT, jnp.asarray([2, 3, 70, 127], jnp.int8))
+    assert short.dtype == jnp.int16
+    assert short.tolist() == [-511, 216, 1, -29367]
 
 
 def test_sinc_of_infinities_is_nan() -> None:

@@ -11,7 +11,7 @@ import pytest
 from aotc.base.evidence import ControlFlow
 from aotc.check.value_inputs import KINDS
 from aotc.pipeline.children import value_reference
-from aotc.pipeline.children.value_reference import MOST_TELLING, _Trials
+from aotc.pipeline.children.value_reference import MOST_TELLING, _Trials, endless
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -57,3 +57,10 @@ def test_calls_of_many_bytes_get_none(tmp_path: Path) -> None:
 
 def test_every_kind_has_its_place_in_the_order() -> None:
     assert sorted(MOST_TELLING) == sorted(KINDS)
+
+
+def test_singular_values_are_asked_of_no_infinite_matrix() -> None:
+    """LAPACK would never answer."""
+    assert {*endless(["lapack_sgesdd_ffi"])} == {*endless(["x", "lapack_zgesvd_ffi"])}
+    assert {*endless(["lapack_sgesdd_ffi"])} == {"infinite", "extreme"}
+    assert endless(["lapack_sgeqrf_ffi", "lapack_ssyevd_ffi"]) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
+from aotc_serve.service.inline_calls import HELD_SECONDS
 from aotc_serve.service.request_service import Service
 from aotc_serve.service.served_loading import Settings
 
@@ -53,9 +55,12 @@ def asked(x: Any = X, factor: float = 3.0) -> tuple[Headers, bytes]:
     return [(b"inference-header-content-length", str(len(header)).encode())], header + data
 
 
-def known(service: Service, body: bytes) -> None:
+def known(service: Service, body: bytes, x: Any = X) -> None:
     """Make it known that such requests are quick."""
-    service._quick.took(("joins.scaled", "", len(body)), 0.0)
+    model = service.repository.find("joins.scaled")
+    shapes = {"x": x.shape, "factor": ()}
+    for kind in (len(body), tuple(shapes[port.name] for port in model.inputs)):
+        service._quick.took(("joins.scaled", "", kind), 0.0)
 
 
 def test_only_what_is_known_to_be_quick_is_answered_at_once(service: Service) -> None:
@@ -68,6 +73,44 @@ def test_only_what_is_known_to_be_quick_is_answered_at_once(service: Service) ->
     assert rest.at_once(URL + b"?x", headers, body) is None
     assert rest.at_once(b"/v2/models/joins%2Escaled/infer", headers, body) is None
     assert rest.at_once(b"/v2/models/joins.scaled", headers, body) is None
+
+
+def test_a_request_of_other_shapes_is_not_quick_because_it_has_as_many_bytes(
+    service: Service,
+) -> None:
+    rest, (headers, body) = Rest(service, False), asked()
+    larger, other = asked(np.concatenate([X, X]))
+    longer = headers[0][1], b"%d" % (int(headers[0][1]) + len(other) - len(body))
+    padded = body[: int(longer[0])] + b" " * (int(longer[1]) - int(longer[0]))
+    padded += body[int(longer[0]) :]
+    known(service, padded)
+    assert len(padded) == len(other)
+    assert rest.at_once(URL, larger, other) is None
+    assert (service.requests, service.memory.used) == (0, 0)
+    assert rest.at_once(URL, [(headers[0][0], longer[1])], padded).status_code == 200
+    known(service, other, np.concatenate([X, X]))
+    assert rest.at_once(URL, larger, other).status_code == 200
+
+
+def test_a_model_that_has_held_the_event_loop_is_kept_out_of_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest, (headers, body) = Rest(service, False), asked()
+    known(service, body)
+    assert rest.at_once(URL, headers, body).status_code == 200
+    answered, call = [], service._call
+
+    def slow(*given: Any) -> Any:
+        answered.append(time.sleep(2 * HELD_SECONDS))
+        return call(*given)
+
+    monkeypatch.setattr(service, "_call", slow)
+    assert rest.at_once(URL, headers, body).status_code == 200
+    known(service, body)
+    for _ in range(50):
+        service._quick.took(("joins.scaled", "", len(body)), 0.0)
+    assert rest.at_once(URL, headers, body) is None
+    assert len(answered) == 1
 
 
 def test_a_server_that_ends_or_is_full_answers_nothing_at_once(service: Service) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 from waiting import SECONDS, until
 
-from aotc_serve.http.http_connections import AT_ONCE_BYTES_MAX, bounded
+from aotc_serve.http.http_app import _while_connected
+from aotc_serve.http.http_connections import AT_ONCE_BYTES_MAX, _Transport, bounded
 from aotc_serve.inference.request_memory import Memory
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
@@ -151,3 +153,59 @@ def test_what_has_arrived_when_a_connection_would_be_closed_is_answered_first() 
     assert asyncio.run(told_to_close(b"")) == b""
     # What is no beginning of a request keeps nothing open.
     assert asyncio.run(told_to_close(b"\r\n")) == b""
+
+
+class Closing(asyncio.Transport):
+    """A transport of uvloop's, which raises where it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed, self.written = False, b""
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.is_closed:
+            raise RuntimeError("the handler is closed")
+        self.written += data
+
+
+def test_an_answer_to_a_connection_that_was_reset_raises_nothing() -> None:
+    """uvicorn would log it with a traceback, once for each."""
+    closing = Closing()
+    transport = _Transport(closing)
+    transport.write(b"one")
+    closing.is_closed = True
+    transport.write(b"two")
+    assert (closing.written, transport.is_closing()) == (b"one", True)
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_a_client_that_goes_ends_the_request_that_waits_for_a_thread(goes: bool) -> None:
+    ended = []
+
+    async def answering() -> str:
+        try:
+            await asyncio.sleep(SECONDS if goes else 0)
+        finally:
+            ended.append("answer")
+        return "answer"
+
+    async def receive() -> dict[str, Any]:
+        try:
+            await asyncio.sleep(0 if goes else SECONDS)
+        finally:
+            ended.append("receive")
+        return {"type": "http.disconnect"}
+
+    async def main() -> str:
+        try:
+            return await _while_connected(Request({"type": "http"}, receive), answering())
+        except ClientDisconnect:
+            return "gone"
+        finally:
+            await asyncio.sleep(0)
+            assert sorted(ended) == ["answer", "receive"]
+
+    assert asyncio.run(main()) == ("gone" if goes else "answer")

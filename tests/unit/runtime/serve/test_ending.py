@@ -15,6 +15,8 @@ import pytest
 from served import Served, binary_request, serving
 from waiting import SECONDS, until
 
+from aotc_runtime import __main__
+from aotc_serve import server_process
 from aotc_serve.http.listen_socket import Listening
 
 X = np.random.default_rng(2).random((8, 64), np.float32)
@@ -167,3 +169,18 @@ def test_sigterm_under_load_loses_no_request(
         assert served.process.wait(SECONDS) == 0
     assert [client.lost for client in clients] == [[]] * 8
     assert {status for client in clients for status in client.answers} == {200}
+
+
+def test_a_reload_that_is_asked_for_while_it_starts_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    monkeypatch.setattr(
+        server_process, "run", lambda options: found.append(signal.getsignal(signal.SIGHUP))
+    )
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        assert __main__.main(["serve", "it.aotb", "--trust", "trust.toml"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert found == [signal.SIG_IGN]

@@ -26,9 +26,15 @@ def test_small_requests_have_a_share_and_those_that_have_arrived_a_part_of_it() 
     large = [Claim(memory, 2**16, is_whole=True) for _ in range(14)]
     assert memory.used == memory.most_of_large == 2**20 * 7 // 8
     assert refused(memory, small + 1, is_whole=True)
-    arriving = [Claim(memory, small) for _ in range(8)]
+    arriving = [Claim(memory, small) for _ in range(4)]
     assert refused(memory, 1)
-    arrived = [Claim(memory, small, is_whole=True) for _ in range(8)]
+    for _ in range(2**15 // COSTS.connection):
+        memory.connect()
+    with pytest.raises(AotcError):
+        memory.connect()
+    for _ in range(2**15 // COSTS.connection):
+        memory.disconnect()
+    arrived = [Claim(memory, small, is_whole=True) for _ in range(12)]
     assert memory.used == 2**20 and refused(memory, 1, is_whole=True)
     for claim in (*large, *arriving, *arrived):
         claim.close()

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from aotc_serve.service.inline_calls import QUICK_BYTES, QUICK_MOST, QUICK_SECONDS, Quick
+import pytest
+
+from aotc_serve.service import inline_calls as module
+from aotc_serve.service.inline_calls import (
+    BARRED_TIMES,
+    HELD_SECONDS,
+    QUICK_BYTES,
+    QUICK_MOST,
+    QUICK_SECONDS,
+    Quick,
+)
 
 KIND = ("m", "", 100)
 
@@ -33,3 +43,21 @@ def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
     for size in range(3 * QUICK_MOST):
         quick.took(("m", "", size), 0.0)
     assert len(quick._seconds) <= QUICK_MOST
+
+
+def test_a_model_is_barred_for_many_times_as_long_as_it_held_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    quick = Quick()
+    for kind in (KIND, ("other", "", 100)):
+        quick.took(kind, 0.0)
+    quick.held("m", HELD_SECONDS)
+    assert quick.holds(KIND)
+    quick.held("m", 1.0)
+    assert not quick.holds(KIND) and quick.holds(("other", "", 100))
+    now += BARRED_TIMES - 1
+    assert not quick.holds(KIND)
+    now += 1
+    assert quick.holds(KIND)

@@ -1,31 +1,21 @@
-"""A workshop can be removed: its folder and its lines in the registry, and nothing else notices."""
+"""Optional commands can be removed: their folders and their entry points, and nothing notices."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 
 import pytest
 from faults.tiny import MANIFEST, PROGRAM
 
-from aotc.cli.command_registry import OPTIONS, SECTIONS
-
 ROOT = Path(__file__).parents[2]
-WORKSHOPS = sorted(path.parent.name for path in ROOT.glob("aotc/commands/*/__init__.py"))
-REGISTRY = "aotc/cli/command_registry.py"
-SIGNERS = {"pkcs11"}
-"""Those that an entry point names in pyproject.toml, and no line of the registry."""
-
-
-def remove(tree: Path, name: str) -> None:
-    """Remove a workshop from a copy of the sources, as its reader would do it."""
-    rmtree(tree / "aotc" / "commands" / name)
-    registry = tree / REGISTRY
-    lines = registry.read_text("utf-8").splitlines(keepends=True)
-    registry.write_text("".join(e for e in lines if f'"aotc.commands.{name}.' not in e), "utf-8")
+COMMANDS = sorted(path.parent.name for path in ROOT.glob("aotc/commands/*/__init__.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+POINTS: dict[str, dict[str, str]] = PROJECT["entry-points"]
 
 
 def run(tree: Path, *command: str | Path, folder: Path | None = None) -> str:
@@ -41,50 +31,42 @@ def run(tree: Path, *command: str | Path, folder: Path | None = None) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", WORKSHOPS)
-def test_only_the_registry_names_a_workshop(name: str) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_entry_points_alone_name_an_optional_command(name: str) -> None:
     folder = ROOT / "aotc" / "commands" / name
     naming = {
         path.relative_to(ROOT).as_posix()
-        for path in [*ROOT.glob("aotc/**/*.py"), *ROOT.glob("runtime/aotc_runtime/**/*.py")]
+        for package in ("aotc", "runtime/aotc_runtime", "runtime/serve/aotc_serve")
+        for path in (ROOT / package).rglob("*.py")
         if not path.is_relative_to(folder) and f"aotc.commands.{name}" in path.read_text("utf-8")
     }
-    assert naming == (set() if name in SIGNERS else {REGISTRY})
-
-
-@pytest.mark.parametrize("name", [name for name in WORKSHOPS if name not in SIGNERS])
-def test_without_a_workshop_the_registry_still_holds_everything_else(
-    name: str, tmp_path: Path
-) -> None:
-    copytree(ROOT / "aotc" / "commands", tmp_path / "aotc" / "commands")
-    (tmp_path / "aotc" / "cli").mkdir()
-    (tmp_path / REGISTRY).write_text((ROOT / REGISTRY).read_text("utf-8"), "utf-8")
-    remove(tmp_path, name)
-    left: dict[str, dict[str, object]] = {}
-    exec(compile((tmp_path / REGISTRY).read_text("utf-8"), REGISTRY, "exec"), left)
-    own = f"aotc.commands.{name}."
-    kept = {
-        section: tuple(place for place in places if not place.startswith(own))
-        for section, places in SECTIONS.items()
-    }
-    options = {option: place for option, place in OPTIONS.items() if not place.startswith(own)}
-    assert (left["SECTIONS"], left["OPTIONS"]) == (kept, options)
-    assert (kept, options) != (SECTIONS, OPTIONS)
+    assert naming == set()
+    places = [place for group in POINTS.values() for place in group.values()]
+    assert any(place.startswith(f"aotc.commands.{name}.") for place in places)
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sources without any workshop."""
+    """A copy of the sources without any optional command, installed in place of these."""
     tree = tmp_path_factory.mktemp("bare")
     for folder in ("aotc", "targets"):
         copytree(ROOT / folder, tree / folder, ignore=ignore_patterns("__pycache__"))
-    for name in WORKSHOPS:
-        remove(tree, name)
+    for name in COMMANDS:
+        rmtree(tree / "aotc" / "commands" / name)
+    installed = tree / f"aotc-{PROJECT['version']}.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Name: aotc\nVersion: {PROJECT['version']}\n", "utf-8")
+    with (installed / "entry_points.txt").open("w", encoding="utf-8") as file:
+        for group, points in POINTS.items():
+            file.write(f"[{group}]\n")
+            for name, place in points.items():
+                if not place.startswith("aotc.commands."):
+                    file.write(f"{name} = {place}\n")
     (tree / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text("utf-8"), "utf-8")
     return tree
 
 
-def test_without_any_workshop_the_floors_hold(bare: Path) -> None:
+def test_without_optional_commands_the_layers_hold(bare: Path) -> None:
     said = run(bare, Path(sys.executable).with_name("lint-imports"), "--no-cache")
     assert "Layers of the toolchain KEPT" in said
     assert " 0 broken" in said
@@ -104,13 +86,13 @@ print(aotc.__path__[0], len(names))
 """
 
 
-def test_without_any_workshop_every_module_is_imported(bare: Path) -> None:
+def test_without_optional_commands_every_module_is_imported(bare: Path) -> None:
     place, count = run(bare, "-c", IMPORT_ALL).split()
     assert place == str(bare / "aotc")
     assert int(count) > 150
 
 
-def test_without_any_workshop_a_bundle_is_built_verified_and_called(
+def test_without_optional_commands_a_bundle_is_built_verified_and_called(
     bare: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM)
@@ -131,7 +113,7 @@ def test_without_any_workshop_a_bundle_is_built_verified_and_called(
     assert run(bare, "-c", called, folder=tmp_path).split() == ["80000.0"]
 
 
-def test_without_any_workshop_the_help_lists_the_others_and_options_are_refused(
+def test_without_optional_commands_the_help_lists_the_others_and_options_are_refused(
     bare: Path, tmp_path: Path
 ) -> None:
     listed = run(bare, "-m", "aotc.cli.main", "--help")

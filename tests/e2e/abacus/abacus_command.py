@@ -1,0 +1,29 @@
+"""A command of an abacus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command
+from aotc_runtime.base.rendering import say
+
+HELP_SECTION = "Abacus"
+
+
+@click.command(short_help="Say how many rods a bundle needs.")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@command
+def rods(out: Output, bundle: Path) -> None:
+    """Say how many rods a bundle needs, by target."""
+    from aotc_runtime.system.bundle_files import open_bundle
+    from aotc_runtime.verification.bundle_examination import read_unverified
+
+    contents, _ = read_unverified(open_bundle(bundle))
+    found = {
+        name: int(manifest.target.options["rods"])
+        for name, manifest in contents.manifests.items()
+        if manifest.target.platform == "abacus"
+    }
+    out.result({"rods": found}, lambda: say(*(f"{name}: {n} rods" for name, n in found.items())))
