@@ -19,7 +19,8 @@ import numpy as np
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import AotcError
-from aotc_serve.grpc.grpc_wire import WireError, read_request
+from aotc_runtime.formats.protobuf_wire import WireError
+from aotc_serve.grpc.grpc_wire import read_request
 from aotc_serve.http.json_inference import read_request as read_json
 from aotc_serve.inference.protocol_tensors import Port, from_json, take_nothing, to_json
 from aotc_serve.inference.request_memory import COSTS

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aotc.compile.binary import elf
 from aotc.compile.cpu import cpu_isa
 
 TARGETS = Path(__file__).parents[1] / "targets"
@@ -161,26 +162,26 @@ def differences(known: dict[str, frozenset[str]]) -> list[str]:
 
 def _symbols(image: mmap.mmap, wanted: tuple[bytes, ...]) -> dict[bytes, bytes]:
     """The bytes of these data symbols of an ELF file with 64 bits."""
-    (table,) = struct.unpack_from("<Q", image, 0x28)
-    size, count = struct.unpack_from("<HH", image, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * size) for i in range(count)]
+    sections = list(elf.sections_of(image))
     found: dict[bytes, bytes] = {}
     for section in sections:
-        if section[1] != 2:  # SHT_SYMTAB
+        if section.kind != elf.SYMBOL_TABLE:
             continue
-        strings = sections[section[6]]
+        strings = sections[section.link]
         layout = [
             ("name", "<u4"), ("info", "u1"), ("other", "u1"),
             ("section", "<u2"), ("value", "<u8"), ("size", "<u8"),
         ]  # fmt: skip
-        symbols = np.frombuffer(image[section[4] : section[4] + section[5]], np.dtype(layout))
+        symbols = np.frombuffer(
+            image[section.offset : section.offset + section.size], np.dtype(layout)
+        )
         for name in wanted:
-            at = image.find(b"\0" + name + b"\0", strings[4], strings[4] + strings[5])
+            at = image.find(b"\0" + name + b"\0", strings.offset, strings.offset + strings.size)
             if at < 0:
                 continue
-            (match,) = symbols[symbols["name"] == at + 1 - strings[4]]
+            (match,) = symbols[symbols["name"] == at + 1 - strings.offset]
             home = sections[match["section"]]
-            start = int(match["value"]) - home[3] + home[4]
+            start = int(match["value"]) - home.address + home.offset
             found[name] = image[start : start + int(match["size"])]
     if missing := [name.decode() for name in wanted if name not in found]:
         raise UnknownLayoutError(f"no symbol {', '.join(missing)}")

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from aotc.base.process_guard import descendants
-
 LIMIT_SECONDS = 900.0
 """For one test with its fixtures, among them the builds that it is the first to ask for."""
 
@@ -25,6 +23,22 @@ SPARE_SECONDS = 30.0
 CURRENT = "PYTEST_CURRENT_TEST"
 
 STDERR = pytest.StashKey[int]()
+
+
+def descendants() -> list[int]:
+    """Processes below this one (proc(5), `/proc/PID/stat`)."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name of a program stands in brackets, and may hold any.
+            parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[1]
+        except OSError:
+            continue
+        children.setdefault(int(parent), []).append(int(folder.name))
+    found = [os.getpid()]
+    for number in found:
+        found += children.get(number, ())
+    return found[1:]
 
 
 def pytest_configure(config: pytest.Config) -> None:

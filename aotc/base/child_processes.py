@@ -1,7 +1,6 @@
 """Child processes that end with the work they belong to, also when another thread says so.
 
-Each leads a process group of its own, and whatever it has started in there ends with it. The
-programs of users start processes, too, in groups of their own: these have a guard.
+Each leads a process group of its own, and every process of that group ends with it.
 """
 
 from __future__ import annotations
@@ -9,19 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
-
-from aotc.base import process_guard
-
-GRACE_SECONDS = 1.0
-"""From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""
-
-_GUARD = (sys.executable, "-I", "-S", process_guard.__file__)
 
 
 class StoppedError(Exception):
@@ -29,10 +20,14 @@ class StoppedError(Exception):
 
 
 class Child(subprocess.Popen[Any]):
-    """A process that leads a group; it is over when nothing of the group is left."""
+    """A process that leads a group; it is over when nothing of the group is left.
 
-    def __init__(self, command: Sequence[str], **options: Any) -> None:
+    grace: seconds from SIGTERM to SIGKILL when the process is ended; with 0 it is killed at once.
+    """
+
+    def __init__(self, command: Sequence[str], grace: float = 0.0, **options: Any) -> None:
         super().__init__(command, process_group=0, **options)
+        self._grace = grace
         self._over = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
@@ -51,10 +46,19 @@ class Child(subprocess.Popen[Any]):
 
     def end(self) -> None:
         """Begin to end all of it, and do not wait for that."""
+        if not self._grace:
+            self._signal(signal.SIGKILL)
+            return
+        self._signal(signal.SIGTERM)
+        later = threading.Timer(self._grace, self._signal, [signal.SIGKILL])
+        later.daemon = True
+        later.start()
+
+    def _signal(self, number: signal.Signals) -> None:
         with self._lock:
             if not self._over.is_set():
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
+                    os.killpg(self.pid, number)
 
     def _clear(self) -> None:
         """End what the leader leaves. Until then it is not reaped, so that its number is no other
@@ -62,42 +66,10 @@ class Child(subprocess.Popen[Any]):
         """
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         try:
-            self.end()
+            self._signal(signal.SIGKILL)
         finally:
             with self._lock:
                 self._over.set()
-
-
-class Guarded(subprocess.Popen[Any]):
-    """A process below a guard (`aotc.base.process_guard`), which ends with it everything that it
-    has
-    started, also if this process ends without doing so. It is over when nothing of that is left.
-
-    grace: seconds from SIGTERM to SIGKILL.
-    """
-
-    def __init__(self, command: Sequence[str], grace: float, **options: Any) -> None:
-        watched, self._held = os.pipe()
-        self._lock = threading.Lock()
-        try:
-            super().__init__(
-                [*_GUARD, str(watched), str(grace), *command],
-                process_group=0,
-                pass_fds=(watched,),
-                **options,
-            )
-        except BaseException:
-            self.end()
-            raise
-        finally:
-            os.close(watched)
-
-    def end(self) -> None:
-        """Begin to end all of it, and do not wait for that."""
-        with self._lock:
-            held, self._held = self._held, -1
-        if held >= 0:
-            os.close(held)
 
 
 class Ending(Protocol):
@@ -124,18 +96,13 @@ class Processes:
     @contextmanager
     def started(
         self, command: Sequence[str], *, grace: float = 0.0, **options: Any
-    ) -> Iterator[Child | Guarded]:
-        """A child process, ended with all that it started if the block ends before it. grace: for
-        one that runs what users wrote, and below a guard: as of `Guarded`.  options: as
-        `subprocess.Popen`'s.
+    ) -> Iterator[Child]:
+        """A child process, ended with its group if the block ends before it. grace: as of `Child`.
+        options: as `subprocess.Popen`'s.
 
         Raises StoppedError after `stop`.
         """
-
-        def start() -> Child | Guarded:
-            return Guarded(command, grace, **options) if grace else Child(command, **options)
-
-        with self.running(start) as process:
+        with self.running(lambda: Child(command, grace, **options)) as process:
             yield process
 
     @contextmanager

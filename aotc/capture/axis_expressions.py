@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
+from aotc_runtime.schema.size_expressions import Expression
+
 Point = tuple[int, ...]
 
 
@@ -51,33 +53,19 @@ def expression(
     terms = {key: value for key, value in coefficients.items() if value}
     if any(value.denominator != 1 for value in terms.values()):
         return "?"
+    found = Expression(tuple((int(value), tuple(sorted(key))) for key, value in terms.items()))
     for point, size in sizes.items():
-        where = dict(zip(dimensions, point, strict=True))
-        if _evaluate(terms, where) != size:
+        if found.value(dict(zip(dimensions, point, strict=True))) != size:
             return "?"
-    return _render(terms)
+    return expression_text(found) if found.names() else found.value({})
 
 
-def _evaluate(terms: Mapping[frozenset[str], Fraction], where: Mapping[str, int]) -> Fraction:
-    total = Fraction(0)
-    for monomial, coefficient in terms.items():
-        value = coefficient
-        for name in monomial:
-            value *= where[name]
-        total += value
-    return total
-
-
-def _render(terms: Mapping[frozenset[str], Fraction]) -> int | str:
-    constant = int(terms.get(frozenset(), Fraction(0)))
-    monomials = sorted((key for key in terms if key), key=lambda key: (len(key), sorted(key)))
-    if not monomials:
-        return constant
+def expression_text(expression: Expression) -> str:
+    """An expression as text: products by length, then by name; the constant last."""
     text = ""
-    for monomial in monomials:
-        coefficient = int(terms[monomial])
-        name = "*".join(sorted(monomial))
-        factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
+    terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
+    for coefficient, names in terms:
+        factors = [*names] if names and abs(coefficient) == 1 else [str(abs(coefficient)), *names]
         sign = "-" if coefficient < 0 else ("+" if text else "")
-        text += f"{sign}{factor}{name}"
-    return text + (f"{constant:+d}" if constant else "")
+        text += sign + "*".join(factors)
+    return text

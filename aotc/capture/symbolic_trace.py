@@ -19,11 +19,13 @@ import jax
 from jax import export
 
 from aotc.capture import jax_private, trace_refusals, user_exceptions
+from aotc.capture.axis_expressions import expression_text
 from aotc.capture.call_arguments import FlatCall
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import Dimension
-from aotc_runtime.schema.size_expressions import Expression, parse_expression, parse_relation
+from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
@@ -86,7 +88,7 @@ def analyze(
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
-        reason = f"jax does not take the range or the relations: {_first_line(error)}"
+        reason = f"jax does not take the range or the relations: {first_line(error)}"
         return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
     shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
     if shapes is not None:
@@ -225,7 +227,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
         return _specialized(line, function, f"asks whether {asked}")
     if is_users and _NEEDS_NUMBER.search(str(error)):
         return _specialized(line, function, "needs the size as a number")
-    return f"{line}: {type(error).__name__}: {_first_line(error)}"
+    return f"{line}: {type(error).__name__}: {first_line(error)}"
 
 
 @contextmanager
@@ -237,10 +239,6 @@ def _unfiltered() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_traceback_filtering", before)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
@@ -256,14 +254,3 @@ def axis_text(axis: Any) -> int | str:
         return expression_text(parse_expression(text))
     except ValueError:
         return "?"
-
-
-def expression_text(expression: Expression) -> str:
-    """An expression as text: products by length, then by name; the constant last."""
-    text = ""
-    terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
-    for coefficient, names in terms:
-        factors = [*names] if names and abs(coefficient) == 1 else [str(abs(coefficient)), *names]
-        sign = "-" if coefficient < 0 else ("+" if text else "")
-        text += sign + "*".join(factors)
-    return text

@@ -51,6 +51,7 @@ from aotc.capture.traced_shardings import (
 from aotc.capture.weight_sets import Weights
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import (
     Argument,
     CompileHere,
@@ -302,7 +303,7 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
         raise refusal(
             "AOTC-E839",
             where,
-            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            f"{type(error).__name__}: {first_line(error)}",
             expected="a function that jax can lower at all its sizes at once",
         ) from error
     count = len(names) + len(call.leaves)

@@ -17,8 +17,9 @@ from importlib import import_module
 from pathlib import Path
 
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.check.executed_trials import try_entry
-from aotc.check.padding.trial_files import read_plans
+from aotc.check.padding.trial_files import read_call, read_plans
+from aotc.check.padding.trial_records import EntryTrials, Sizes
+from aotc.check.padding.trial_run import Array, run
 from aotc.check.parity_calls import miscalled, misread
 from aotc.check.parity_process import Answer, Differing, Job
 from aotc.check.value_runs import run_values
@@ -28,10 +29,37 @@ from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.loaded_bundle import make_ready
 from aotc_runtime.serving.readiness import Difference, run_all
-from aotc_runtime.serving.resident_bundle import make_resident
+from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import judge, require, vouch
+
+
+def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
+    """What came of each trial. folder: holds the calls to compare with."""
+    loaded = resident.entry_points[entry.entry_point]
+    inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
+        device = profile.device
+        put = [device.put(leaf, aval) for leaf, aval in zip(leaves, profile.inputs, strict=True)]
+        arguments = [put[a] if isinstance(a, int) else a for a in profile.arguments]
+        results = device.execute(profile.executable, arguments)
+        return [device.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
+
+    return [
+        run(
+            trial,
+            entry,
+            inputs,
+            outputs,
+            read_call(folder, entry.entry_point, trial, inputs, outputs),
+            execute,
+        )
+        for trial in entry.trials
+    ]
+
 
 COMPARED = ("AOTC-E701", "AOTC-E704")
 """What readiness finds of results, which the build judges by itself."""

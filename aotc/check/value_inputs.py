@@ -112,16 +112,12 @@ def _made(
         return _integers(kind, leaf, generator)
     if leaf.dtype.kind == "c":
         # The imaginary part of a bounded input is drawn from N(0, 1), as in fixtures.
-        real, imaginary = (_part(leaf, part, bounds) for part, bounds in _parts(leaf))
+        real, imaginary = _part(leaf, "real", leaf.bounds), _part(leaf, "imag", None)
         made = np.empty(leaf.shape, leaf.dtype)
         made.real = _floats(kind, real, anchors, generator, keeps_scalars=keeps_scalars)
         made.imag = _floats(kind, imaginary, anchors, generator, keeps_scalars=keeps_scalars)
         return made
     return _floats(kind, leaf, anchors, generator, keeps_scalars=keeps_scalars)
-
-
-def _parts(leaf: TrialLeaf) -> tuple[tuple[str, tuple[float, float] | None], ...]:
-    return ("real", leaf.bounds), ("imag", None)
 
 
 def _part(leaf: TrialLeaf, part: str, bounds: tuple[float, float] | None) -> TrialLeaf:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import cast
 
 import click
 
-from aotc.cli.command_output import Output, fail, requested_output
+from aotc.base.errors import refusal
+from aotc.cli.command_output import Output, fail, report_findings, requested_output
 from aotc.cli.command_registry import Commands
 from aotc.cli.stop_signals import Stops
-from aotc.cli.stopped_commands import READER_WENT_AWAY, report_stop, silence_stdout
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import warn, warn_of
 
@@ -117,8 +118,6 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
-    from aotc.base.errors import refusal
-
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
     found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
@@ -158,8 +157,6 @@ def _failed(error: Exception, out: Output) -> int:
 
 def _hindered(error: Exception) -> AotcError | None:
     """AOTC-E032 for what lies in how the command was started, and not in the command."""
-    from aotc.base.errors import refusal
-
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return refusal(
             "AOTC-E032",
@@ -219,8 +216,6 @@ def _has_current_folder() -> bool:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    from aotc.base.errors import refusal
-
     error = refusal(
         "AOTC-E003",
         "stdout",
@@ -232,3 +227,38 @@ def _unwritable(out: Output, found: str) -> int:
         return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)
     except OSError:  # nor can stderr be written
         return error.exit_code
+
+
+READER_WENT_AWAY = 128 + signal.SIGPIPE
+"""The exit code that a shell shows for a process killed by SIGPIPE."""
+
+ENDS = {
+    signal.SIGINT: ("AOTC-E981", "aborted"),
+    signal.SIGTERM: ("AOTC-E982", "terminated"),
+    signal.SIGHUP: ("AOTC-E983", "hung up"),
+}
+"""By signal: the code of the finding, and the line on stderr."""
+
+
+def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
+    """One line on stderr, or one JSON document on stdout; the exit code."""
+    # An interrupt without a signal counts as Ctrl-C.
+    number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
+    code, said = ENDS[number]
+    command = " ".join(["aotc", *(a for a in arguments[:1] if not a.startswith("-"))])
+    stop = refusal(code, command, number.name)
+    try:
+        if out.json:
+            report_findings(out, stop.findings, stop.exit_code)
+            sys.stdout.flush()
+        else:
+            sys.stderr.write(f"{said}\n")
+            sys.stderr.flush()
+    except OSError:
+        silence_stdout()
+    return stop.exit_code
+
+
+def silence_stdout() -> None:
+    """Drop what is left in stdout's buffer, about which Python would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)

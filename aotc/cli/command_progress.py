@@ -152,9 +152,7 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
                 lines.on_bytes(stage, done, total)
 
             yield keep
-            if not quiet:
-                seconds = time.perf_counter() - begun
-                warn(f"{stage}: {_bytes(*last)}, {seconds:.1f} s")
+            warn(f"{stage}: {_bytes(*last)}, {time.perf_counter() - begun:.1f} s")
         return
     from rich.console import Console
     from rich.progress import (

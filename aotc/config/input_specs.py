@@ -140,6 +140,9 @@ class InputList:
 
 type InputTree = InputLeaf | InputLike | InputDict | InputList
 
+TYPES = (InputLeaf, InputLike, InputDict, InputList)
+"""The types of which inputs are made."""
+
 
 def _tree(raw: object, info: ValidationInfo) -> InputTree:
     match raw:

@@ -527,3 +527,10 @@ def profiles_of(
     used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
     sizes = {name: dimensions[name].profiles for name in used}
     return grid(used, sizes, map(parse_relation, entry_point.relations))
+
+
+TYPES = (
+    *(BuildManifest, EntryPointSpec, FixtureSpec, Overrides, ShardingsSpec, SourceFile),
+    *(TargetDimension, TargetEntryPoint, ToleranceSpec, Tune, WeightsSpec),
+)
+"""The types of which manifests are made."""

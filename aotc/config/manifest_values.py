@@ -25,33 +25,9 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 _TYPES: Mapping[str, type[Any]] = {
     each.__name__: each
     for each in (
-        *(
-            manifest_specs.BuildManifest,
-            manifest_specs.EntryPointSpec,
-            manifest_specs.FixtureSpec,
-            manifest_specs.Overrides,
-        ),
-        *(
-            manifest_specs.ShardingsSpec,
-            manifest_specs.SourceFile,
-            manifest_specs.TargetDimension,
-            manifest_specs.TargetEntryPoint,
-        ),
-        *(
-            manifest_specs.ToleranceSpec,
-            manifest_specs.Tune,
-            manifest_specs.WeightsSpec,
-            DimensionSpec,
-            MultiplesOf,
-            Gates,
-        ),
-        *(
-            input_specs.InputDict,
-            input_specs.InputLeaf,
-            input_specs.InputLike,
-            input_specs.InputList,
-        ),
-        *(CompileHere, ExecutableKey, Pad, Split),
+        *manifest_specs.TYPES,
+        *input_specs.TYPES,
+        *(DimensionSpec, MultiplesOf, Gates, CompileHere, ExecutableKey, Pad, Split),
     )
 }
 _ENUMS: Mapping[str, type[Enum]] = {each.__name__: each for each in (DType, KeyImpl)}

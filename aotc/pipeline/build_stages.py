@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from aotc.base.call_memory import over_limit
+from aotc.base.child_processes import Processes
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
-from aotc.check import gates, value_trials
+from aotc.check import gates, memory_process, value_trials
 from aotc.check.padding.trial_files import count_trials
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
@@ -29,8 +32,8 @@ from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
 from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.engine_order import Fallen, first_refusal
 from aotc.pipeline.host_requirements import made_by
-from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.parity_check import ParityCheck
+from aotc.pipeline.provisional_bundle import pack_provisional
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
 from aotc.pipeline.tasks.cached_backend import CachedBackend
@@ -40,6 +43,7 @@ from aotc.pipeline.tasks.task_pool import Workers
 from aotc.pipeline.tasks.task_progress import Meter, OnStage
 from aotc.pipeline.tasks.unfinished_tasks import OnFailed, reporting_unfinished
 from aotc.pipeline.user_processes import Keep, OnOutput, Source
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -399,3 +403,34 @@ def check(
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]
+
+
+def exceeded(
+    manifest: BuildManifest,
+    targets: Mapping[str, Target],
+    parts: Sequence[TargetParts],
+    folder: Path,
+    processes: Processes,
+) -> Iterator[Finding]:
+    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
+
+    Calls are measured only where XLA's analysis finds no profile too large.
+    targets: by name as the manifest writes it.  folder: scratch, for the bundle that is measured.
+    """
+    names = {target.name: name for name, target in targets.items()}
+    for part in parts:
+        target = part.manifest.target
+        override = manifest.overrides.get(names[target.name])
+        if override is None or override.memory_limit is None:
+            continue
+        where = manifest.where("target", names[target.name], "memory_limit")
+        findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
+        if not findings:
+            provisional = pack_provisional([part], folder)
+            taken = memory_process.run(
+                *(provisional.bundle, provisional.policy, target.name, target.threads),
+                *(folder, processes),
+            )
+            provisional.remove()
+            findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
+        yield from findings

@@ -25,8 +25,7 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import (
-    CARRIED_FORMAT,
-    MIXED_FORMAT,
+    FORMAT_VERSION,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -125,10 +124,7 @@ class Assembler:
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
         manifest = BundleManifest(
-            format_version=max(
-                CARRIED_FORMAT if needs.engines is UNSET else MIXED_FORMAT,
-                *(each.format_version for each in entry_points.values()),
-            ),
+            format_version=FORMAT_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,

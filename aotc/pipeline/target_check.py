@@ -11,7 +11,7 @@ from aotc.compile.compiler_registry import kind_of
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.bundle_manifest import (
-    CARRIED_FORMAT,
+    FORMAT_VERSION,
     BuiltWith,
     BundleManifest,
     Requirements,
@@ -87,7 +87,7 @@ def _module(platform: str) -> Module:
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
     """What every bundle for the target requires, whatever is in it."""
     return BundleManifest(
-        format_version=CARRIED_FORMAT,
+        format_version=FORMAT_VERSION,
         name="any",
         version="bundle",
         target=target,

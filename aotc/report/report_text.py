@@ -14,7 +14,6 @@ from rich.text import Text
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
-from aotc.report.text_columns import columns
 from aotc_runtime.base.rendering import printable, say
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import (
@@ -397,3 +396,34 @@ def print_run(document: dict[str, Any]) -> None:
     )
     if "output" in document:
         say(f"wrote {document['output']}")
+
+
+GAPS = (2, 1)
+"""Columns of space between two cells: where there is room, and where there is not."""
+
+
+def columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], room: int, indent: int
+) -> Iterator[tuple[str, bool]]:
+    """Lines, each with whether it is the header. The first cell of a row is its name, on the left;
+    the others are on the right of their columns.
+
+    room: the most columns of a line. Where names leave too little of it for the others even with
+    narrow gaps, each name stands on a line of its own, above them.
+    """
+    widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
+    gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)
+    begin = " " * indent
+
+    def numbers(row: Sequence[str], between: int) -> str:
+        pairs = zip(row[1:], widths[1:], strict=True)
+        return (" " * between).join(f"{cell:>{width}}" for cell, width in pairs)
+
+    for row in (header, *rows):
+        if gap:
+            name = row[0].ljust(widths[0])
+            yield f"{begin}{name}{' ' * gap}{numbers(row, gap)}", row is header
+            continue
+        if row is not header:
+            yield f"{begin}{row[0]}", False
+        yield f"{begin}{numbers(row, GAPS[-1])}", row is header

@@ -151,7 +151,7 @@ def test_the_words_of_every_row_are_said_somewhere() -> None:
 
 
 STOPS = {"AOTC-E981", "AOTC-E982", "AOTC-E983"}
-"""Chosen by a signal, in `aotc.cli.stopped_commands`."""
+"""Chosen by a signal, in `aotc.cli.command_group`."""
 
 
 def test_the_toolchain_makes_findings_of_both_catalogues() -> None:

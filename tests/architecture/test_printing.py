@@ -31,8 +31,7 @@ RAW = {
     "runtime/aotc_runtime/system/read_progress.py": "moves the cursor, and writes numbers",
     "aotc/cli/command_output.py": "texts of `render` and `document_text`",
     "aotc/cli/completion_command.py": "a shell's program, from click",
-    "aotc/cli/stopped_commands.py": "texts of our own",
-    "aotc/base/process_guard.py": "a child's; its parent quotes it",
+    "aotc/cli/command_group.py": "texts of our own",
     "aotc/base/workers/zygote.py": "a child's; its parent quotes it",
 }
 

@@ -15,7 +15,6 @@ ENDING = "answer("
 
 OTHERS = {
     "cli/main.py": "the command itself",
-    "base/process_guard.py": "goes on to end the others",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
     "commands/import_tensorflow/tensorflow_exporter.py": (
         "runs without aotc: asks the system for the same itself"

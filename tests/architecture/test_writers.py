@@ -98,7 +98,6 @@ SCRATCH = {
         "a temporary folder of its own: of a first-time host"
     ),
     "aotc/cli/command_group.py": "/dev/null",
-    "aotc/cli/stopped_commands.py": "/dev/null",
 }
 """Others, and where what they write lies: it is gone when the command ends, however that ends."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,29 +21,14 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
-from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = {
-    "digits": "1.0",
-    "trees": "1.0",
-    "sizes": "1.0",
-    "layers": "1.1",
-    "layers-1.2": "1.2",
-    "finite-1.4": "1.4",
-}
-EVERY = {**NAMES, "sums-1.3": "1.3"}
-"""Also what needs another engine's packages: tests/engines/test_mixed.py loads it."""
+NAMES = ("digits", "trees", "sizes", "layers", "finite")
+EVERY = (*NAMES, "sums")
+"""With the bundle that needs another engine's packages; tests/engines/test_mixed.py loads it."""
 
-OLDEST = GOLDEN / "golden.pub"
 JAXLIB = "0.12.0.1"
-
-
-def program_of(name: str) -> str:
-    """What a golden bundle was built from; those of later formats say so in their names."""
-    return name.partition("-")[0]
-
 
 runs = pytest.mark.skipif(
     jaxlib.__version__ != JAXLIB, reason=f"these executables were built with jaxlib {JAXLIB}"
@@ -73,9 +57,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     def opened(name: str) -> LoadedBundle:
         if name not in loaded:
             policy = folder / f"{name}.toml"
-            version = name.partition("-")[2]
-            key = GOLDEN / f"golden-{version}.pub" if version else OLDEST
-            trusted = policy_text(program_of(name), [key.read_text("utf-8")])
+            trusted = policy_text(name, [(GOLDEN / "golden.pub").read_text("utf-8")])
             policy.write_text(f'furthest_fallback = "compile"\n{trusted}')
             loaded[name] = aotc_runtime.load(GOLDEN / f"{name}.aotb", trust=policy)
         return loaded[name]
@@ -85,23 +67,12 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
         bundle.close()
 
 
-@pytest.mark.parametrize(("name", "version"), EVERY.items())
-def test_a_bundle_is_read_whatever_its_format(name: str, version: str) -> None:
+@pytest.mark.parametrize("name", EVERY)
+def test_a_golden_bundle_is_read(name: str) -> None:
     contents, envelopes = read_unverified(open_bundle(GOLDEN / f"{name}.aotb"))
     (manifest,) = contents.manifests.values()
-    assert manifest.format_version == version
+    assert manifest.format_version == "1.0"
     assert len(envelopes) == 2
-
-
-def test_formats_before_1_2_have_a_root_that_states_its_type_and_later_ones_have_none() -> None:
-    for name, version in EVERY.items():
-        source = open_bundle(GOLDEN / f"{name}.aotb")
-        root = json.loads(bytes(source.blob(read_root(source).entry.digest) or b""))
-        kinds = {
-            root.get("artifactType"),
-            *(each.get("artifactType") for each in root["manifests"]),
-        }
-        assert kinds == ({"application/vnd.aotc.bundle.v1"} if version < "1.2" else {None}), name
 
 
 @runs
@@ -138,7 +109,7 @@ def test_trees_answer_as_plain_jax(load: Load, program: Any) -> None:
 
 
 @runs
-@pytest.mark.parametrize("name", ["layers", "layers-1.2", "finite-1.4"])
+@pytest.mark.parametrize("name", ["layers", "finite"])
 def test_layers_answer(load: Load, name: str) -> None:
     state = {10: {"k": np.ones(2, "f4")}, 2: {"k": np.ones(2, "f4")}, -1: 7}
     found = load(name)["grow"](state, np.array([1, 2], "f4"))
@@ -161,7 +132,7 @@ def test_the_same_sources_still_give_the_same_code_and_numbers(
     name: str, built: Callable[[str], tuple[Path, Path]], once: Any, program: Any
 ) -> None:
     def fill(folder: Path) -> None:
-        manifest = GOLDEN / f"{program_of(name)}.toml"
+        manifest = GOLDEN / f"{name}.toml"
         build(manifest, output=folder / f"{name}.aotb", signer=LocalSigner.ephemeral())
 
     fresh = built(name)[0] if name == "digits" else once(f"golden-{name}", fill) / f"{name}.aotb"
@@ -175,14 +146,15 @@ def test_the_same_sources_still_give_the_same_code_and_numbers(
 
 
 def told(bundle: Path) -> Any:
-    """What a bundle says, all blobs but the evidence included, without its format, and without how
-    it was proven: what is tried to prove a policy may grow. Without fixtures and how far they were
-    met, too: plain JAX computes them by the code that XLA makes for the processor of who builds.
+    """Return the bundle manifest without evidence, proofs, fixtures and parity.
+
+    Later builds may try more to prove a policy. Plain JAX computes fixtures with the code that XLA
+    makes for the builder's processor.
     """
     contents, _ = read_unverified(open_bundle(bundle))
     (manifest,) = contents.manifests.values()
     found = msgspec.to_builtins(manifest)
-    del found["evidence"], found["format_version"]
+    del found["evidence"]
     for entry_point in found["entry_points"].values():
         for policy in entry_point["out_of_profile"].values():
             policy.pop("proof", None)

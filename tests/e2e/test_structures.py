@@ -235,11 +235,6 @@ def report(bundle: Bundle) -> Any:
     ]
 
 
-def test_integer_keys_make_it_a_bundle_of_format_1_1(bundle: Bundle) -> None:
-    with aotc_runtime.load(bundle[0], trust=bundle[1]) as loaded:
-        assert loaded.manifest.format_version == "1.2"
-
-
 @pytest.mark.parametrize(
     ("entry_point", "owner", "structure"),
     [

@@ -67,11 +67,13 @@ def _executables(
     return found
 
 
-def make_mixed(manifest: Path, folder: Path, other: str) -> tuple[Built, Recorded]:
-    """mixed.aotb with mixed.toml, its policy, in a folder: `step` by XLA and the small `predict`,
+def make_mixed(
+    manifest: Path, folder: Path, other: str, signer: LocalSigner | None = None
+) -> tuple[Built, Recorded]:
+    """mixed.aotb and its policy, trust.toml, in a folder: `step` by XLA and the small `predict`,
     the large one by another engine. manifest: of `sums`, which lists both.
     """
-    signer = LocalSigner.ephemeral()
+    signer = signer or LocalSigner.ephemeral()
     text = manifest.read_text(encoding="utf-8")
     built = {}
     for engine in (XLA, other):

@@ -24,7 +24,6 @@ from aotc.report.inspect_report import manifest_report
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.schema.bundle_manifest import engine_of
-from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES, Other
@@ -67,7 +66,6 @@ def test_a_manifest_says_what_runs_each_executable_and_what_each_engine_needs(
     mixed: Path, other: Other
 ) -> None:
     manifest = take_apart(in_memory(mixed / "mixed.aotb")).manifest
-    assert manifest["format_version"] == "1.3"
     assert manifest["target"]["platform"] == manifest["requires"]["platform"] == "cpu"
     (needs,) = manifest["requires"]["engines"].values()
     assert needs["plugin"] == other.runtime
@@ -231,7 +229,6 @@ def test_measuring_takes_the_best_engine_for_each_executable(other: Other, tmp_p
     choice = canonical_json.decode(evidence, Evidence, where="evidence").chosen
     assert choice
     assert (choice.engine == MIXED) == (len(used) > 1)
-    assert manifest.format_version == ("1.3" if len(used) > 1 else "1.2")
 
 
 def _unlisted(documents: Documents, other: str) -> None:
@@ -248,10 +245,6 @@ def _own(documents: Documents, other: str) -> None:
     for each in documents.manifest["entry_points"].values():
         for record in each["profiles"]:
             record["platform"] = other
-
-
-def _older(documents: Documents, other: str) -> None:
-    documents.manifest["format_version"] = "1.2"
 
 
 def _empty(documents: Documents, other: str) -> None:
@@ -279,7 +272,6 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Documents, str], None], str]] = {
     "an engine that is not listed": (_unlisted, "no other platforms"),
     "an engine for nothing": (_unused, "an executable for"),
     "a target's engine for nothing": (_own, "an executable for cpu"),
-    "an older format": (_older, "what format 1.2 can say"),
     "no platform": (_empty, "of requires.engines"),
     "a device of XLA's": (_accelerated, "XLA as the target's own engine"),
     "custom calls of another engine": (_calling, "no custom calls"),
@@ -329,28 +321,17 @@ def test_an_executable_that_claims_another_engine_than_its_bytes_is_refused(
     assert "AOTC-E753" in done.stderr, done.stderr
 
 
-def test_a_loader_that_reads_an_earlier_format_says_so(
-    mixed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("aotc_runtime.verification.bundle_contents.FORMAT_VERSION", "1.2")
-    with pytest.raises(BundleFormatError) as caught:
-        load(mixed)
-    assert caught.value.code == "AOTC-E115"
-    assert caught.value.findings[0].found == "format 1.3"
-    assert open_bundle(mixed / "mixed.aotb")
-
-
 GOLDEN = Path(__file__).parents[1] / "golden"
 BUILT_WITH = {"jaxlib": "0.12.0.1", "iree-base-runtime": "3.13.0"}
 
 
 @pytest.mark.parametrize("engine", [ENGINES[0].as_param()])
-def test_the_first_bundle_of_its_format_is_loaded(engine: Other, tmp_path: Path) -> None:
+def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Path) -> None:
     if {name: version(name) for name in BUILT_WITH} != BUILT_WITH:
         pytest.skip(f"these executables were built with {BUILT_WITH}")
     policy = tmp_path / "trust.toml"
-    policy.write_text(policy_text("sums", [(GOLDEN / "golden-1.3.pub").read_text()]))
-    with aotc_runtime.load(GOLDEN / "sums-1.3.aotb", trust=policy) as loaded:
+    policy.write_text(policy_text("sums", [(GOLDEN / "golden.pub").read_text()]))
+    with aotc_runtime.load(GOLDEN / "sums.aotb", trust=policy) as loaded:
         np.testing.assert_allclose(loaded["predict"](IMAGE)["scores"], SCORES, atol=1e-5)
         assert {*loaded.report()["engines"].values()} == {"xla", engine.name}
 

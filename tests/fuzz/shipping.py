@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.protobuf_wire import WireError
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.grpc import grpc_inference, grpc_messages
-from aotc_serve.grpc.grpc_wire import WireError
 from aotc_serve.grpc.grpc_wire import read_request as read_message
 from aotc_serve.http.json_inference import prepare, read_request
 from aotc_serve.inference.protocol_tensors import Port, datatype_of, take_nothing
@@ -47,7 +47,7 @@ from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
 from tests.memory_files import folder_in_memory
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "layers-1.2.aotb"
+GOLDEN = Path(__file__).parents[1] / "golden" / "layers.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
 BASE = "/v2/models/digits/"
 EAGER = Tries(2, 0.0, 0.0)

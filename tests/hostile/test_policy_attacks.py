@@ -224,7 +224,6 @@ FIRST, LAST = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
 
 def stating_finite_numbers(arms: Arms) -> str:
     arms.documents.manifest["entry_points"]["predict"]["numerics"] = "finite"
-    arms.documents.manifest["format_version"] = "1.4"
     policy = policy_for(arms.ours, numerics="ieee")
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
 

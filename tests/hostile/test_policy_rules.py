@@ -350,18 +350,10 @@ def test_a_bundle_that_states_finite_numbers_is_refused_under_ieee(
     strict = policy_for(ours, numerics="ieee")
     assert codes(signed(documents, ours), strict, host) == []
     documents.manifest["entry_points"]["predict"]["numerics"] = "finite"
-    documents.manifest["format_version"] = "1.4"
     bundle = signed(documents, ours)
     assert codes(bundle, policy_for(ours), host) == []
     (refused,) = findings(bundle, strict, host)
     assert (refused.code, refused.found) == ("AOTC-E336", 'numerics = "finite"')
-
-
-def test_finite_numbers_are_nothing_that_an_older_format_can_say(
-    documents: Documents, ours: LocalSigner, host: HostFacts
-) -> None:
-    documents.manifest["entry_points"]["predict"]["numerics"] = "finite"
-    assert code_of(signed(documents, ours), policy_for(ours), host) == "AOTC-E118"
 
 
 @pytest.fixture

@@ -156,17 +156,6 @@ def an_artifact_of_a_target(arms: Arms) -> str:
     return arms.signed()
 
 
-def an_artifact_as_ever(arms: Arms) -> str:
-    arms.documents.root["artifactType"] = "application/vnd.aotc.bundle.v1"
-    arms.documents.manifest["format_version"] = "1.0"
-    return arms.signed()
-
-
-def a_root_of_no_type(arms: Arms) -> str:
-    arms.documents.manifest["format_version"] = "1.1"
-    return arms.signed()
-
-
 def signed_as_it_is(arms: Arms) -> str:
     return arms.signed()
 
@@ -291,8 +280,6 @@ VERIFY = [
     Refused(two_large_envelopes, "AOTC-E111"),
     Refused(another_artifact, "AOTC-E113"),
     Refused(an_artifact_of_a_target, "AOTC-E113"),
-    Refused(an_artifact_as_ever, ACCEPTED),
-    Refused(a_root_of_no_type, "AOTC-E113"),
     Refused(signed_as_it_is, ACCEPTED),
     Refused(a_target_twice, "AOTC-E116"),
     Refused(two_versions, "AOTC-E116"),

@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 from tests.registries.oci_server import OciServer
 
 GOLDEN = ROOT / "tests" / "golden"
-LAYERS = GOLDEN / "layers-1.2.aotb"
+LAYERS = GOLDEN / "layers.aotb"
 """One target and two attestations."""
 
 Connect = Callable[..., Repository]

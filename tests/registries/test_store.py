@@ -53,11 +53,11 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    """One that accepts the golden bundles of version 1.2."""
+    """One that accepts the golden bundle `layers`."""
     from aotc.bundle.trust.trust_text import policy_text
 
     path = tmp_path / "trust.toml"
-    path.write_text(policy_text("layers", [(GOLDEN / "golden-1.2.pub").read_text("utf-8")]))
+    path.write_text(policy_text("layers", [(GOLDEN / "golden.pub").read_text("utf-8")]))
     return path
 
 
@@ -226,7 +226,7 @@ def test_what_was_used_longest_ago_goes_first(
     store = Store(tmp_path / "store")
     places = [
         pushed(connect, GOLDEN / f"{name}.aotb", f"models/{name}")
-        for name in ("layers-1.2", "sizes", "trees")
+        for name in ("layers", "sizes", "trees")
     ]
     for number, place in enumerate(places):
         into(store, connect, f"{place.repository}:1.0.0")

@@ -36,22 +36,13 @@ INHERITED = (
 
 
 class Forked:
-    """A process that a zygote has forked; it is over when nothing of its group is left, or of what
-    it has started if it has a guard.
-
-    watched: what the guard watches, if there is one.
-    """
+    """A process that a zygote has forked; it is over when nothing of its group is left."""
 
     def __init__(
-        self,
-        zygote: Zygote,
-        held: socket.socket,
-        stdout: IO[str],
-        stderr: IO[bytes],
-        watched: io.FileIO | None,
+        self, zygote: Zygote, held: socket.socket, stdout: IO[str], stderr: IO[bytes]
     ) -> None:
         self.stdout = stdout
-        self._zygote, self._held, self._stderr, self._watched = zygote, held, stderr, watched
+        self._zygote, self._held, self._stderr = zygote, held, stderr
         self._lock = threading.Lock()
         self._status: int | None = None
 
@@ -66,9 +57,6 @@ class Forked:
 
     def end(self) -> None:
         """Begin to end all of it, and do not wait for that."""
-        if self._watched is not None:
-            self._watched.close()
-            return
         with suppress(OSError):  # it is over
             self._held.shutdown(socket.SHUT_WR)
 
@@ -115,27 +103,19 @@ class Zygote:
         """Whether it can fork nothing any more."""
         return self._process.poll() is not None
 
-    def fork(self, folder: Path, working: Path, stderr: IO[bytes], grace: float) -> Forked:
-        """A process for the job in a folder. working: where it runs.  stderr: the file for it.
-        grace: seconds, for one that runs what users wrote, as of `Processes.started`.
-        """
+    def fork(self, folder: Path, working: Path, stderr: IO[bytes]) -> Forked:
+        """A process for the job in a folder. working: where it runs.  stderr: the file for it."""
         held, theirs = socket.socketpair()
         read, write = os.pipe()
-        given = [write, stderr.fileno(), theirs.fileno()]
-        watched = None
-        if grace:
-            seen, ends = os.pipe()
-            watched = io.FileIO(ends, "w")
-            given.append(seen)
-        request = os.fsencode(BETWEEN.join([str(folder), str(working), str(grace)]))
+        request = os.fsencode(BETWEEN.join([str(folder), str(working)]))
         try:
             with theirs, suppress(OSError):  # it is over, which `wait` finds
+                given = [write, stderr.fileno(), theirs.fileno()]
                 socket.send_fds(self._control, [request], given)
         finally:
-            for passed in (write, *given[3:]):
-                os.close(passed)
+            os.close(write)
         stdout = os.fdopen(read, encoding="utf-8", errors="replace")
-        return Forked(self, held, stdout, stderr, watched)
+        return Forked(self, held, stdout, stderr)
 
     def end(self) -> tuple[int, bytes]:
         """End it and all that it has forked: its status, and what it printed."""
@@ -167,15 +147,10 @@ class Zygotes:
         self._process = os.getpid()
 
     def fork(
-        self,
-        folder: Path,
-        working: Path,
-        environment: Mapping[str, str],
-        stderr: IO[bytes],
-        grace: float = 0.0,
+        self, folder: Path, working: Path, environment: Mapping[str, str], stderr: IO[bytes]
     ) -> Forked:
         """A process for the job in a folder; arguments as of `Zygote`."""
-        return self._find(environment, working).fork(folder, working, stderr, grace)
+        return self._find(environment, working).fork(folder, working, stderr)
 
     def begin(self, environment: Mapping[str, str], working: Path) -> None:
         """Start what jobs with this environment, in this folder, are going to need."""

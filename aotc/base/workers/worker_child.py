@@ -17,8 +17,10 @@ from typing import Any, NoReturn, TextIO
 import msgspec
 
 from aotc.base.constants import FULL, NO_ROOM
-from aotc.base.process_guard import PR_SET_PDEATHSIG
 from aotc_runtime.base.errors import AotcError
+
+PR_SET_PDEATHSIG = 1
+"""<sys/prctl.h>: the signal that a process gets when its parent ends."""
 
 JOB, ANSWER, FINDINGS = "job.msgpack", "answer.msgpack", "findings.json"
 

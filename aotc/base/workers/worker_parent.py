@@ -131,7 +131,6 @@ def run[A](
     environment: Mapping[str, str],
     processes: Processes,
     working: Path | None = None,
-    grace: float = 0.0,
     seconds: float | None = None,
     silent_seconds: float | None = None,
     on_started: Callable[[str], None] = nobody,
@@ -141,10 +140,9 @@ def run[A](
     """Have a worker do a job, and return its answer.
 
     worker: its command, or the zygotes that fork it.  within: where it gets a folder.  working: the
-    folder it runs in, by default that of this process.  grace: for one that runs what users wrote,
-    as of `Processes.started`.  seconds, silent_seconds: how long it may take, and how long it may
-    tell nothing.  on_started, on_finished: get what it
-    tells of its progress.  on_said: gets, at the end, what was printed in it, if anything.
+    folder it runs in, by default that of this process.  seconds, silent_seconds: how long it may
+    take, and how long it may tell nothing.  on_started, on_finished: get what it tells of its
+    progress.  on_said: gets, at the end, what was printed in it, if anything.
 
     Raises the worker's own findings, CrashedError, StoppedError, and OSError if there is no room.
     """
@@ -154,7 +152,7 @@ def run[A](
         with (
             (folder / SAID).open("w+b") as stderr,
             _started(
-                worker, folder, working or Path.cwd(), environment, stderr, processes, grace
+                worker, folder, working or Path.cwd(), environment, stderr, processes
             ) as process,
             _Watch(process.end, seconds) as whole,
             _Watch(process.end, silent_seconds) as silence,
@@ -191,14 +189,12 @@ def _started(
     environment: Mapping[str, str],
     stderr: IO[bytes],
     processes: Processes,
-    grace: float,
 ) -> AbstractContextManager[Ending]:
     """The process of a job, whose folder it is given."""
     if isinstance(worker, Zygotes):
-        return processes.running(partial(worker.fork, folder, working, environment, stderr, grace))
+        return processes.running(partial(worker.fork, folder, working, environment, stderr))
     return processes.started(
         [*worker, str(folder)],
-        grace=grace,
         cwd=working,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

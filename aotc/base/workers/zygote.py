@@ -9,10 +9,6 @@ SOCKET is the number of a descriptor. Each message is a request for one process:
 job, the folder to run in, and three descriptors, for its stdout, its stderr and its end. There the
 process' status is told; if whoever asked for the process closes it, the process and its group are
 ended. When nobody holds the other end of SOCKET any more, everything ends.
-
-A request for a process that runs what users wrote has seconds of grace besides, and the descriptor
-of a pipe: that process is below a guard (`aotc.base.process_guard`), which watches the pipe
-instead.
 """
 
 from __future__ import annotations
@@ -26,16 +22,13 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn
 
-from aotc.base import process_guard
-
 REQUEST_BYTES = 2 * 4096 + 64
-"""Two paths (PATH_MAX), a number, and what is between them."""
+"""Two paths (PATH_MAX), and what is between them."""
 
 BETWEEN = "\0"
 
@@ -44,25 +37,22 @@ STATUS = struct.Struct("<i")
 
 OURS = ("__main__", "aotc", "aotc_runtime")
 
-_DESCRIPTORS = 4
+_DESCRIPTORS = 3
 _FAILED = 1
 """With which Python ends after an exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """For one process. folder: of the job.  working: to run in.  grace: seconds, if it has a guard.
-    out, said, held: descriptors for its stdout, its stderr and its end.  watched: what the guard
-    watches.
+    """For one process. folder: of the job.  working: to run in.  out, said, held: descriptors for
+    its stdout, its stderr and its end.
     """
 
     folder: str
     working: str
-    grace: float
     out: int
     said: int
     held: int
-    watched: int | None
 
     @classmethod
     def receive(cls, control: socket.socket) -> Request | None:
@@ -70,10 +60,8 @@ class Request:
         message, given, _, _ = socket.recv_fds(control, REQUEST_BYTES, _DESCRIPTORS)
         if not message:
             return None
-        folder, working, grace = os.fsdecode(message).split(BETWEEN)
-        out, said, held, *others = given
-        watched = others[0] if others else None
-        return cls(folder, working, float(grace), out, said, held, watched)
+        folder, working = os.fsdecode(message).split(BETWEEN)
+        return cls(folder, working, *given)
 
 
 class Server:
@@ -112,9 +100,8 @@ class Server:
                     _kill_group(key.data)
             self._reap()
         for pid, held in [*self._running.items()]:
-            if held in self._selector.get_map():
-                _kill_group(pid)
-            self._tell(pid, held)  # what has a guard is ended by it
+            _kill_group(pid)
+            self._tell(pid, held)
 
     def _begin(self) -> bool:
         """Fork for a request; False if nobody is left who could ask."""
@@ -129,10 +116,7 @@ class Server:
         os.close(request.out)
         os.close(request.said)
         self._running[pid] = socket.socket(fileno=request.held)
-        if request.watched is None:
-            self._selector.register(self._running[pid], selectors.EVENT_READ, pid)
-        else:
-            os.close(request.watched)
+        self._selector.register(self._running[pid], selectors.EVENT_READ, pid)
         return True
 
     def _import_again(self) -> NoReturn:
@@ -144,7 +128,7 @@ class Server:
         os.execv(sys.executable, [sys.executable, *words])
 
     def _become(self, request: Request) -> NoReturn:
-        """Be the process of a job from here on, or its guard."""
+        """Be the process of a job from here on, and end."""
         status = _FAILED
         try:
             os.setpgid(0, 0)
@@ -159,29 +143,7 @@ class Server:
             for given, number in ((request.out, 1), (request.said, 2)):
                 os.dup2(given, number)
                 os.close(given)
-            if request.watched is None:
-                os.close(request.held)
-                self._do(request)
-            # It holds the other descriptor until it ends, so that nobody hears of an end before.
-            lead = partial(self._lead, request)
-            process_guard.leave(process_guard.guard(request.watched, request.grace, lead))
-        except BaseException:  # noqa: BLE001 - of the guard
-            traceback.print_exc()
-        os._exit(status)
-
-    def _lead(
-        self, request: Request, changed: Mapping[signal.Signals, process_guard.Handler]
-    ) -> NoReturn:
-        """Be what a guard guards. changed: signals with their handlers before the guard began."""
-        os.close(request.held)
-        for number, handler in changed.items():
-            signal.signal(number, handler)
-        self._do(request)
-
-    def _do(self, request: Request) -> NoReturn:
-        """Do the job, and end."""
-        status = _FAILED
-        try:
+            os.close(request.held)
             os.chdir(request.working)
             sys.argv = [sys.argv[0], request.folder]
             self._main()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import locked
+from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import cannot_write
 from aotc.bundle.write.bundle_writer import Blob, add_attestation, form_of, reading_back, write
 from aotc.bundle.write.hashed_weights import sizes_of
 from aotc.bundle.write.index_json import layout_index
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import Descriptor, Entry
 from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
 from aotc_runtime.verification.bundle_examination import read_whole
 
@@ -66,20 +66,13 @@ def with_attestations(
             d: Blob(source.blob(d) or b"", types.get(d, ""), known=d)
             for d in source.digests() - gone
         }
-        subject = _descriptor(old.entry)
+        subject = oci_descriptors.entry_descriptor(old.entry)
         added = [add_attestation(subject, envelope, blobs) for envelope in envelopes]
         new = {reference.digest for reference in added}
-        others = [_descriptor(entry, oci_layout.ATTESTATION_TYPE) for entry in kept]
+        others = [
+            oci_descriptors.entry_descriptor(entry, oci_layout.ATTESTATION_TYPE) for entry in kept
+        ]
         references = [d for d in others if d.digest not in new] + added
         index = layout_index(subject, references, contents.manifests)
         check = reading_back(root, contents.manifests, [source], told)
         write(path, form_of(path), index, blobs, check, told=told)
-
-
-def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
-    return Descriptor(
-        mediaType=entry.mediaType,
-        digest=entry.digest,
-        size=entry.size,
-        artifactType=artifact_type,
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -49,7 +49,7 @@ from aotc_runtime.formats.oci_layout import (
     RootIndex,
 )
 from aotc_runtime.formats.tar_archive import BLOCK
-from aotc_runtime.schema.bundle_manifest import TYPED_ROOTS, BlobRef, BundleManifest
+from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
 from aotc_runtime.verification.bundle_contents import Contents, read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -148,7 +148,6 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
         images.append(
             oci_descriptors.image_descriptor(
                 document,
-                artifactType=_root_type([parts.manifest]),
                 platform=_platform(parts.manifest),
                 annotations={oci_layout.TARGET_ANNOTATION: parts.manifest.target.name},
             )
@@ -165,20 +164,11 @@ def rooted(
     index = RootIndex(
         schemaVersion=2,
         mediaType=oci_layout.INDEX_TYPE,
-        artifactType=_root_type(manifests.values()),
         manifests=tuple(images),
     )
     data = canonical_json.encode(index)
     root = oci_descriptors.descriptor(data, oci_layout.INDEX_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
-
-
-def _root_type(manifests: Iterable[BundleManifest]) -> str:
-    """What a root index says of its kind: tools that know OCI 1.0 alone drop it, and with it the
-    digest that was signed, so that newer formats say nothing.
-    """
-    typed = any(manifest.format_version in TYPED_ROOTS for manifest in manifests)
-    return oci_layout.BUNDLE_TYPE if typed else ""
 
 
 def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Blob]]:

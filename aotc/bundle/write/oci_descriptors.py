@@ -13,6 +13,16 @@ def descriptor(data: bytes, media_type: str, **extra: Any) -> oci_layout.Descrip
     return oci_layout.Descriptor(mediaType=media_type, digest=sha256(data), size=len(data), **extra)
 
 
+def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> oci_layout.Descriptor:
+    """The reference that an entry of index.json is."""
+    return oci_layout.Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )
+
+
 def image_descriptor(data: bytes, **extra: Any) -> oci_layout.ImageDescriptor:
     """A reference to the image manifest of a target."""
     return oci_layout.ImageDescriptor(

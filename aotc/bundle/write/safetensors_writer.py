@@ -58,6 +58,17 @@ def write_tensors(tensors: Mapping[str, Tensor], *, where: str) -> bytes:
     return b"".join(chunks(tensors, where=where))
 
 
+def write_fixture(
+    inputs: Mapping[str, Array], outputs: Mapping[str, Array], *, where: str
+) -> bytes:
+    """The file of a call, by leaf path: its inputs, and its results. Raises CaptureError
+    (AOTC-E834).
+    """
+    tensors = {f"inputs/{path}": array for path, array in inputs.items()}
+    tensors |= {f"outputs/{path}": array for path, array in outputs.items()}
+    return write_tensors(tensors, where=where)
+
+
 def chunks(tensors: Mapping[str, Tensor], *, where: str) -> Iterator[Chunk]:
     """A safetensors file: its header, then the bytes of each tensor.
 

@@ -31,7 +31,8 @@ Models of a hundred layers have half a million.
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
+_ENTRY = struct.Struct("<8x2H4x3L3H8xL")
+"""Without its magic, versions, times, disk and attributes."""
 _LOCAL = struct.Struct("<4s5H3L2H")
 _FULL = 0xFFFFFFFF
 _ENCRYPTED = 0x0001
@@ -163,25 +164,8 @@ def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, _Memb
     """Return a member's name, the member, and where the next entry of the directory begins."""
     if at + _ENTRY.size > end or bytes(view[at : at + 4]) != b"PK\x01\x02":
         raise Damaged("an entry of a zip archive's directory", "other bytes")
-    (
-        _,
-        _,
-        _,
-        flags,
-        method,
-        _,
-        _,
-        checksum,
-        packed,
-        size,
-        name_size,
-        extra_size,
-        note,
-        _,
-        _,
-        _,
-        offset,
-    ) = _ENTRY.unpack_from(view, at)
+    entry = _ENTRY.unpack_from(view, at)
+    flags, method, checksum, packed, size, name_size, extra_size, note, offset = entry
     names = at + _ENTRY.size
     following = names + name_size + extra_size + note
     name = _name(bytes(view[names : names + name_size]))

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from aotc.base.msgpack_values import unpacked
 from aotc.base.stages import file_stem
 from aotc.check.padding.trial_records import EntryTrials, PlannedTrial
 from aotc.check.padding.trial_run import Array, Call
-from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.serving.readiness import Difference
@@ -64,12 +63,8 @@ def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of a safetensors file, by name."""
-    data = memoryview(path.read_bytes())
-    found: dict[str, Array] = {}
-    for name, info in read_tensors(data, where=path.name).items():
-        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
-        found[name] = flat.reshape(info.shape)
-    return found
+    views = tensor_views(memoryview(path.read_bytes()), path.name)
+    return {name: array for name, (array, _) in views.items()}
 
 
 def read_call(

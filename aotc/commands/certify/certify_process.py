@@ -36,7 +36,7 @@ STDERR_LINES_SHOWN = 6
 STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "NPROC", "LD_PRELOAD")
 
 ANSWERING = (
-    *("__init__.py", "base/__init__.py", "base/constants.py", "base/process_guard.py"),
+    *("__init__.py", "base/__init__.py", "base/constants.py"),
     *("base/workers/__init__.py", "base/workers/worker_child.py"),
 )
 """The modules of aotc that `aotc.base.workers.worker_child` consists of."""

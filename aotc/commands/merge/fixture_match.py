@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc.base.errors import finding
-from aotc.bundle.write.bundle_parts import TargetPart
+from aotc.commands.merge.bundle_parts import TargetPart
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import ProfileRecord, Tolerance

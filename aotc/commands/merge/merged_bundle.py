@@ -12,9 +12,9 @@ from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Ingredient, merging
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.write.bundle_parts import TargetPart, target_parts_of
 from aotc.bundle.write.bundle_writer import Form, pack, require_place
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
+from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
 from aotc.commands.merge.merged_targets import merge
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import BundleFormatError

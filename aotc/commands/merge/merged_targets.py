@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from aotc.base.errors import finding, raise_if
-from aotc.bundle.write.bundle_parts import TargetPart
 from aotc.bundle.write.bundle_writer import Assembled, rooted
+from aotc.commands.merge.bundle_parts import TargetPart
 from aotc.commands.merge.fixture_match import check_fixtures
 from aotc.commands.merge.same_source import check_same_source
 from aotc_runtime.base.errors import Finding

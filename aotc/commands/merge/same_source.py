@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from aotc.base.errors import finding
 from aotc.bundle.read.bundle_facts import program_texts
-from aotc.bundle.write.bundle_parts import TargetPart
+from aotc.commands.merge.bundle_parts import TargetPart
 from aotc_runtime.base.errors import Finding
 
 

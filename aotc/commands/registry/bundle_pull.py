@@ -9,13 +9,14 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.stages import Bundle
 from aotc.base.temporary_files import prefix_of, temporary_folder
+from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import cannot_write
 from aotc.bundle.write.bundle_writer import Blob, Form, reading_back, require_place, write
 from aotc.bundle.write.index_json import layout_index
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import BlobSource, Descriptor, Entry
+from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.read_progress import OnBytes
@@ -58,8 +59,11 @@ def pull(
             for digest, media_type in _types(listing).items()
         }
         manifests = _manifests(repository.where, listing)
-        root = _descriptor(listing.root)
-        attestations = [_descriptor(e, oci_layout.ATTESTATION_TYPE) for e in listing.attestations]
+        root = oci_descriptors.entry_descriptor(listing.root)
+        attestations = [
+            oci_descriptors.entry_descriptor(e, oci_layout.ATTESTATION_TYPE)
+            for e in listing.attestations
+        ]
         index = layout_index(root, attestations, manifests)
         size = write(path, form, index, blobs, reading_back(root.digest, manifests))
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
@@ -140,12 +144,3 @@ def _types(listing: Listing) -> dict[str, str]:
     found = dict.fromkeys(listing.documents, oci_layout.ATTESTATION_TYPE)
     found |= {layer.digest: layer.mediaType for layer in listing.layers().values()}
     return found
-
-
-def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
-    return Descriptor(
-        mediaType=entry.mediaType,
-        digest=entry.digest,
-        size=entry.size,
-        artifactType=artifact_type,
-    )

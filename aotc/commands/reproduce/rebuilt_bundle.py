@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.base.child_processes import GRACE_SECONDS, Processes, describe_status
+from aotc.base.child_processes import Processes, describe_status
 from aotc.base.constants import EVERYTHING
 from aotc.base.errors import UsageError, finding, quoted, raise_if
 from aotc.base.package_install import install_packages
@@ -283,7 +283,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     with processes.started(
         [*command, "--json", "--cache", "off"],
         # It has groups of its own to end.
-        grace=10 * GRACE_SECONDS,
+        grace=10.0,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,7 +10,6 @@ from aotc.base.errors import finding, quoted, raise_if
 from aotc.base.workers.forked_workers import renew
 from aotc.bundle.write.bundle_writer import TargetParts, assemble
 from aotc.commands.reproduce.stage_differences import Difference, differences
-from aotc.compile.mlir.artifact_text import module_text
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import Finding
@@ -81,3 +80,12 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
             expected=f"the same bundle in {first} and {second}",
             hint="find the cause of the first ones",
         )
+
+
+def module_text(artifact: bytes) -> str:
+    """The module of a portable artifact, as MLIR prints it."""
+    from aotc.compile.mlir.mlir_context import (
+        read_artifact,  # jaxlib takes longer than a build without a change
+    )
+
+    return str(read_artifact(artifact))

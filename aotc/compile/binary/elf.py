@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from mmap import mmap
 
 MAGIC = b"\x7fELF\x02\x01"
 """64 bits, little-endian."""
@@ -20,7 +21,7 @@ X86_64, AARCH64 = 62, 183
 _TOGETHER_MAX = 4
 """Symbols, names and code of an object together, as a multiple of it; aliases share their code."""
 
-_SYMBOL_TABLE, _DYNAMIC, _DYNAMIC_SYMBOLS = 2, 6, 11
+SYMBOL_TABLE, _DYNAMIC, _DYNAMIC_SYMBOLS = 2, 6, 11
 _NEEDED = 1
 _FUNCTION = 2
 _HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -41,8 +42,11 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class Section:
+    """kind: sh_type.  address: in memory.  offset: in the file.  link: the section with names."""
+
     kind: int
+    address: int
     offset: int
     size: int
     link: int
@@ -59,8 +63,8 @@ def functions(elf: bytes) -> Iterator[Function]:
     left = _TOGETHER_MAX * len(elf)
     try:
         (machine,) = struct.unpack_from("<H", elf, 0x12)
-        sections = list(_sections(elf))
-        tables = [table for table in sections if table.kind == _SYMBOL_TABLE]
+        sections = list(sections_of(elf))
+        tables = [table for table in sections if table.kind == SYMBOL_TABLE]
         left -= sum(min(table.size, len(elf)) for table in tables)
         found: list[Function] = []
         for table in tables if left >= 0 else ():
@@ -77,17 +81,18 @@ def functions(elf: bytes) -> Iterator[Function]:
     yield from sorted(found, key=lambda f: (f.address, f.name))
 
 
-def _sections(elf: bytes) -> Iterator[_Section]:
+def sections_of(elf: bytes | mmap) -> Iterator[Section]:
+    """The sections, in the order of their numbers. Raises struct.error for bytes that end early."""
     (table,) = struct.unpack_from("<Q", elf, 0x28)
     entry_bytes, entries = struct.unpack_from("<HH", elf, 0x3A)
     for index in range(entries):
-        _, kind, _, _, offset, size, link, *_ = _HEADER.unpack_from(
+        _, kind, _, address, offset, size, link, *_ = _HEADER.unpack_from(
             elf, table + index * entry_bytes
         )
-        yield _Section(kind, offset, size, link)
+        yield Section(kind, address, offset, size, link)
 
 
-def _symbols(elf: bytes, table: _Section, names: _Section) -> Iterator[tuple[str, int, int, int]]:
+def _symbols(elf: bytes, table: Section, names: Section) -> Iterator[tuple[str, int, int, int]]:
     """Name, section, address and size of each function that is defined here."""
     for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
         name, info, _, section, address, size = _SYMBOL.unpack_from(elf, at)
@@ -117,7 +122,7 @@ def interface(elf: bytes) -> Interface:
     asked: set[str] = set()
     offered: set[str] = set()
     try:
-        sections = list(_sections(elf))
+        sections = list(sections_of(elf))
         for table in sections:
             end = table.offset + table.size
             if table.kind == _DYNAMIC_SYMBOLS:
@@ -136,6 +141,6 @@ def interface(elf: bytes) -> Interface:
     return Interface(tuple(libraries), frozenset(asked - {""}), frozenset(offered))
 
 
-def _text(elf: bytes, names: _Section, offset: int) -> str:
+def _text(elf: bytes, names: Section, offset: int) -> str:
     start = names.offset + offset
     return elf[start : elf.index(b"\0", start)].decode(errors="replace")

@@ -1,15 +1,19 @@
-"""The protobuf wire format, enough to take messages of unknown schema apart and together.
+"""Take protobuf messages of unknown schema apart and put them together.
 
-https://protobuf.dev/programming-guides/encoding/. XLA publishes no schema of its executables for a
-given jaxlib, so fields are found by what they hold.
+XLA publishes no schema of its executables for a given jaxlib, so fields are found by what they
+hold.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FIXED = {FIXED64: 8, FIXED32: 4}
+from aotc_runtime.formats.protobuf_wire import (
+    BYTES,
+    VARINT,
+    read_field,
+    write_varint,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,50 +25,13 @@ class Field:
     value: int | bytes
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint and the position behind it. Raises ValueError."""
-    result = shift = 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return result, at
-    raise ValueError("not a varint")
-
-
-def write_varint(value: int) -> bytes:
-    """The shortest spelling of a non-negative integer."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def parse(data: bytes) -> list[Field]:
     """The fields of a message, in order. Raises ValueError if the bytes are no message."""
     fields = []
     at = 0
     while at < len(data):
-        key, at = read_varint(data, at)
-        number, wire = key >> 3, key & 7
-        value: int | bytes
-        if number == 0:
-            raise ValueError("field number 0")
-        if wire == VARINT:
-            value, at = read_varint(data, at)
-        elif wire == BYTES or wire in _FIXED:
-            length, at = read_varint(data, at) if wire == BYTES else (_FIXED[wire], at)
-            value = data[at : at + length]
-            at += length
-            if at > len(data):
-                raise ValueError("field beyond the end")
-        else:
-            raise ValueError(f"wire type {wire}")
-        fields.append(Field(number, wire, value))
+        number, wire, value, at = read_field(data, at, len(data))
+        fields.append(Field(number, wire, value if wire == VARINT else data[value:at]))
     return fields
 
 

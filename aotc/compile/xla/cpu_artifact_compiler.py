@@ -6,15 +6,17 @@ Everything that compiling needs is imported here, so that the compiling thread i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+from jaxlib.mlir import ir
 
+from aotc.compile.binary import protobuf
 from aotc.compile.cpu import cpu_isa
-from aotc.compile.mlir.embedded_constants import embed
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
-from aotc.compile.xla import cpu_topology, debug_options, jaxlib_private, xla_custom_calls
+from aotc.compile.xla import cpu_topology, jaxlib_private, xla_custom_calls, xla_objects
 from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
 from aotc.compile.xla.xla_job import Job
 
@@ -50,7 +52,7 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
     )
     serialized = made.executable.serialize()
     try:
-        changed = debug_options.changed(serialized, jaxlib_private.default_options())
+        changed = count_changed_options(serialized, jaxlib_private.default_options())
     except ValueError as error:
         raise ProblemError(Problem.JAXLIB, str(error)) from error
     return Result(
@@ -70,3 +72,68 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
 def _embed(module: Any, constants: bytes) -> None:
     with np.load(BytesIO(constants)) as values:
         embed(module, {int(index): values[index] for index in values.files})
+
+
+_DEBUG_OPTIONS = (3, 3)
+"""Field numbers of xla/pjrt/proto/compile_options.proto: CompileOptionsProto
+{executable_build_options = 3}, ExecutableBuildOptionsProto {debug_options = 3}."""
+
+
+def count_changed_options(serialized: bytes, defaults: bytes) -> int:
+    """How many debug options of an executable differ from those of a CompileOptionsProto.
+
+    Raises UnknownLayoutError.
+    """
+    try:
+        mine, others = _options(xla_objects.compile_options(serialized)), _options(defaults)
+    except ValueError as error:
+        raise xla_objects.UnknownLayoutError(f"no debug options: {error}") from error
+    return sum(mine.get(number) != others.get(number) for number in mine.keys() | others.keys())
+
+
+def _options(compile_options: bytes) -> dict[int, tuple[int | bytes, ...]]:
+    data = compile_options
+    for number in _DEBUG_OPTIONS:
+        inner = [f.value for f in protobuf.parse(data) if f.number == number]
+        if not inner or isinstance(inner[-1], int):
+            raise ValueError(f"no field {number}")
+        data = inner[-1]
+    found: dict[int, tuple[int | bytes, ...]] = {}
+    for field in protobuf.parse(data):
+        found[field.number] = (*found.get(field.number, ()), field.value)
+    return found
+
+
+def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
+    """Replace parameters of `main`, by index, by constants in place, so that XLA can fold them and
+    choose their layout. The other parameters keep their order.
+
+    values: of the parameters' shapes; float32, float64, or signed integers.
+    """
+    main = next(
+        operation
+        for operation in module.body.operations
+        if ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+    )
+    block = main.regions[0].blocks[0]
+    with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
+        for index, value in values.items():
+            parameter = block.arguments[index]
+            constant = ir.Operation.create(
+                "stablehlo.constant",
+                results=[parameter.type],
+                attributes={"value": ir.DenseElementsAttr.get(np.asarray(value, order="C"))},
+            )
+            parameter.replace_all_uses_with(constant.results[0])
+        for index in sorted(values, reverse=True):
+            block.erase_argument(index)
+        results = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
+        types = [parameter.type for parameter in block.arguments]
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
+        if "arg_attrs" in main.attributes:
+            kept = [
+                attributes
+                for index, attributes in enumerate(ir.ArrayAttr(main.attributes["arg_attrs"]))
+                if index not in values
+            ]
+            main.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)

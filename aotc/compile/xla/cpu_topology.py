@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import BYTES, Field
+from aotc.compile.binary.protobuf import Field
+from aotc_runtime.formats.protobuf_wire import BYTES
 
 _TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 

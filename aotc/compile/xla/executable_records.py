@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from aotc.base.errors import refusal
-from aotc.compile.binary import protobuf
+from aotc_runtime.formats.protobuf_wire import read_varint
 
 SIGNATURE = bytes.fromhex("83af70d10d884a3f" + "0" * 16 + "40" + "0" * 14)
 """The header of the first block: the hash of the rest, how far its chunk goes back, and forth."""
@@ -35,7 +35,7 @@ def messages(serialized: bytes) -> Iterator[bytes]:
     Raises ValueError for bytes of another layout, UsageError (AOTC-E057) where cramjam is needed to
     read them and not installed.
     """
-    length, start = protobuf.read_varint(serialized, 0)  # in front stands IFRT's header
+    length, start = read_varint(serialized, 0, len(serialized))  # in front stands IFRT's header
     yield from _messages(serialized[start + length :], _DEPTH_MAX, _Room(len(serialized)))
 
 
@@ -82,12 +82,12 @@ def _simple(chunk: bytes, count: int, room: _Room) -> Iterator[bytes]:
     """A chunk's records: how it is compressed, bytes of sizes, sizes, values."""
     if not chunk:
         raise ValueError("an empty chunk")
-    length, at = protobuf.read_varint(chunk, 1)
+    length, at = read_varint(chunk, 1, len(chunk))
     sizes = _decompressed(chunk[0], chunk[at : at + length], room)
     values = _decompressed(chunk[0], chunk[at + length :], room)
     at = begin = 0
     for _ in range(count):
-        size, at = protobuf.read_varint(sizes, at)
+        size, at = read_varint(sizes, at, len(sizes))
         if size > len(values) - begin:
             raise ValueError("a record beyond the end")
         yield values[begin : begin + size]
@@ -100,8 +100,8 @@ def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
     if how != _SNAPPY:
         raise ValueError(f"compression {how}")
     # Riegeli states the size, and so does Snappy itself.
-    size, at = protobuf.read_varint(data, 0)
-    again, _ = protobuf.read_varint(data, at)
+    size, at = read_varint(data, 0, len(data))
+    again, _ = read_varint(data, at, len(data))
     if size != again:
         raise ValueError(f"{len(data)} bytes that become {again}, or {size}")
     room.take(size)

@@ -13,8 +13,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import BYTES, VARINT, Field
+from aotc.compile.binary.protobuf import Field
 from aotc.compile.xla.executable_records import messages
+from aotc_runtime.formats.protobuf_wire import BYTES, VARINT, read_varint
 
 _TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 _WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
@@ -48,7 +49,7 @@ class Contents:
 def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
     """Header, outer fields, fields of the compilation result, and its index in the outer ones."""
     try:
-        length, start = protobuf.read_varint(serialized, 0)
+        length, start = read_varint(serialized, 0, len(serialized))
         outer = protobuf.parse(serialized[start + length :])
     except ValueError as error:
         raise UnknownLayoutError(f"no header and message: {error}") from error

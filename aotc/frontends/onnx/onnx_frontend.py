@@ -39,6 +39,7 @@ from aotc.frontends.onnx.onnx_refusals import UNREAD, damaged, lacking, lacks, s
 from aotc.frontends.onnx.onnx_tensors import dtype_of
 from aotc.frontends.onnx.onnx_values import fits
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.protobuf_wire import WireError
 
 for _module in pkgutil.iter_modules(operators.__path__):
     importlib.import_module(f"{operators.__name__}.{_module.name}")
@@ -149,7 +150,7 @@ def _parse(file: ModelFile) -> _Parsed:
     try:
         onnx_wire.walk(file.data, ModelProto.DESCRIPTOR)
         model = ModelProto.FromString(file.data)
-    except (onnx_wire.DamagedError, DecodeError) as error:
+    except (WireError, DecodeError) as error:
         raise damaged(where, str(error)) from error
     try:
         return _checked(model, file)

@@ -19,7 +19,7 @@ import numpy as np
 from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint
 from aotc.base.workers.worker_child import Progress
-from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import jax_trees, project_files, trace_errors, user_exceptions
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
@@ -123,10 +123,9 @@ def _run(
             raise CaptureError(trace_errors.not_run(error, key.label, manifest.root)) from error
         if spec.fixtures.expected is not None and scratch.expected(key).exists():
             raise_if(_unexpected(result.arrays, read_arrays(scratch.expected(key)), spec, key))
-        fixture = {f"inputs/{path}": array for path, array in inputs.items()}
-        fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
         where = f"{manifest.where('entry_points', name)} result"
-        scratch.fixture(key).write_bytes(write_tensors(fixture, where=where))
+        fixture = write_fixture(inputs, result.arrays, where=where)
+        scratch.fixture(key).write_bytes(fixture)
         call = plain_structures.PlainCall(
             key=key,
             arguments=at_sizes.passed(arguments, _masks_and_lengths(spec)),

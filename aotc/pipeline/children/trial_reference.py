@@ -6,7 +6,7 @@ for executables of targets that the build host cannot run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Timer
 from time import monotonic
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aotc.base.errors import CaptureError, ParityError, raise_if
 from aotc.base.stages import CapturedProgram
 from aotc.base.workers.worker_child import Progress
-from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import fixture_inputs, trace_errors
 from aotc.capture.call_arguments import CallPlan, FlatCall
 from aotc.capture.source_files import changed
@@ -26,7 +26,7 @@ from aotc.check.padding import trial_files
 from aotc.check.padding.trial_records import FIXTURE, EntryTrials, PlannedTrial, Sizes
 from aotc.check.padding.trial_run import Array, run
 from aotc.check.padding.trial_samples import sampled
-from aotc.check.padding.trial_verdict import At, endless, refusals, tried
+from aotc.check.padding.trial_verdict import endless, refusals, tried
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
@@ -142,9 +142,12 @@ def _try(
     allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
     call = trial_files.read_call(scratch.folder, name, trial, captured.inputs, captured.outputs)
 
+    def late() -> AotcError:
+        return ParityError(endless(entry, trial, allowed, manifest.where))
+
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        with _ending(entry, trial, allowed, progress, manifest.where):
+        with ended_after(allowed, late, progress):
             results = function.outputs(sizes, given)
         return [results[spec.path] for spec in captured.outputs]
 
@@ -152,20 +155,15 @@ def _try(
 
 
 @contextmanager
-def _ending(
-    entry: EntryTrials, trial: PlannedTrial, seconds: float, progress: Progress, at: At
+def ended_after(
+    seconds: float, refusal: Callable[[], AotcError], progress: Progress
 ) -> Iterator[None]:
-    """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
+    """End this process with a refusal if the block takes longer.
 
     A loop until every number is small never ends where the padding is infinite, and nothing stops
     what XLA runs.
     """
-
-    def late() -> None:
-        finding = endless(entry, trial, seconds, at)
-        progress.refuse(ParityError(finding))
-
-    timer = Timer(seconds, late)
+    timer = Timer(seconds, lambda: progress.refuse(refusal()))
     timer.daemon = True
     timer.start()
     try:
@@ -203,7 +201,5 @@ def _record(
         finding = trace_errors.not_traced(error, call, label(name, sizes), manifest.root)
         hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
         raise CaptureError(replace(finding, hint=hint)) from error
-    tensors = {f"inputs/{key}": array for key, array in inputs.items()}
-    tensors |= {f"outputs/{key}": array for key, array in results.items()}
-    data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
+    data = write_fixture(inputs, results, where=f"{manifest.where('entry_points', name)} result")
     trial_files.call_file(scratch.folder, name, trial).write_bytes(data)

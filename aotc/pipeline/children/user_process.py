@@ -1,8 +1,7 @@
 """Child processes that run the user's code.
 
-The user's code can end a process with any status, and start others that stay: each runs below a
-guard, and an end without an answer is a crash, reported with what it was doing and what it said
-last.
+The user's code can end a process with any status: an end without an answer is a crash, reported
+with what it was doing and what it said last.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.base.child_processes import GRACE_SECONDS, Processes
+from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
@@ -61,7 +60,6 @@ def run[A](
             within=within,
             environment=variables,
             processes=processes,
-            grace=GRACE_SECONDS,
             seconds=seconds,
             on_finished=on_finished,
             on_said=on_output,

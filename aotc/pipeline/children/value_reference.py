@@ -7,25 +7,30 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from threading import Timer
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
 
-from aotc.base.errors import CaptureError, finding
+from aotc.base.errors import refusal
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
 from aotc.base.workers.worker_child import Progress
-from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_arrays
 from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
 from aotc.check.value_trials import PlannedValues, Plans, value_file, write_plans
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax
+from aotc.pipeline.children.trial_reference import (
+    SECONDS_MIN,
+    TIMES_LONGER,
+    PlainJax,
+    ended_after,
+)
 from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import TensorSpec, WeightArgument
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -175,9 +180,7 @@ class _Trials:
         inputs = {tensor.path: a for tensor, a in zip(self._inputs, made, strict=True)}
         with _ending(f"{self._key.label} with the inputs {kind}", function, progress):
             results = function.outputs(self._profile.sizes, inputs)
-        tensors = {f"inputs/{path}": array for path, array in inputs.items()}
-        tensors |= {f"outputs/{path}": array for path, array in results.items()}
-        data = write_tensors(tensors, where=self._key.label)
+        data = write_fixture(inputs, results, where=self._key.label)
         value_file(scratch.folder, self._key, kind).write_bytes(data)
 
 
@@ -195,8 +198,8 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
     """
     seconds = max(SECONDS_MIN, TIMES_LONGER * max(function.seconds.values(), default=0.0))
 
-    def late() -> None:
-        error = finding(
+    def late() -> AotcError:
+        return refusal(
             "AOTC-E842",
             where,
             f"no end within {seconds:.0f} s",
@@ -204,16 +207,12 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
             hint='state the numbers that callers pass in `ranges`, or `numerics = "finite"` if '
             "they never are NaN or infinite",
         )
-        progress.refuse(CaptureError(error))
 
-    timer = Timer(seconds, late)
-    timer.daemon = True
-    timer.start()
     started = monotonic()
     try:
-        yield
+        with ended_after(seconds, late, progress):
+            yield
     finally:
-        timer.cancel()
         function.seconds.setdefault(where, monotonic() - started)
 
 

@@ -1,30 +1,112 @@
-"""An engine whose one device is this host's processor, in this process, and whose library is a
-distribution that a host has or lacks (`protocol.Engine`).
+"""Engines whose one device is this host's processor, in this process, and whose library is a
+distribution that a host has or lacks (`protocol.Engine`); and what their devices share.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.engines.engine_device import Array, Device
+from aotc_runtime.engines.engine_device import (
+    Array,
+    Aval,
+    Buffer,
+    Device,
+    Executable,
+    Stored,
+)
 from aotc_runtime.engines.engine_options import other_platform, other_threads
 from aotc_runtime.schema.host_facts import Accelerator
 from aotc_runtime.system import host_probe
 
 _END = ".dist-info"
 
+COPIED_BYTES_MAX = 2**14
+"""Arguments, and results, up to which a call copies them into and out of memory that stays: copying
+a kilobyte takes 20 ns, making a buffer or looking at one in place takes a microsecond."""
+
 
 def packed(array: Array) -> Array:
     """An array's numbers one after the other; `ascontiguousarray` would give a number an axis."""
     return array if array.flags.c_contiguous else np.array(array, order="C")
+
+
+def is_small(avals: Sequence[Aval]) -> bool:
+    """Whether copying arrays of these avals takes less time than passing them in place."""
+    return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
+
+
+class Weight(NamedTuple):
+    """A bound weight: memory that executables use in place."""
+
+    array: Array
+
+
+class ProcessorDevice(Device):
+    """The processor as an engine runs on it that binds each executable to its weights once.
+
+    Executables have a dict `bound`, for what `bind` made of them.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def load(self, stored: Stored) -> Executable:
+        """Load one executable. Raises BackendError (AOTC-E753) for bytes that are not the engine's,
+        are damaged, refer to anything outside of them, or have other results.
+        """
+
+    @abstractmethod
+    def bind(self, executable: Executable, weights: Mapping[int, Any]) -> Any:
+        """Return what runs an executable with these weights, by their place among its arguments.
+        Raises BackendError (AOTC-E753).
+        """
+
+    @abstractmethod
+    def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+        """Return a function that shows buffers of an aval as read-only arrays, without a copy."""
+
+    def deserialize(
+        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
+    ) -> list[Executable]:
+        """Load executables, in order; as `Device.deserialize`."""
+        return [self.load(stored) for stored in every]
+
+    def bound(self, executable: Executable, weights: Mapping[int, Any]) -> Any:
+        """Return what `bind` gives for these weights, which it is asked for once."""
+        key = tuple(id(weight.array) for weight in weights.values())
+        found = executable.bound.get(key)
+        if found is None:
+            with self._lock:
+                found = executable.bound.get(key) or self.bind(executable, weights)
+                executable.bound[key] = found
+        return found
+
+    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
+        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
+        return self.viewer(aval)(buffer)
+
+    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+        """A function that reads all results of a call."""
+        viewers = tuple(map(self.viewer, avals))
+        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
+
+    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+        """A function that reads a call's only result."""
+        show = self.viewer(aval)
+        return lambda buffers: show(buffers[0])
 
 
 class Library(Struct, frozen=True):

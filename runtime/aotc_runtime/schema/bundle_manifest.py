@@ -5,14 +5,8 @@ holds no
 floats: tolerances and measured errors are decimal strings. The meaning of every field is also in
 docs/bundle-format.md.
 
-Versions of the format:
-    1.0  2026-11  first version.
-    1.1  2026-11  dicts with integer keys in trees of arguments and results.
-    1.2  2026-11  root indexes that registries' tools carry as they are: without artifactType.
-    1.3  2026-11  targets whose executables are of several engines.
-    1.4  2026-11  entry points whose numbers are stated to be finite.
-A reader takes its own major version and any minor version it knows. A writer states the lowest
-version that can say what it has to say (`EntryPoint.format_version`), from 1.2 on.
+A reader takes its own major version and any minor version it knows; the table of versions and
+the rule for new ones are there, too.
 """
 
 from enum import StrEnum
@@ -20,14 +14,9 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree, has_integer_keys
+from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
-FORMAT_VERSION = "1.4"
-FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT, MIXED_FORMAT = "1.0", "1.1", "1.2", "1.3"
-FINITE_FORMAT = "1.4"
-
-TYPED_ROOTS = (FIRST_FORMAT, INTEGER_KEYS_FORMAT)
-"""Formats whose root index states an artifact type, which tools drop that know OCI 1.0 alone."""
+FORMAT_VERSION = "1.0"
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -512,14 +501,6 @@ class EntryPoint(_Part, frozen=True):
     specialized: dict[str, str] = {}
     symbolic: Symbolic | UnsetType = UNSET
     numerics: Literal["finite"] | UnsetType = UNSET
-
-    @property
-    def format_version(self) -> str:
-        """The lowest version of the format that can describe it."""
-        if self.numerics is not UNSET:
-            return FINITE_FORMAT
-        trees = (*(parameter.tree for parameter in self.parameters), self.result)
-        return INTEGER_KEYS_FORMAT if any(map(has_integer_keys, trees)) else FIRST_FORMAT
 
 
 class Dimension(_Part, frozen=True):

@@ -35,7 +35,7 @@ class DictNode(_Node, frozen=True, tag="dict"):
 
 
 class IntDictNode(_Node, frozen=True, tag="intdict"):
-    """A dict with integer keys, which ascend; one item for each. Since format 1.1."""
+    """A dict with integer keys, which ascend; one item for each."""
 
     keys: tuple[Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)], ...]
     items: tuple["Tree", ...]
@@ -93,11 +93,6 @@ def is_deeper(tree: Tree, levels: int) -> bool:
         if not level:
             return False
     return True
-
-
-def has_integer_keys(tree: Tree) -> bool:
-    """Whether there is a dict with integer keys anywhere in the tree."""
-    return isinstance(tree, IntDictNode) or any(map(has_integer_keys, children(tree)))
 
 
 def leaves(tree: Tree) -> Iterator[int]:

@@ -26,7 +26,7 @@ from aotc_runtime.formats.oci_layout import (
     ImageManifest,
     RootIndex,
 )
-from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, TYPED_ROOTS, BlobRef, BundleManifest
+from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.verification.manifest_consistency import check_consistency
 
 ALL_READ: Mapping[str, int] = {}
@@ -233,11 +233,6 @@ def begin_contents(
             where = f"{source.name} root index"
             raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
         raise_if(check_consistency(manifest, f"{source.name} {what}"))
-        if not index.artifactType and manifest.format_version in TYPED_ROOTS:
-            expected = (
-                f"artifactType {oci_layout.BUNDLE_TYPE}, as format {manifest.format_version} has it"
-            )
-            raise refusal("AOTC-E113", f"{source.name} root index", "none", expected=expected)
         raise_if(check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
         targets[manifest.target.name] = image
@@ -259,11 +254,11 @@ def begin_contents(
 
 
 def _check_root(index: RootIndex, where: str) -> None:
-    """There are targets, and an artifact type or, from format 1.2 on, none at all."""
-    stated = {index.artifactType, *(ref.artifactType for ref in index.manifests)}
-    if not index.manifests or (index.artifactType != oci_layout.BUNDLE_TYPE and stated != {""}):
-        expected = f"targets, and artifactType {oci_layout.BUNDLE_TYPE} or none anywhere"
-        found = f"{len(index.manifests)} targets, {' and '.join(sorted(stated)) or 'none'}"
+    """Require targets, and no artifact type, which tools drop that know OCI 1.0 alone."""
+    stated = sorted({index.artifactType, *(ref.artifactType for ref in index.manifests)} - {""})
+    if not index.manifests or stated:
+        found = f"{len(index.manifests)} targets, {' and '.join(stated) or 'no artifactType'}"
+        expected = "targets, and no artifactType"
         raise refusal("AOTC-E113", f"{where} root index", found, expected=expected)
 
 

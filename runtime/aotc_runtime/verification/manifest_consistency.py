@@ -15,8 +15,6 @@ from msgspec import UNSET
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import (
-    FINITE_FORMAT,
-    FIRST_FORMAT,
     XLA,
     Argument,
     BundleManifest,
@@ -70,12 +68,6 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(place, expected, "one that is deeper")
             continue
         yield from _check_trees(entry_point, place)
-        if manifest.format_version == FIRST_FORMAT != entry_point.format_version:
-            expected = f"what format {manifest.format_version} can say"
-            yield _finding(place, expected, f"a tree of format {entry_point.format_version}")
-        if entry_point.numerics is not UNSET and manifest.format_version != FINITE_FORMAT:
-            expected = f"what format {manifest.format_version} can say"
-            yield _finding(place, expected, f"numerics, of format {FINITE_FORMAT}")
         yield from _check_keys(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:

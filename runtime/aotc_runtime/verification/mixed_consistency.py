@@ -8,14 +8,12 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import (
-    MIXED_FORMAT,
     XLA,
     XLA_PLATFORMS,
     BundleManifest,
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.host_facts import version_numbers
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -25,9 +23,6 @@ def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
         return finding("AOTC-E118", f"{where} {place}".rstrip(), found, expected=expected)
 
     target, others = manifest.target, manifest.requires.engines or {}
-    if version_numbers(manifest.format_version) < version_numbers(MIXED_FORMAT):
-        expected = f"what format {manifest.format_version} can say"
-        yield wrong("", expected, f"executables of several engines, of format {MIXED_FORMAT}")
     if target.device is not UNSET or target.devices > 1 or manifest.mesh is not UNSET:
         yield wrong("target", "one processor, where engines are several", "other devices")
     if engine_name(target) == XLA and target.platform != "cpu":

@@ -13,6 +13,7 @@ pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-front
 from onnx import ModelProto, SparseTensorProto, TensorProto, helper
 
 from aotc.frontends.onnx import onnx_graph_reader, onnx_wire
+from aotc_runtime.formats.protobuf_wire import WireError
 from tests.frontends.onnx_files.making import (
     FLOAT,
     INT64,
@@ -101,7 +102,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],
 )
 def test_the_walk_finds_what_is_wrong_without_the_parser(data: bytes) -> None:
-    with pytest.raises(onnx_wire.DamagedError):
+    with pytest.raises(WireError):
         onnx_wire.walk(data, ModelProto.DESCRIPTOR)
 
 

@@ -18,11 +18,10 @@ CHIPS = {"family": "tpu", "topology": "v5e:2x2", "kinds": ["TPU v5e"]}
 NEEDED = {"kinds": ["TPU v5e"], "memory_bytes": 1, "plugin": "libtpu", "accepts_plugin": ["1"]}
 
 
-def numbered(keys: list[int], *more: Any, items: Any = (LEAF,), version: str = "1.2") -> Any:
+def numbered(keys: list[int], *more: Any, items: Any = (LEAF,)) -> Any:
     """The first parameter as a dict with integer keys; with a leaf for an item, and more."""
 
     def change(manifest: Any, entry_point: Any, _: Any) -> None:
-        manifest["format_version"] = version
         tree = {"node": "intdict", "keys": keys, "items": [*items, *more]}
         if not items:
             tree = {"node": "list", "items": [LEAF, tree]}
@@ -54,7 +53,6 @@ CONTRADICTIONS: dict[str, Any] = {
     "fields without items": lambda m, e, p: e["parameters"][0].update(
         tree=pair("record", "T", "a", "b")
     ),
-    "integer keys in a bundle of 1.0": numbered([0], version="1.0"),
     "fewer integer keys than items": numbered([]),
     "more integer keys than items": numbered([0, 1]),
     "integer keys that descend": numbered([1, 0], {"node": "none"}),

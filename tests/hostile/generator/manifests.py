@@ -81,9 +81,9 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E113",
         lambda d: d.root.update(artifactType="application/x"),
     ),
-    "root: artifact of no type, which the first formats have": (
+    "root: artifact of the images' type": (
         "AOTC-E113",
-        lambda d: d.manifest.update(format_version="1.1"),
+        lambda d: d.root.update(artifactType="application/vnd.aotc.bundle.v1"),
     ),
     "root: artifacts of a type and itself of none": (
         "AOTC-E113",
@@ -169,11 +169,11 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
             "AOTC-E115",
             lambda d, version=version: d.manifest.update(format_version=version),
         )
-        for version in ("1.5", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
+        for version in ("1.1", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
     },
     "a later format with new fields": (
         "AOTC-E115",
-        lambda d: d.manifest.update(format_version="1.5", a_new_field=1),
+        lambda d: d.manifest.update(format_version="1.1", a_new_field=1),
     ),
     "a format version that is a number": (
         "AOTC-E101",

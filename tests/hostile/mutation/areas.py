@@ -236,17 +236,6 @@ AREAS = (
         decisions=True,
     ),
     Area(
-        TOOLCHAIN,
-        ("base/process_guard.py",),
-        (
-            "tests/unit/base/test_process_guard.py",
-            "tests/unit/base/test_processes.py",
-            "tests/unit/base/workers/test_forked.py",
-        ),
-        in_file=True,
-        decisions=True,
-    ),
-    Area(
         RUNTIME,
         ("engines/xla/xla_flags.py",),
         ("tests/unit/runtime/engines/test_flags.py",),
@@ -255,16 +244,19 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        (
-            "engines/iree/iree_archive.py",
-            "engines/iree/iree_elements.py",
-            "engines/processor_engine.py",
-        ),
-        (
-            "tests/unit/runtime/engines/test_iree_archive.py",
-            "tests/unit/runtime/engines/test_processor.py",
-        ),
+        ("engines/iree/iree_archive.py",),
+        ("tests/unit/runtime/engines/test_iree_archive.py",),
         decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("engines/processor_engine.py",),
+        (
+            "tests/unit/runtime/engines/test_processor.py",
+            "tests/engines/test_engine_devices.py",
+            *WITHOUT_BUILDS,
+        ),
+        needs=("iree",),
     ),
     Area(
         RUNTIME,
@@ -393,6 +385,11 @@ AREAS = (
         TOOLCHAIN,
         ("compile/binary/elf.py", "compile/xla/executable_records.py"),
         ("tests/unit/compile/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
+    ),
+    Area(
+        RUNTIME,
+        ("formats/protobuf_wire.py",),
+        ("tests/unit/compile/test_protobuf.py",),
     ),
     Area(
         RUNTIME,

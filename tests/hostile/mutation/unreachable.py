@@ -100,11 +100,6 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "jax.typeof says the same of a shape; older releases of jax do not take one",
     ("routed_calls.py", "shape != whole -> True"): "a copy of all of it is the same",
     (
-        "process_guard.py",
-        "late > KILLING_SECONDS -> (late >= KILLING_SECONDS)",
-    ): "no clock shows exactly that",
-    ("process_guard.py", "late >= 0 -> (late > 0)"): "no clock shows exactly that",
-    (
         "device_arrays.py",
         "not self.device.is_deleted(self._buffer) -> True",
     ): "what XLA has deleted is deleted once more, which does nothing",

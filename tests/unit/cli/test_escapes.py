@@ -97,7 +97,7 @@ def test_a_traceback_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
 def policy(folder: Path) -> Path:
     """A policy that says something odd wherever it may."""
     text = json.dumps(EVIL.replace("\ud800", ""))
-    key = json.dumps((GOLDEN / "golden-1.2.pub").read_text("utf-8"))
+    key = json.dumps((GOLDEN / "golden.pub").read_text("utf-8"))
     path = folder / "odd.toml"
     path.write_text(
         f"""schema = 1
@@ -131,7 +131,7 @@ def test_a_policy_is_shown_plain_in_each_field(
     from aotc_runtime.verification.policy_reader import read_policy
 
     # Each text of the document, whether a policy can say it or not.
-    plain = ROOT / "tests" / "golden" / "golden-1.2.pub"
+    plain = ROOT / "tests" / "golden" / "golden.pub"
     good = tmp_path / "good.toml"
     assert aotc("trust", "init", "--name", "layers", "--key", plain, "-o", good).exit_code == 0
     document = policy_document("p", state_of(read_policy(good), datetime.now(UTC), "p"))
@@ -230,7 +230,7 @@ def test_a_command_about_odd_names_is_plain(
 ) -> None:
     evil = EVIL.replace("\ud800", "")
     bundle = tmp_path / f"b{evil}.aotb"
-    shutil.copy(GOLDEN / "layers-1.2.aotb", bundle)
+    shutil.copy(GOLDEN / "layers.aotb", bundle)
     trust = policy(tmp_path).rename(tmp_path / f"p{evil}.toml")
     named = SimpleNamespace(
         BUNDLE=str(bundle),

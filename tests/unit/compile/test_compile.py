@@ -16,13 +16,14 @@ from aotc.base.stages import CompileJob, Executable, Module
 from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_child import ANSWER
 from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import BYTES, Field
+from aotc.compile.binary.protobuf import Field
 from aotc.compile.compiler_registry import backend_for
 from aotc.compile.worker_results import Result
 from aotc.compile.xla import jaxlib_private, xla_objects
 from aotc.compile.xla import xla_compiler as compiling
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats.protobuf_wire import BYTES
 from aotc_runtime.schema.bundle_manifest import Target
 
 MakeJob = Callable[..., CompileJob]

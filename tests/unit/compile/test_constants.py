@@ -10,8 +10,8 @@ import pytest
 
 from aotc.base.stages import CompileJob
 from aotc.compile.mlir import mlir_context
-from aotc.compile.mlir.embedded_constants import embed
 from aotc.compile.xla import xla_objects
+from aotc.compile.xla.cpu_artifact_compiler import embed
 from aotc.compile.xla.xla_compiler import XlaBackend
 from tests.unit.conftest import portable
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import BYTES, VARINT, Field
+from aotc.compile.binary.protobuf import Field
 from aotc.compile.xla import cpu_topology, jaxlib_private
 from aotc.compile.xla.cpu_topology import Machine, UnknownTopologyError
+from aotc_runtime.formats.protobuf_wire import BYTES, VARINT
 
 OTHER = Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "-avx512f,+avx2")
 MACHINES = st.builds(

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import first_line
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.iree.iree_archive import require_module
-from aotc_runtime.engines.iree.iree_elements import ELEMENTS, tensor_word
 from aotc_runtime.engines.iree.iree_names import (
     DRIVER,
     DRIVERS,
@@ -29,12 +26,48 @@ from aotc_runtime.engines.iree.iree_names import (
     LOCAL_TASK,
     SCOPE,
 )
+from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_small
+
+
+class Element(NamedTuple):
+    """word: MLIR's, without signs.  number: IREE's (`iree_hal_element_types_t`).  stored: a numpy
+    dtype of the same bytes whose arrays can be handed to IREE.
+    """
+
+    word: str
+    number: int
+    stored: np.dtype[Any]
+
+
+def _element(word: str, number: int, stored: str) -> Element:
+    return Element(word, number, np.dtype(stored))
+
+
+ELEMENTS = {
+    "bool": _element("i1", 0x13000008, "bool"),
+    **{
+        f"{sign}int{bits}": _element(f"i{bits}", 0x10000000 + bits, f"{sign}int{bits}")
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "float16": _element("f16", 0x21000010, "float16"),
+    "bfloat16": _element("bf16", 0x22000010, "uint16"),
+    "float32": _element("f32", 0x21000020, "float32"),
+    "float64": _element("f64", 0x21000040, "float64"),
+    "complex64": _element("complex<f32>", 0x23000040, "complex64"),
+}
+"""By the name of the numpy dtype. IREE compares bits, so integers of both signs are the same."""
+
+
+def tensor_word(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    """An array's type as a module's declaration has it, "4x8xf32"."""
+    known = ELEMENTS.get(dtype.name)
+    word = dtype.name if known is None else known.word
+    return "x".join([*map(str, shape), word])
+
 
 ALIGNMENT = 64
 """Bytes; IREE copies a parameter that lies elsewhere, for every context."""
-
-COPIED_BYTES_MAX = 2**14
-"""What a call takes, and what it gives, that is copied into and out of memory that stays."""
 
 _DECLARATION = "iree.abi.declaration"
 _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
@@ -42,14 +75,6 @@ _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
 
 class IreeError(Exception):
     """What IREE says of an executable that failed while it ran."""
-
-
-class Weight(NamedTuple):
-    """A bound weight: memory that executables use in place. No buffer of IREE's, since it becomes a
-    parameter of each module that it is bound to.
-    """
-
-    array: Array
 
 
 class Hal(NamedTuple):
@@ -106,17 +131,20 @@ class Bound:
         return call
 
 
-class IreeDevice(Device):
-    """The processor. runtime: IREE's library."""
+class IreeDevice(ProcessorDevice):
+    """The processor. runtime: IREE's library.
+
+    A weight is no buffer of IREE's, since it becomes a parameter of each module that it is bound
+    to.
+    """
 
     platform, engine = IREE, "IREE"
     error = IreeError
 
     def __init__(self, runtime: Any, threads: int) -> None:
-        self.threads = threads
+        super().__init__(threads)
         self._runtime, self._instance = runtime, runtime.VmInstance()
         self._hals: dict[str, Hal] = {}
-        self._lock = threading.RLock()
         memory, usage = runtime.MemoryType, runtime.BufferUsage
         self._memory = int(memory.DEVICE_LOCAL | memory.HOST_VISIBLE)
         self._usage = int(usage.DEFAULT | usage.MAPPING)
@@ -134,15 +162,8 @@ class IreeDevice(Device):
                 self._hals[driver] = Hal(device, module)
             return self._hals[driver]
 
-    def deserialize(
-        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
-    ) -> list[IreeExecutable]:
-        """Load modules, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
-        are damaged, or are of another architecture or function.
-        """
-        return [self._load(stored) for stored in every]
-
-    def _load(self, stored: Stored) -> IreeExecutable:
+    def load(self, stored: Stored) -> IreeExecutable:
+        """Load a module of this architecture."""
         runtime, data = self._runtime, stored.blob.data
         try:
             require_module(data, os.uname().machine)
@@ -205,12 +226,13 @@ class IreeDevice(Device):
 
     def execute(self, executable: IreeExecutable, arguments: list[Any]) -> list[Buffer]:
         """Run on the calling thread, or by IREE's pool while that waits. Raises IreeError."""
-        weights = [(i, each) for i, each in enumerate(arguments) if type(each) is Weight]
+        weights = {i: each for i, each in enumerate(arguments) if type(each) is Weight}
         inputs = self._runtime.VmVariantList(len(arguments) - len(weights))
         for each in arguments:
             if type(each) is not Weight:
                 inputs.push_ref(each)
-        return self._bound(executable, weights).caller(self._runtime)(inputs)
+        bound: Bound = self.bound(executable, weights)
+        return bound.caller(self._runtime)(inputs)
 
     def direct(
         self,
@@ -220,7 +242,7 @@ class IreeDevice(Device):
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
         """A function of the input leaves."""
-        bound = self._bound(executable, [*enumerate(weights)])
+        bound: Bound = self.bound(executable, dict(enumerate(weights)))
         call = bound.caller(self._runtime)
         variants, view = self._runtime.VmVariantList, self._runtime.HalBufferView
         copiers, count = tuple(map(self._copier, inputs)), len(inputs)
@@ -232,8 +254,8 @@ class IreeDevice(Device):
             return call(passed)
 
         # A tenth of a small call is making buffers.
-        is_small = _is_small(inputs) and _is_small(outputs)
-        vars(run)["on_host"] = self._copying(bound, inputs, outputs) if is_small else None
+        copied = _can_be_copied(inputs) and _can_be_copied(outputs)
+        vars(run)["on_host"] = self._copying(bound, inputs, outputs) if copied else None
         return run
 
     def _copying(
@@ -298,20 +320,10 @@ class IreeDevice(Device):
 
         return copying
 
-    def _bound(self, executable: IreeExecutable, weights: Sequence[tuple[int, Weight]]) -> Bound:
-        """The executable with these weights, by their place among its arguments."""
-        key = tuple(id(weight.array) for _, weight in weights)
-        bound = executable.bound.get(key)
-        if bound is None:
-            with self._lock:
-                bound = executable.bound.get(key) or self._bind(executable, weights)
-                executable.bound[key] = bound
-        return bound
-
-    def _bind(self, executable: IreeExecutable, weights: Iterable[tuple[int, Weight]]) -> Bound:
+    def bind(self, executable: IreeExecutable, weights: Mapping[int, Weight]) -> Bound:
         runtime, instance, hal = self._runtime, self._instance, self._hal(executable.driver)
-        index, kept = runtime.ParameterIndex(), tuple(weight.array for _, weight in weights)
-        for place, weight in weights:
+        index, kept = runtime.ParameterIndex(), tuple(weight.array for weight in weights.values())
+        for place, weight in weights.items():
             index.add_buffer(str(place), weight.array.reshape(-1).view(np.uint8))
         provider = index.create_provider(scope=SCOPE)
 
@@ -324,11 +336,7 @@ class IreeDevice(Device):
         except Exception as error:
             raise _not_loaded(executable.where, first_line(error)) from error
 
-    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
-        return self._viewer(aval)(buffer)
-
-    def _viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+    def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """A function that shows buffers of an aval as arrays."""
         shape, dtype, stored = aval.shape, aval.dtype, ELEMENTS[aval.dtype.name].stored
         if 0 in shape:
@@ -351,22 +359,10 @@ class IreeDevice(Device):
 
         return shown
 
-    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
-        """A function that reads all results of a call."""
-        viewers = tuple(map(self._viewer, avals))
-        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
 
-    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """A function that reads a call's only result."""
-        show = self._viewer(aval)
-        return lambda buffers: show(buffers[0])
-
-
-def _is_small(avals: Sequence[Aval]) -> bool:
+def _can_be_copied(avals: Sequence[Aval]) -> bool:
     """Whether arrays are so small that copying them is what takes least, and can be."""
-    return sum(
-        prod(each.shape) * each.dtype.itemsize for each in avals
-    ) <= COPIED_BYTES_MAX and all(
+    return is_small(avals) and all(
         0 not in each.shape and ELEMENTS[each.dtype.name].stored == each.dtype for each in avals
     )
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import onnxruntime_names
+from aotc_runtime.formats.protobuf_wire import VARINT, WireError, read_field
 
 _DEPTH_MAX = 64
 """How deep bodies of loops and branches may lie within each other."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1
 """TensorProto.DataLocation."""
 
@@ -173,30 +173,8 @@ def _fields(data: View) -> Iterator[tuple[int, View | int]]:
     """The fields of a message: its number, and a number or bytes."""
     at, end = 0, len(data)
     while at < end:
-        key, at = _varint(data, at)
-        kind = key & 7
-        if kind == _VARINT:
-            number, at = _varint(data, at)
-            yield key >> 3, number
-            continue
-        if kind == _BYTES:
-            size, at = _varint(data, at)
-        else:
-            size = {_FIXED64: 8, _FIXED32: 4}.get(kind, -1)
-        if size < 0 or at + size > end:
-            raise GraphError("no ONNX graph")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: View, at: int) -> tuple[int, int]:
-    number = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-    raise GraphError("no ONNX graph")
+        try:
+            number, kind, value, at = read_field(data, at, end)
+        except WireError as error:
+            raise GraphError("no ONNX graph") from error
+        yield number, value if kind == VARINT else data[value:at]

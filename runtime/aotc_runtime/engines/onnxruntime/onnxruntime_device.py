@@ -7,9 +7,7 @@ the package wraps. Its sessions cost some microseconds more for each call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +15,9 @@ import numpy as np
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines import graph_names
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.onnxruntime import onnx_reader, onnxruntime_names
-from aotc_runtime.engines.processor_engine import packed
+from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_small, packed
 
 ELEMENTS = {
     "bool": 9,
@@ -45,19 +43,9 @@ _SILENT = 4
 
 _BITS = {"bfloat16": np.dtype(np.uint16)}
 
-COPIED_BYTES_MAX = 2**14
-"""What a call takes, and what it gives, that is copied. A kilobyte takes 20 ns to copy; to name an
-array to ONNX Runtime, or to look at one in place, takes a microsecond."""
-
 
 class OnnxError(Exception):
     """What ONNX Runtime says of an executable that failed while it ran."""
-
-
-class Weight(NamedTuple):
-    """A bound weight: memory that sessions use in place."""
-
-    array: Array
 
 
 class Bound(NamedTuple):
@@ -79,31 +67,26 @@ class OnnxExecutable:
         self.bound: dict[tuple[int, ...], Bound] = {}
 
 
-class OnnxDevice(Device):
+class OnnxDevice(ProcessorDevice):
     """The processor. package: onnxruntime."""
 
     platform, engine = onnxruntime_names.ENGINE, "ONNX Runtime"
     error = OnnxError
 
     def __init__(self, package: Any, threads: int) -> None:
-        self.threads = threads
+        super().__init__(threads)
         self._package = package
         self._library = package.capi.onnxruntime_pybind11_state
         self._place = package.OrtDevice.make("cpu", 0)._get_c_device()
         # Without these, each call makes its own.
         self._run_options = self._library.RunOptions()
-        self._lock = threading.RLock()
         package.set_default_logger_severity(_SILENT)
         package.disable_telemetry_events()
         self.watch_forks()
 
-    def deserialize(
-        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
-    ) -> list[OnnxExecutable]:
-        """Read graphs, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
-        refer to anything outside of them, or have other results.
-        """
-        return [_read(stored) for stored in every]
+    def load(self, stored: Stored) -> OnnxExecutable:
+        """Read a graph."""
+        return _read(stored)
 
     def share(self, array: Array, aval: Aval) -> Weight:
         """A weight in place."""
@@ -118,8 +101,8 @@ class OnnxDevice(Device):
 
     def execute(self, executable: OnnxExecutable, arguments: list[Any]) -> list[Buffer]:
         """Run on the calling thread and ONNX Runtime's pool. Raises OnnxError."""
-        weights = [(i, each) for i, each in enumerate(arguments) if type(each) is Weight]
-        bound = self._session(executable, weights)
+        weights = {i: each for i, each in enumerate(arguments) if type(each) is Weight}
+        bound = self.bound(executable, weights)
         feeds = {
             graph_names.given(place): each
             for place, each in enumerate(arguments)
@@ -139,7 +122,7 @@ class OnnxDevice(Device):
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
         """A function of the input leaves."""
-        bound = self._session(executable, [*enumerate(weights)])
+        bound = self.bound(executable, dict(enumerate(weights)))
         call, value, place = bound.session.run_with_ort_values, self._library.OrtValue, self._place
         wrap, results = value.ortvalue_from_numpy, executable.results
         run_options = self._run_options
@@ -165,7 +148,7 @@ class OnnxDevice(Device):
         vars(run)["bound"] = bound  # for as long as it may be called
         copying = None
         # Half the time of a small call is making values and looking at them.
-        if _is_small(inputs) and _is_small(outputs):
+        if is_small(inputs) and is_small(outputs):
             taken = dict(zip(keys, inputs, strict=True))
             given = dict(zip(results, outputs, strict=True))
             copying = self._copying(bound.session, taken, given)
@@ -220,17 +203,7 @@ class OnnxDevice(Device):
 
         return copying
 
-    def _session(self, executable: OnnxExecutable, weights: Sequence[tuple[int, Weight]]) -> Bound:
-        """The executable with these weights, by their place among its arguments."""
-        key = tuple(id(weight.array) for _, weight in weights)
-        bound = executable.bound.get(key)
-        if bound is None:
-            with self._lock:
-                bound = executable.bound.get(key) or self._bind(executable, dict(weights))
-                executable.bound[key] = bound
-        return bound
-
-    def _bind(self, executable: OnnxExecutable, weights: dict[int, Weight]) -> Bound:
+    def bind(self, executable: OnnxExecutable, weights: Mapping[int, Weight]) -> Bound:
         """ONNX Runtime uses weights in place only where they are named twice: for what it computes
         of them beforehand, and for what it runs.
         """
@@ -261,24 +234,9 @@ class OnnxDevice(Device):
             raise _not_loaded(executable.where, first_line(error)) from error
         return Bound(session, values)
 
-    def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
-        return _viewer(aval)(buffer)
-
-    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
-        """A function that reads all results of a call."""
-        viewers = tuple(map(_viewer, avals))
-        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
-
-    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """A function that reads a call's only result."""
-        show = _viewer(aval)
-        return lambda buffers: show(buffers[0])
-
-
-def _is_small(avals: Sequence[Aval]) -> bool:
-    """Whether arrays are so small that copying them is what takes least."""
-    return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
+    def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+        """A function that shows buffers of an aval as arrays."""
+        return _viewer(aval)
 
 
 def _viewer(aval: Aval) -> Callable[[Buffer], Array]:

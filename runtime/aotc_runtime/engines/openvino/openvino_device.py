@@ -7,18 +7,17 @@ requests cost tens of microseconds more for each call.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines import graph_names
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.openvino import openvino_names, openvino_reader
 from aotc_runtime.engines.openvino.openvino_compilation import compile_model, last_line, read_model
-from aotc_runtime.engines.processor_engine import packed
+from aotc_runtime.engines.processor_engine import ProcessorDevice, packed
 
 ELEMENTS = {
     "bool": ("BOOL", "boolean"),
@@ -83,29 +82,24 @@ class OpenvinoExecutable:
         self.bound: dict[tuple[int, ...], Compiled] = {}
 
 
-class OpenvinoDevice(Device):
+class OpenvinoDevice(ProcessorDevice):
     """The processor. package: openvino."""
 
     platform, engine = openvino_names.ENGINE, "OpenVINO"
     error = OpenvinoError
 
     def __init__(self, package: Any, threads: int) -> None:
-        self.threads = threads
+        super().__init__(threads)
         self._library = package._pyopenvino
         self._core = self._library.Core()
-        self._lock = threading.RLock()
         self._types = {
             dtype: getattr(self._library.Type, name) for dtype, (_, name) in ELEMENTS.items()
         }
         self.watch_forks()
 
-    def deserialize(
-        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
-    ) -> list[OpenvinoExecutable]:
-        """Read graphs, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
-        refer to anything outside of them, or have other results.
-        """
-        return [_read(stored) for stored in every]
+    def load(self, stored: Stored) -> OpenvinoExecutable:
+        """Read a graph."""
+        return _read(stored)
 
     def share(self, array: Array, aval: Aval) -> Held:
         """A weight in place."""
@@ -119,7 +113,7 @@ class OpenvinoDevice(Device):
     def execute(self, executable: OpenvinoExecutable, arguments: list[Held]) -> list[Held]:
         """Run on the calling thread and OpenVINO's pool. Raises OpenvinoError."""
         graph = executable.graph
-        compiled = self._with_weights(executable, {i: arguments[i] for i in graph.weights})
+        compiled = self.bound(executable, {i: arguments[i] for i in graph.weights})
         made = [self._empty(aval) for aval in executable.outputs]
         inputs = {at: arguments[place].tensor for at, place in enumerate(graph.given)}
         compiled.run(inputs, made)
@@ -133,7 +127,7 @@ class OpenvinoDevice(Device):
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
         """A function of the input leaves."""
-        run = self._with_weights(executable, dict(enumerate(weights))).run
+        run = self.bound(executable, dict(enumerate(weights))).run
         given = [(at, place - len(weights)) for at, place in enumerate(executable.graph.given)]
         empty, tensor = self._empty, self._tensor
 
@@ -159,17 +153,7 @@ class OpenvinoDevice(Device):
     def _empty(self, aval: Aval) -> Held:
         return self._held(np.empty(aval.shape, aval.dtype))
 
-    def _with_weights(self, executable: OpenvinoExecutable, weights: dict[int, Held]) -> Compiled:
-        """The executable with these weights, by their place among its arguments."""
-        key = tuple(id(weight.array) for weight in weights.values())
-        bound = executable.bound.get(key)
-        if bound is None:
-            with self._lock:
-                bound = executable.bound.get(key) or self._bind(executable, weights)
-                executable.bound[key] = bound
-        return bound
-
-    def _bind(self, executable: OpenvinoExecutable, weights: dict[int, Held]) -> Compiled:
+    def bind(self, executable: OpenvinoExecutable, weights: Mapping[int, Held]) -> Compiled:
         """Weights become constants of the graph, in place."""
         graph = executable.graph
         threads = self.threads if graph.pooled else 1
@@ -186,10 +170,14 @@ class OpenvinoDevice(Device):
             raise _not_loaded(executable.where, last_line(error)) from error
         return Compiled(compiled, list(weights.values()))
 
-    def to_numpy(self, buffer: Held, aval: Aval) -> Array:
-        """A result as numpy: read-only, without a copy."""
-        buffer.array.setflags(write=False)
-        return buffer.array
+    def viewer(self, aval: Aval) -> Callable[[Held], Array]:
+        """A function that gives the arrays of buffers."""
+        return _shown
+
+
+def _shown(held: Held) -> Array:
+    held.array.setflags(write=False)
+    return held.array
 
 
 def _read(stored: Stored) -> OpenvinoExecutable:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from aotc_runtime.formats.protobuf_wire import write_varint
 from aotc_serve.grpc import grpc_messages as messages
 from aotc_serve.grpc.grpc_wire import Contents, InferRequest, InputTensor
 from aotc_serve.inference.inference_requests import (
@@ -180,16 +181,7 @@ def answer_of(outcome: Outcome, take: Take) -> bytes:
         port, array = model.outputs[place], outcome.arrays[place]
         answer.outputs.add(name=port.name, datatype=port.datatype, shape=array.shape)
         data = to_bytes(array)
-        parts += [RAW_OUTPUT, _varint(len(data)), data]
+        parts += [RAW_OUTPUT, write_varint(len(data)), data]
     # A message is what its parts are, one behind the other.
     parts[0] = answer.SerializeToString()
     return b"".join(parts)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -11,11 +11,12 @@ from google.protobuf.message import DecodeError
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import warn_of
+from aotc_runtime.formats.protobuf_wire import WireError
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.grpc import grpc_messages as messages
 from aotc_serve.grpc.grpc_calls import Call, Calls
 from aotc_serve.grpc.grpc_inference import answer_of, prepare
-from aotc_serve.grpc.grpc_wire import InferRequest, WireError, model_of, read_request
+from aotc_serve.grpc.grpc_wire import InferRequest, model_of, read_request
 from aotc_serve.inference.error_statuses import (
     fault,
     grpc_status,

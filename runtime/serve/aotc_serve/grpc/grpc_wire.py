@@ -1,9 +1,7 @@
 """Read a ModelInferRequest from its bytes, without the objects that protobuf would make of it.
 
-protobuf makes of two bytes an object of a hundred. Here fields are counted, and asked for in the
-account of memory, before anything is made of them; contents of tensors stay slices of the message.
-Encoding: https://protobuf.dev/programming-guides/encoding; numbers of fields as in
-`grpc_messages.MESSAGES`.
+Fields are counted, and their memory is requested, before anything is made of them; contents of
+tensors stay slices of the message. Numbers of fields are those of `grpc_messages.MESSAGES`.
 """
 
 from __future__ import annotations
@@ -13,6 +11,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from aotc_runtime.formats.protobuf_wire import (
+    FIXED64,
+    VARINT,
+    WireError,
+    read_field,
+    read_varint,
+)
 from aotc_serve.inference.protocol_tensors import RANK_MAX, Take
 from aotc_serve.inference.request_memory import COSTS
 
@@ -25,14 +30,8 @@ TEXT_BYTES_MAX = 2**16
 STEP_FIELDS = 256
 """Fields that are asked for at once."""
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-
 type Parameter = bool | int | float | str | None
 type Parameters = dict[str, Parameter]
-
-
-class WireError(ValueError):
-    """The bytes are no such message."""
 
 
 class Contents(Struct):
@@ -106,22 +105,8 @@ class _Reader:
                     raise WireError(f"more than {FIELDS_MAX} fields")
                 self._take(STEP_FIELDS * COSTS.grpc_field)
             self._fields += 1
-            tag, at = _varint(data, at)
-            number, kind = tag >> 3, tag & 7
-            if kind == VARINT:
-                value, at = _varint(data, at)
-                yield number, kind, value
-                continue
-            if kind == LENGTH:
-                size, at = _varint(data, at)
-            elif kind in (FIXED32, FIXED64):
-                size = 4 if kind == FIXED32 else 8
-            else:
-                raise WireError(f"byte {at}: field {number} of the unknown kind {kind}")
-            start, at = at, at + size
-            if at > end:
-                raise WireError(f"byte {start}: {size} bytes announced, {end - start} left")
-            yield number, kind, data[start:at]
+            number, kind, value, at = read_field(data, at, end)
+            yield number, kind, value if kind == VARINT else data[value:at]
 
     def request(self, data: memoryview) -> InferRequest:
         found = InferRequest()
@@ -164,7 +149,7 @@ class _Reader:
         else:
             axes, at = [], 0
             while at < len(value):
-                axis, at = _varint(value, at)
+                axis, at = read_varint(value, at, len(value))
                 axes.append(_signed(axis))
                 if known + len(axes) > RANK_MAX:
                     break
@@ -211,22 +196,6 @@ def _chosen(number: int, kind: int, value: int | memoryview) -> Parameter:
     if isinstance(value, int):
         return {1: bool(value), 2: _signed(value), 5: value}.get(number)
     raise WireError(f"a parameter's field {number} of the kind {kind}")
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    try:
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFFFFFFFFFFFFFF, at
-            shift += 7
-            if shift > 63:
-                raise WireError(f"byte {at}: a number of more than 64 bits")
-    except IndexError:
-        raise WireError(f"byte {at}: the message ends within a number") from None
 
 
 def _signed(value: int) -> int:

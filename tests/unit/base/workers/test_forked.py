@@ -52,22 +52,6 @@ def work(job, progress):
         case "zygote":
             os.kill(os.getppid(), 9)
             time.sleep(60)
-        case "daemon" | "daemon of a zygote" | "daemon of nobody":
-            told, tells = os.pipe()
-            if os.fork() == 0:
-                os.setsid()
-                if os.fork() == 0:
-                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                    Path(os.environ["STARTED"]).write_text(f"{os.getpid()} {ZYGOTE}")
-                    os.write(tells, b"x")
-                    time.sleep(600)
-                os._exit(0)
-            os.wait()
-            os.read(told, 1)
-            if job == "daemon of a zygote":
-                os.kill(ZYGOTE, 9)
-            if job != "daemon":
-                time.sleep(600)
     print("a word")
     links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
     held = [os.readlink(link) for link in links if os.path.exists(link)]
@@ -86,7 +70,7 @@ from aotc.base.workers import forked_workers as forked
 from aotc.base.workers import worker_parent as parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
 parent.run(Zygotes("asked"), sys.argv[1], list[str], within=Path(sys.argv[2]),
-           environment=os.environ, processes=Processes(), grace=float(sys.argv[3]))
+           environment=os.environ, processes=Processes())
 """
 
 
@@ -121,9 +105,7 @@ class Asking:
         return caught.value
 
     def numbers(self) -> list[int]:
-        """Of the job that hangs, of what it has started, and of its zygote; or of what it has left
-        and of its zygote.
-        """
+        """Of the job that hangs, of what it has started, and of its zygote."""
         until(lambda: self.started.exists() and self.started.read_text(), "the job has begun")
         return [int(word) for word in self.started.read_text().split()]
 
@@ -178,13 +160,12 @@ def test_jobs_run_beside_each_other(ask: Asking) -> None:
     assert len(found) == len(threads)
 
 
-@pytest.mark.parametrize("grace", [0.0, 0.2])
-def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking, grace: float) -> None:
+def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking) -> None:
     ask("one")
-    hanging = threading.Thread(target=lambda: ask.crash("hang", grace=grace))
+    hanging = threading.Thread(target=lambda: ask.crash("hang"))
     hanging.start()
     ask.numbers()
-    held = ask("two", grace=grace)[3:]
+    held = ask("two")[3:]
     ask.processes.stop()
     hanging.join()
     # The null device, where it prints, and a pipe for its progress, twice.
@@ -192,15 +173,14 @@ def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking, grace
     assert len({name for name in held if name.startswith("pipe:")}) == 1
 
 
-@pytest.mark.parametrize("grace", [0.0, 0.2])
 @pytest.mark.parametrize(
     ("job", "status", "said"),
     [("crash", -signal.SIGABRT, ""), ("raise", 1, "boom"), ("exit", 1, "said at the end")],
 )
 def test_a_job_that_crashes_is_a_crash_of_its_own(
-    job: str, status: int, said: str, grace: float, ask: Asking
+    job: str, status: int, said: str, ask: Asking
 ) -> None:
-    crash = ask.crash(job, grace=grace)
+    crash = ask.crash(job)
     assert (crash.status, crash.doing) == (status, "a step")
     assert said in "\n".join(crash.said)
     assert ask("next")[1] == "next"
@@ -274,42 +254,6 @@ def test_what_preparing_says_every_job_says(ask: Asking) -> None:
         assert said == ["a warning\na word"]
 
 
-def test_with_a_guard_a_job_ends_with_what_has_left_its_group(ask: Asking) -> None:
-    """Before whoever waits for it goes on."""
-    ask("daemon", grace=0.2)
-    daemon, _ = ask.numbers()
-    assert is_gone(daemon)
-
-
-def test_with_a_guard_a_job_that_is_stopped_ends_so_too(ask: Asking) -> None:
-    hanging = threading.Thread(target=lambda: ask.crash("daemon of nobody", grace=0.2))
-    hanging.start()
-    daemon, zygote = ask.numbers()
-    ask.processes.stop()
-    hanging.join()
-    assert is_gone(daemon) and not is_gone(zygote)
-
-
-def test_with_a_guard_a_job_ends_so_when_its_zygote_is_killed(ask: Asking) -> None:
-    assert ask.crash("daemon of a zygote", grace=0.2).status == -signal.SIGKILL
-    daemon, _ = ask.numbers()
-    assert is_gone(daemon)
-    assert ask("next", grace=0.2)[:2] == ["prepared", "next"]
-
-
-def test_with_a_guard_a_job_ends_so_with_the_process_that_has_asked(
-    ask: Asking, tmp_path: Path
-) -> None:
-    asking = subprocess.Popen(
-        [sys.executable, "-c", ASKING, "daemon of nobody", str(tmp_path), "0.2"],
-        env=ask.environment,
-    )
-    daemon, zygote = ask.numbers()
-    asking.kill()
-    asking.wait()
-    until(lambda: is_gone(daemon) and is_gone(zygote), "both have ended")
-
-
 def test_a_job_inherits_what_a_process_of_its_own_would(ask: Asking) -> None:
     """Limits, which may be others by the second job."""
     ask.module.write_text(
@@ -321,7 +265,7 @@ def test_a_job_inherits_what_a_process_of_its_own_would(ask: Asking) -> None:
     try:
         for limit in (4096, 0):
             resource.setrlimit(resource.RLIMIT_CORE, (limit, before[1]))
-            assert ask("job", grace=0.2)[1] == str(limit)
+            assert ask("job")[1] == str(limit)
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
@@ -341,8 +285,8 @@ def test_only_the_last_few_zygotes_are_kept(ask: Asking) -> None:
     zygotes: list[int] = []
     for number in range(KEPT_MAX + 1):
         ask.environment["FILLER"] = str(number)
-        ask("daemon", grace=0.2)
-        zygotes.append(ask.numbers()[1])
+        ask("leave")
+        zygotes.append(ask.numbers()[2])
         ask.started.unlink()
     until(lambda: is_gone(zygotes[0]), "it has ended")
     assert not any(map(is_gone, zygotes[1:]))
@@ -357,8 +301,8 @@ def test_builds_share_zygotes_until_these_are_renewed(
     for _ in range(2):
         for _ in range(2):
             asking.zygotes = forked_workers.kept("asked")
-            asking("daemon", grace=0.2)
-            found.append(asking.numbers()[1])
+            asking("leave")
+            found.append(asking.numbers()[2])
             asking.started.unlink()
         forked_workers.renew()
     assert found[0] == found[1] != found[2] == found[3]
@@ -388,7 +332,7 @@ def test_each_environment_has_a_zygote_of_its_own(ask: Asking, tmp_path: Path) -
 
 def test_everything_ends_with_the_process_that_has_asked(ask: Asking, tmp_path: Path) -> None:
     asking = subprocess.Popen(
-        [sys.executable, "-c", ASKING, "hang", str(tmp_path), "0"], env=ask.environment
+        [sys.executable, "-c", ASKING, "hang", str(tmp_path)], env=ask.environment
     )
     numbers = ask.numbers()
     asking.kill()

@@ -12,7 +12,6 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import ROOT
 
 type Bundle = tuple[Path, Path]
 
@@ -57,12 +56,3 @@ def test_bytes_that_are_not_those_of_their_digest_are_never_left(
         )
     assert refused.value.code == "AOTC-E201"
     assert list((tmp_path / "result").iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["digits", "layers-1.2"])
-def test_what_is_packed_of_an_older_format_has_the_root_that_it_had(
-    name: str, tmp_path: Path
-) -> None:
-    golden = ROOT / "tests" / "golden" / f"{name}.aotb"
-    made = pack(tmp_path / "made", Form.ARCHIVE, assemble([parts(golden, tmp_path, spoiled=False)]))
-    assert made.root_digest == read_unverified(look_into(golden))[0].root_digest

@@ -19,12 +19,13 @@ from aotc.commands.explain.representations import (
     explain_report,
 )
 from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import BYTES, Field
+from aotc.compile.binary.protobuf import Field
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.engines.engine_registry import detect
+from aotc_runtime.formats.protobuf_wire import BYTES
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy

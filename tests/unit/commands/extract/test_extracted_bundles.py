@@ -13,9 +13,9 @@ from hostile.tampering import Documents, policy_for
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.write.bundle_parts import target_parts_of
 from aotc.bundle.write.bundle_writer import Form, pack
 from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.bundle_parts import target_parts_of
 from aotc.commands.merge.merged_targets import merge
 from aotc_runtime.base.errors import IncompatibleHostError
 from aotc_runtime.engines.engine_registry import detect

@@ -13,9 +13,9 @@ from hostile.tampering import Documents, flipped, swap_layer
 from msgspec.structs import replace
 
 from aotc.base.errors import UsageError
-from aotc.bundle.write.bundle_parts import TargetPart, target_parts_of
 from aotc.bundle.write.bundle_writer import Assembled, Form, pack
 from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
 from aotc.commands.merge.merged_targets import merge
 from aotc.commands.merge.same_source import check_same_source
 from aotc_runtime.formats.safetensors_reader import read_tensors

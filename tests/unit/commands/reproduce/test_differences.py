@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from aotc.commands.reproduce.reproducibility_check import module_text
 from aotc.commands.reproduce.stage_differences import Stage, differences
-from aotc.compile.mlir.artifact_text import module_text
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.system.bundle_files import open_bundle

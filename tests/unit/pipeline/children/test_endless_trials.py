@@ -11,14 +11,18 @@ import msgspec
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from aotc.pipeline.children.trial_reference import _ending
+from aotc.base.errors import ParityError
+from aotc.pipeline.children.trial_reference import ended_after
 from aotc.check.padding.trial_records import EntryTrials, PlannedTrial
+from aotc.check.padding.trial_verdict import endless
 from aotc.base.workers.worker_child import Progress
 
 trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
 entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))
 progress = Progress(sys.stdout, Path(sys.argv[1]))
-with _ending(entry, trial, float(sys.argv[3]), progress, lambda *keys: ".".join(keys)):
+seconds = float(sys.argv[3])
+refusal = lambda: ParityError(endless(entry, trial, seconds, lambda *keys: ".".join(keys)))
+with ended_after(seconds, refusal, progress):
     threading.Event().wait(float(sys.argv[4]))
 """
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aotc_runtime.engines.iree import iree_elements
+from aotc_runtime.engines.iree import iree_device
 
 
 def test_types_are_told_in_the_words_of_a_modules_declaration() -> None:
-    assert iree_elements.tensor_word((4, 8), np.dtype("float32")) == "4x8xf32"
-    assert iree_elements.tensor_word((), np.dtype("uint8")) == "i8"
-    assert iree_elements.tensor_word((2,), np.dtype("complex128")) == "2xcomplex128"
-    assert iree_elements.element(np.dtype("complex128")) is None
+    assert iree_device.tensor_word((4, 8), np.dtype("float32")) == "4x8xf32"
+    assert iree_device.tensor_word((), np.dtype("uint8")) == "i8"
+    assert iree_device.tensor_word((2,), np.dtype("complex128")) == "2xcomplex128"

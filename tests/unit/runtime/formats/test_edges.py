@@ -14,10 +14,8 @@ from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors, tensor_views
 from aotc_runtime.formats.tar_archive import BLOCK, TRAILER_BYTES_MAX, read_members
-from aotc_runtime.schema.pytrees import has_integer_keys
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
-from aotc_runtime.verification.bundle_examination import read_unverified
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -158,13 +156,3 @@ def test_attestations_may_be_as_large_as_the_limit_all_together(
     with pytest.raises(BundleFormatError) as refused:
         read_envelopes(source, root)
     assert refused.value.code == "AOTC-E111"
-
-
-def test_a_tree_may_have_integer_keys() -> None:
-    contents, _ = read_unverified(open_bundle(GOLDEN / "layers.aotb"))
-    (manifest,) = contents.manifests.values()
-    assert any(
-        has_integer_keys(parameter.tree)
-        for entry_point in manifest.entry_points.values()
-        for parameter in entry_point.parameters
-    )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aotc_runtime.base.codes import ServerError
 from aotc_runtime.base.errors import refusal
+from aotc_runtime.formats.protobuf_wire import WireError
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.grpc import grpc_messages as messages
@@ -19,7 +20,6 @@ from aotc_serve.grpc.grpc_wire import (
     FIELDS_MAX,
     InferRequest,
     InputTensor,
-    WireError,
     model_of,
     read_request,
 )

@@ -30,7 +30,6 @@ NEEDS = {
 def document() -> Document:
     """One profile by XLA, the other by IREE."""
     made = copy.deepcopy(DOCUMENT)
-    made["format_version"] = "1.3"
     made["requires"]["custom_call_targets"] = []
     made["requires"]["engines"] = {"iree": NEEDS}
     small = {**PROFILE, "sizes": {"batch": 1}, "input_shapes": [[1, 3]], "output_shapes": [[1]]}
@@ -56,16 +55,6 @@ def expectations(of: Document) -> list[str]:
 def test_engines_that_are_used_and_listed_are_no_contradiction() -> None:
     assert expectations(document()) == []
     assert expectations(copy.deepcopy(DOCUMENT)) == []
-
-
-def _older(of: Document) -> None:
-    of["format_version"] = "1.2"
-
-
-def _older_record(of: Document) -> None:
-    of["format_version"] = "1.2"
-    del of["requires"]["engines"]
-    profiles(of)[0]["platform"] = ""
 
 
 def _unlisted(of: Document) -> None:
@@ -130,8 +119,6 @@ def _accelerated(of: Document) -> None:
 
 
 CONTRADICTIONS: dict[str, tuple[Callable[[Document], None], str]] = {
-    "an older format": (_older, "what format 1.2 can say"),
-    "an older format that states no engine": (_older_record, "what format 1.2 can say"),
     "an engine that is not listed": (_unlisted, "one of iree, of requires.engines"),
     "an engine without a name": (_nameless, "one of iree, of requires.engines"),
     "a list of none": (_none_listed, "another engine than the target's"),
