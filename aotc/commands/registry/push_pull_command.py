@@ -53,12 +53,12 @@ def push(
     from aotc.commands.registry import bundle_push as pushing
     from aotc.report.report_text import size
     from aotc_runtime.system.streamed_bundle import look_into
-    from aotc_serve.oci.http_transport import Transport
+    from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
 
     place, source = parse(reference), look_into(bundle)
-    with byte_progress("push", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
+    with byte_progress("push", quiet=out.json) as told, Repository(place, HttpClient(ca)) as there:
         found = pushing.push(source, there, _policy(trust), time.time(), mounts, told)
     sent = sum(found.sent.values())
     document = {
@@ -140,7 +140,7 @@ def pull(
     from aotc.commands.registry import bundle_pull as pulling
     from aotc.report.copy_report import copy_lines, copy_report
     from aotc_serve.channel.channel_options import channel_of
-    from aotc_serve.oci.http_transport import Transport
+    from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
     from aotc_serve.store import Store
@@ -155,7 +155,7 @@ def pull(
     accept = ACCEPT_ALL if policy is None else signed_by(policy, time.time(), str(place))
     if policy is not None and trust is not None and channel:
         accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
-    with byte_progress("pull", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
+    with byte_progress("pull", quiet=out.json) as told, Repository(place, HttpClient(ca)) as there:
         if path is None and store is not None:
             found = pulling.keep(there, store, targets, told, accept)
         else:

@@ -15,7 +15,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import streamed_bundle
-from aotc_serve.oci.http_transport import Transport
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import is_reference, parse
 from aotc_serve.oci.parallel_transfer import OnBytes, nobody
 from aotc_serve.oci.registry_client import Repository
@@ -56,7 +56,7 @@ def looked_at(
 ) -> Iterator[Looked]:
     """A bundle by its path or reference, while this lasts. policy: may demand digests, and has to
     have keys that signed it before more than documents are fetched.  now: seconds since the epoch.
-    full: fetch weights too.  ca: as of `Transport`.
+    full: fetch weights too.  ca: as of `HttpClient`.
 
     Raises BundleFormatError, IntegrityError, RegistryError, ResourceError, TrustError.
     """
@@ -70,7 +70,7 @@ def looked_at(
         accept = signed_by(policy, now, place)
     with temporary() as folder:
         store = Store(folder)
-        with Repository(reference, Transport(ca)) as there:
+        with Repository(reference, HttpClient(ca)) as there:
             wanted = all_layers if full else _but_weights
             listing = pull(there, store, (), on_bytes, accept, wanted=wanted)
         layers = listing.layers().items()

@@ -119,7 +119,7 @@ def pull(
         def fetch(digest: str) -> None:
             size = layers[digest].size
             counted = Counted(tally, size)
-            with store.files.receiving(digest, size, repository.transport.wait) as sink:
+            with store.files.receiving(digest, size, repository.http.wait) as sink:
                 if sink is not None:
                     counted.at(sink.written())
                     if have is None or not _copied(have, digest, size, sink):
