@@ -127,7 +127,7 @@ def test_a_transfer_without_progress_is_aborted(
     how: str, client: HttpClient, server: OciServer, end: threading.Event
 ) -> None:
     served(server, lambda handler: STALLS[how](handler, end))
-    with pytest.raises(TimeoutError, match=r"no progress within \d\.\d s"):
+    with pytest.raises(TimeoutError, match=r"no progress within 0\.4 s"):
         read_all(get(client, server))
 
 
@@ -143,7 +143,7 @@ def test_all_requests_together_have_their_time(server: OciServer, end: threading
     with get(client, server):
         pass
     served(server, lambda handler: silent(handler, end))
-    with pytest.raises(TimeoutError, match="no progress"):
+    with pytest.raises(TimeoutError, match="no whole response in time"):
         get(client, server)
     client.close()
 

@@ -100,7 +100,7 @@ class _Transfer:
     def __init__(self, stall_seconds: float, deadline: float) -> None:
         self._stall_seconds, self._deadline = stall_seconds, deadline
         self.connection: HTTPConnection | None = None
-        self.is_aborted = False
+        self.aborted = ""  # why, once it is
         self._socket: socket.socket | None = None
         self._moved, self._last = 0, time.monotonic()
 
@@ -115,11 +115,15 @@ class _Transfer:
 
     def abort_if_stalled(self) -> None:
         now = time.monotonic()
-        if self.is_aborted or now > min(self._last + self._stall_seconds, self._deadline):
-            self.abort()
+        if now - self._last > self._stall_seconds:
+            self.abort(f"no progress within {self._stall_seconds:g} s")
+        elif now > self._deadline:
+            self.abort("no whole response in time")
+        elif self.aborted:
+            self.abort(self.aborted)  # again: it had no socket, or has another one now
 
-    def abort(self) -> None:
-        self.is_aborted = True
+    def abort(self, why: str) -> None:
+        self.aborted = self.aborted or why
         # A connection that is tunneled or greeted has a socket before it is connected.
         found = self._socket or (self.connection.sock if self.connection else None)
         if found is not None:
@@ -129,9 +133,8 @@ class _Transfer:
 
     def error(self, error: BaseException | None) -> OSError:
         """Return what has ended the transfer, without what urllib3 has wrapped around it."""
-        if self.is_aborted:
-            seconds = time.monotonic() - self._last
-            return TimeoutError(f"no progress within {seconds:.1f} s")
+        if self.aborted:
+            return TimeoutError(self.aborted)
         while error is not None:
             inner = [each for each in error.args if isinstance(each, Exception)]
             cause = error.__cause__ or (inner[-1] if inner else None)
@@ -197,7 +200,7 @@ class Response:
         """Return at most so many bytes, as they arrive; none at the end. Raises OSError."""
         try:
             data = self._response.read1(most)
-            if self._transfer.is_aborted:  # a body without a length ends with its connection
+            if self._transfer.aborted:  # a body without a length ends with its connection
                 raise TimeoutError
         except (HTTPError, OSError) as error:
             raise self._transfer.error(error) from error
@@ -288,7 +291,7 @@ class HttpClient:
                 preload_content=False,
                 decode_content=False,
             )
-            if transfer.is_aborted:  # http.client takes headers that end early for all of them
+            if transfer.aborted:  # http.client takes headers that end early for all of them
                 raise TimeoutError
         except BaseException as error:
             self._end(transfer)
@@ -307,7 +310,7 @@ class HttpClient:
         with self._lock:
             running, managers = tuple(self._running), tuple(self._managers.values())
         for transfer in running:
-            transfer.abort()
+            transfer.abort("stopped")
         for manager in managers:
             manager.clear()
 
