@@ -693,11 +693,8 @@ AREAS = (
     ),
     Area(
         SERVE,
-        ("ray/pinned_deployment.py", "service/served_loading.py", "ray/request_relay.py"),
-        (
-            "tests/unit/runtime/serve/test_deployment.py",
-            "tests/unit/runtime/serve/test_relaying.py",
-        ),
+        ("ray/pinned_deployment.py", "service/served_loading.py"),
+        ("tests/unit/runtime/serve/test_deployment.py",),
     ),
     Area(
         SERVE,
