@@ -43,7 +43,13 @@ from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_authentication import Login
 from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
 from aotc_serve.oci.registry_client import Repository, Tries
-from aotc_serve.oci.registry_listing import Memory, hear, look, resolve, tags
+from aotc_serve.oci.registry_listing import (
+    Memory,
+    fetch_attestations,
+    fetch_documents,
+    resolve,
+    tags,
+)
 from aotc_serve.store.blob_files import BLOBS, BUNDLES
 from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
@@ -161,7 +167,7 @@ def _there(changed: Mapping[str, bytes], challenge: str = "") -> Repository:
 
 def _look(changed: Mapping[str, bytes], challenge: str = "") -> None:
     with _there(changed, challenge) as there:
-        listing = look(there, hear(there, resolve(there)))
+        listing = fetch_documents(there, fetch_attestations(there, resolve(there)))
     assert all(sha256(data) == digest for digest, data in listing.documents.items())
 
 
@@ -169,7 +175,7 @@ def registry_answer(data: bytes) -> None:
     """Whatever is asked for: head and body."""
     with _there({"": data}) as there:
         for ask in (
-            lambda: look(there, hear(there, resolve(there))),
+            lambda: fetch_documents(there, fetch_attestations(there, resolve(there))),
             lambda: tags(there, "x"),
             lambda: _fetch(there),
             lambda: push_blob(there, sha256(b"a blob"), memoryview(b"a blob"), ("others/x",)),

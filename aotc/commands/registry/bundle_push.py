@@ -26,7 +26,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_serve.oci.oci_references import Reference
-from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, nobody
+from aotc_serve.oci.parallel_transfer import Counted, OnBytes, Tally, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
 from aotc_serve.oci.registry_client import Repository
 
@@ -59,7 +59,7 @@ def push(
     policy: TrustPolicy | None,
     now: float,
     mounts: Sequence[str] = (),
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Pushed:
     """Have a bundle, with its attestations, in a repository under the tag of its place, or that of

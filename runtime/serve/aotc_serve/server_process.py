@@ -162,7 +162,7 @@ async def _serve(options: Options) -> None:
         if loading.done():
             loading.result()
             tell("ready", {})
-            for reason, models in service.not_joined().items():
+            for reason, models in service.not_batched().items():
                 tell("not-joined", {"models": models, "reason": reason})
         await asyncio.wait([asked, http], return_when=asyncio.FIRST_COMPLETED)
         service.is_draining = True
@@ -278,12 +278,12 @@ class _Revocation:
 def _counting(tell: Tell, metrics: Metrics) -> Tell:
     """Return a `Tell` that also counts what is refused."""
 
-    def told(event: str, facts: dict[str, object]) -> None:
+    def counted(event: str, facts: dict[str, object]) -> None:
         if event == "refused":
             metrics.refused(facts["codes"])  # type: ignore[arg-type]
         tell(event, facts)
 
-    return told
+    return counted
 
 
 def _teller(as_json: bool) -> Tell:

@@ -12,11 +12,11 @@ THREADS = 4
 """Registries and lines serve a few at a time; more connections share the same line."""
 
 type OnBytes = Callable[[int, int], None]
-"""Told how many bytes there are, of how many."""
+"""Called with the bytes that were transferred, and of how many."""
 
 
-def nobody(done: int, total: int) -> None:
-    """An `OnBytes` that tells nobody."""
+def ignore_progress(done: int, total: int) -> None:
+    """An `OnBytes` that does nothing."""
 
 
 class Counted:
@@ -46,14 +46,14 @@ class Counted:
 class Tally:
     """Bytes of several blobs; threads may share it. total: of all."""
 
-    def __init__(self, total: int, told: OnBytes) -> None:
-        self._done, self._total, self._told = 0, total, told
+    def __init__(self, total: int, on_bytes: OnBytes) -> None:
+        self._done, self._total, self._on_bytes = 0, total, on_bytes
         self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
         with self._lock:
             self._done += number
-            self._told(self._done, self._total)
+            self._on_bytes(self._done, self._total)
 
 
 def each[T](repository: Repository, items: Iterable[T], work: Callable[[T], object]) -> None:

@@ -35,7 +35,7 @@ class Quick:
             self._seconds.clear()
         self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
 
-    def took_in_a_line(self, kind: Kind, seconds: float) -> None:
+    def took_in_batch(self, kind: Kind, seconds: float) -> None:
         """A call that served it, perhaps with others, took so long. That is more than it takes
         alone, which is tried now and then; but never where a call is long.
         """

@@ -17,7 +17,7 @@ from msgspec import Struct
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import warn_of
 from aotc_runtime.serving.call_metrics import Answer
-from aotc_serve.batching.batch_queue import Lines, Waiting, caller, in_thread
+from aotc_serve.batching.batch_queue import BatchQueues, Waiting, caller, in_thread
 from aotc_serve.batching.request_batching import reason_alone
 from aotc_serve.inference.error_statuses import fault, too_slow
 from aotc_serve.inference.inference_requests import Outcome, Prepared, outcome
@@ -88,9 +88,9 @@ class Service:
         self._requests = 0
         self.workers = workers or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="aotc-serve")
-        self._lines: Lines | None = None
+        self._queues: BatchQueues | None = None
         if delay is not None:
-            self._lines = Lines(delay, self._pool, metrics, self._call)
+            self._queues = BatchQueues(delay, self._pool, metrics, self._call)
         self._quick, self._quick_to_read = Quick(), Quick()
         self._quick_seconds = quick_seconds
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -131,7 +131,7 @@ class Service:
         started = perf_counter()
         try:
             self._enter(asked)
-            work = self._waiting if self._joins(asked.name, asked.version) else self._alone
+            work = self._waiting if self._is_batched(asked.name, asked.version) else self._alone
             answering = work(asked, read, write)
             try:
                 async with asyncio.timeout(self.limits.call_seconds):
@@ -155,22 +155,24 @@ class Service:
         kind, limit = (name, version, size), self._quick_seconds
         if not self._quick.holds(kind, limit):
             return False
-        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._joins(name, version)
+        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._is_batched(
+            name, version
+        )
 
-    def _joins(self, name: str, version: str) -> bool:
+    def _is_batched(self, name: str, version: str) -> bool:
         """Whether requests for the model wait for others."""
-        if self._lines is None:
+        if self._queues is None:
             return False
         try:
             with self.repository.serving(name, version) as model:
-                return self._lines.plan(model) is not None
+                return self._queues.plan(model) is not None
         except AotcError:
             return False
 
-    def not_joined(self) -> dict[str, list[str]]:
+    def not_batched(self) -> dict[str, list[str]]:
         """Return why requests are not joined although they may wait for that, with the models."""
         reasons: dict[str, list[str]] = {}
-        for bundle in self.repository.bundles() if self._lines is not None else ():
+        for bundle in self.repository.bundles() if self._queues is not None else ():
             for model in sorted({*models_of(bundle).values()}, key=lambda model: model.name):
                 if reason := reason_alone(model):
                     reasons.setdefault(reason, []).append(model.name)
@@ -212,7 +214,7 @@ class Service:
     def _waiting[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
-        """Joined with others: read in a thread, answered in a line."""
+        """Joined with others: read in a thread, answered from a queue."""
         task = asyncio.ensure_future(self._join(asked, read, write))
         task.add_done_callback(lambda _: self._ended(asked))
         self._tasks.add(task)
@@ -222,7 +224,7 @@ class Service:
     async def _join[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> tuple[T, str]:
-        assert self._lines is not None
+        assert self._queues is not None
         kind = asked.name, asked.version, asked.size
 
         def read_timed(model: Model) -> Prepared:
@@ -242,10 +244,10 @@ class Service:
                     return write(outcome(model, prepared, answer, requests=requests))
 
                 def took(seconds: float) -> None:
-                    self._quick.took_in_a_line(kind, seconds)
+                    self._quick.took_in_batch(kind, seconds)
 
                 waiting = Waiting(prepared.arrays, finish, took, asked.spans)
-                answered: T = await self._lines.answer(model, waiting)
+                answered: T = await self._queues.answer(model, waiting)
             except AotcError:
                 raise
             except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
@@ -260,7 +262,7 @@ class Service:
             with self.repository.serving(asked.name, asked.version) as model:
                 prepared = read(model)
                 answer = self._call(model, prepared.arrays, asked.spans)
-                if self._lines is None:
+                if self._queues is None:
                     answered = write(outcome(model, prepared, answer)), model.name
                 else:
                     answered = write(outcome(model, prepared, answer, requests=1)), model.name

@@ -17,7 +17,7 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import streamed_bundle
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import is_reference, parse
-from aotc_serve.oci.parallel_transfer import OnBytes, nobody
+from aotc_serve.oci.parallel_transfer import OnBytes, ignore_progress
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.store.blob_files import temporary
 from aotc_serve.store.reference_loading import require_pinned
@@ -52,7 +52,7 @@ def looked_at(
     *,
     full: bool = False,
     ca: Path | None = None,
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
 ) -> Iterator[Looked]:
     """A bundle by its path or reference, while this lasts. policy: may demand digests, and has to
     have keys that signed it before more than documents are fetched.  now: seconds since the epoch.
