@@ -169,7 +169,7 @@ class _Connection(HTTPConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """As `_Connection`, over TLS."""
+    """A `_Connection` over TLS."""
 
 
 class _Pool(urllib3.HTTPConnectionPool):
