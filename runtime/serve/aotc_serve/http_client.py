@@ -293,6 +293,7 @@ class HttpClient:
             )
             if transfer.aborted:  # http.client takes headers that end early for all of them
                 raise TimeoutError
+            progress.on_response()
         except BaseException as error:
             self._end(transfer)
             if self._closed.is_set():
@@ -300,7 +301,6 @@ class HttpClient:
             if isinstance(error, (HTTPError, OSError)) and not isinstance(error, ValueError):
                 raise transfer.error(error) from error
             raise
-        progress.on_response()
         transfer.moved()
         return Response(response, transfer, progress, lambda: self._end(transfer))
 

@@ -26,7 +26,6 @@ from aotc_serve.inference.served_models import Model, models_of
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.inline_calls import ALONE_SECONDS, QUICK_SECONDS, Quick
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -34,6 +33,52 @@ if TYPE_CHECKING:
     from aotc_serve.inference.request_spans import Traces
 
 Read = Callable[[Model], Prepared]
+
+QUICK_SECONDS = 0.001
+"""A request that takes less is answered in the event loop itself: handing it to a thread and back
+costs more than it holds others up.
+"""
+ALONE_SECONDS = 0.00025
+"""Where requests are joined, those that take less than this are answered alone in the event loop:
+waiting for others and two changes of thread cost more than what is saved of a call.
+"""
+QUICK_BYTES, QUICK_MOST = 2**21, 1024
+
+FORGOTTEN = 0.98
+"""What is left with each call of what is known about a kind that has not been quick."""
+
+Kind = tuple[str, str, int]
+"""Model, version and bytes: requests that take about the same time."""
+
+
+class Quick:
+    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Kind, float] = {}
+
+    def holds(self, kind: Kind, limit: float = QUICK_SECONDS) -> bool:
+        """Whether such requests have been taking less than so many seconds."""
+        return self._seconds.get(kind, 1.0) < limit
+
+    def took(self, kind: Kind, seconds: float) -> None:
+        """One that took long counts for many that did not."""
+        if kind[2] > QUICK_BYTES:
+            return
+        known = self._seconds.get(kind)
+        if known is None and len(self._seconds) >= QUICK_MOST:
+            self._seconds.clear()
+        self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
+
+    def took_in_batch(self, kind: Kind, seconds: float) -> None:
+        """A call that served it, perhaps with others, took so long. That is more than it takes
+        alone, which is tried now and then; but never where a call is long.
+        """
+        known = self._seconds.get(kind)
+        if known is None or seconds >= QUICK_SECONDS:
+            self.took(kind, seconds)
+        else:
+            self._seconds[kind] = FORGOTTEN * known
 
 
 class Asked(Struct, frozen=True):
@@ -74,12 +119,8 @@ class Service:
         workers: int | None,
         delay: float | None = None,
         traces: Traces | None = None,
-        quick_seconds: float = QUICK_SECONDS,
     ) -> None:
-        """delay: seconds that requests wait to be joined; None to join none.  quick_seconds: what
-        takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
-        waits.
-        """
+        """delay: seconds that requests wait for a batch; None for no batches."""
         self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
@@ -92,7 +133,6 @@ class Service:
         if delay is not None:
             self._queues = BatchQueues(delay, self._pool, metrics, self._call)
         self._quick, self._quick_to_read = Quick(), Quick()
-        self._quick_seconds = quick_seconds
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
@@ -152,12 +192,10 @@ class Service:
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
         """Whether such a request takes less than handing it to somebody else would."""
-        kind, limit = (name, version, size), self._quick_seconds
-        if not self._quick.holds(kind, limit):
+        kind = name, version, size
+        if not self._quick.holds(kind):
             return False
-        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._is_batched(
-            name, version
-        )
+        return self._quick.holds(kind, ALONE_SECONDS) or not self._is_batched(name, version)
 
     def _is_batched(self, name: str, version: str) -> bool:
         """Whether requests for the model wait for others."""
@@ -235,7 +273,7 @@ class Service:
 
         with self.repository.serving(asked.name, asked.version) as model:
             try:
-                if self._quick_to_read.holds(kind, min(self._quick_seconds, ALONE_SECONDS)):
+                if self._quick_to_read.holds(kind, ALONE_SECONDS):
                     prepared = read_timed(model)
                 else:
                     prepared = await in_thread(self._pool, read_timed, model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc_serve.service.inline_calls import QUICK_BYTES, QUICK_MOST, QUICK_SECONDS, Quick
+from aotc_serve.service.request_service import QUICK_BYTES, QUICK_MOST, QUICK_SECONDS, Quick
 
 KIND = ("m", "", 100)
 
