@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -241,6 +242,21 @@ def test_a_client_with_its_own_authority_may_still_ask_without_tls(
         assert response.status == 200
     with client.request("GET", f"https://{secure.address}/v2/", {}) as response:
         assert response.status == 200
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "own", "said"),
+    [("127.0.0.1", False, "self"), ("localhost", True, "Hostname mismatch")],
+)
+def test_a_certificate_of_nobody_or_of_another_is_refused(
+    host: str, own: bool, said: str, secure: OciServer, tmp_path: Path
+) -> None:
+    client = HttpClient(tmp_path / "ca.pem" if own else None)
+    port = secure.address.rpartition(":")[2]
+    with pytest.raises(ssl.SSLCertVerificationError, match=said):
+        client.request("GET", f"https://{host}:{port}/v2/", {"Authorization": "Basic x"})
+    assert secure.asked == []
     client.close()
 
 
