@@ -72,7 +72,7 @@ BUNDLE_FILE = _FileType(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """full: fetch weights too.  ca: as of `Transport`."""
+    """full: fetch weights too.  ca: as of `HttpClient`."""
 
     full: bool
     ca: Path | None

@@ -33,8 +33,8 @@ CHANNEL, IDENTITIES = {"tuf"}, {"sigstore", "sigstore_models"}
 """Extras: imported where a channel is asked, and where a policy names identities."""
 EXPORTERS = {"prometheus_client", "opentelemetry"}
 """Extras: their modules are imported by nobody but the user."""
-SERVERS = EXPORTERS | {"google", "grpc", "httptools", "starlette", "uvicorn", "uvloop"}
-"""An extra: imported by the command `serve` alone."""
+SERVERS = EXPORTERS | {"google", "grpc", "httptools", "starlette", "urllib3", "uvicorn", "uvloop"}
+"""Imported by aotc-serve alone: urllib3 by its client, all others by the command `serve`."""
 RAY = {"ray"}
 """An extra: imported by what deploys on a cluster alone."""
 FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")

@@ -28,8 +28,8 @@ from waiting import SECONDS
 
 from aotc.commands.registry.bundle_push import push
 from aotc_runtime.system.streamed_bundle import look_into
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
-from aotc_serve.oci.http_transport import Transport
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from tests.conftest import ROOT, Bundle
@@ -60,7 +60,7 @@ def pod(name: str) -> dict[str, Any]:
 
 def pushed(bundle: Bundle, registry: OciServer) -> str:
     place = parse(f"oci://{registry.address}/models/digits")
-    with Repository(place, Transport(), lambda: NOBODY) as there:
+    with Repository(place, HttpClient(), lambda: NOBODY) as there:
         return str(push(look_into(bundle[0]), there, None, 0.0).place)
 
 

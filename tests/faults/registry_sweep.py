@@ -23,8 +23,8 @@ from aotc_runtime.base import codes
 from aotc_runtime.formats import safetensors_reader
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
-from aotc_serve.oci.http_transport import Transport
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository, Tries
 from aotc_serve.store import Store
@@ -47,7 +47,7 @@ TRIES = Tries(2, 0.001, 0.002)
 
 @contextmanager
 def there(place: str) -> Iterator[Repository]:
-    repository = Repository(parse(place), Transport(None, 10), lambda: NOBODY, TRIES)
+    repository = Repository(parse(place), HttpClient(None, 10), lambda: NOBODY, TRIES)
     try:
         yield repository
     finally:

@@ -8,12 +8,15 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
+
+import urllib3
+from urllib3 import HTTPHeaderDict
 
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
@@ -26,22 +29,27 @@ from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.grpc import grpc_inference, grpc_messages
 from aotc_serve.grpc.grpc_wire import read_request as read_message
 from aotc_serve.http.json_inference import prepare, read_request
+from aotc_serve.http_client import (
+    NO_PROGRESS,
+    Body,
+    HttpClient,
+    Progress,
+    Response,
+    _Transfer,
+)
 from aotc_serve.inference.protocol_tensors import Port, datatype_of, take_nothing
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
-from aotc_serve.oci.http_transport import (
-    BROKEN,
-    UNWATCHED,
-    Answer,
-    Body,
-    Pace,
-    Transport,
-    _Exchange,
-)
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_authentication import Login
 from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
 from aotc_serve.oci.registry_client import Repository, Tries
-from aotc_serve.oci.registry_listing import Memory, hear, look, resolve, tags
+from aotc_serve.oci.registry_listing import (
+    Memory,
+    fetch_attestations,
+    fetch_documents,
+    resolve,
+    tags,
+)
 from aotc_serve.store.blob_files import BLOBS, BUNDLES
 from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
@@ -82,7 +90,7 @@ def _http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
 
 
-class _Wire(Transport):
+class _Wire(HttpClient):
     """A registry with one bundle: what it sends, as bytes. changed: what it sends instead, by the
     beginning of a path below the repository; "" for everything.  challenge: what it answers who
     shows no token.
@@ -92,15 +100,15 @@ class _Wire(Transport):
         super().__init__()
         self._changed, self._challenge = changed, challenge
 
-    def ask(
+    def request(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str],
-        body: Body | None,
-        pace: Pace,
-        seconds: float | None = None,
-    ) -> Answer:
+        body: Body | None = None,
+        progress: Progress = NO_PROGRESS,
+        stall_seconds: float | None = None,
+    ) -> Response:
         path = urlsplit(url).path.removeprefix(BASE)
         changed = (sent for begin, sent in self._changed.items() if path.startswith(begin))
         sent = next(changed, None)
@@ -111,8 +119,21 @@ class _Wire(Transport):
         ):
             sent = _http(b"", "401 Unauthorized", WWW_Authenticate=self._challenge)
         response = HTTPResponse(_socket(self._good(path) if sent is None else sent), method=method)
-        response.begin()
-        return Answer(response, _Exchange(1.0), pace, lambda is_read: None)
+        try:
+            response.begin()
+        except HTTPException as error:
+            raise ConnectionError from error
+        found = urllib3.HTTPResponse(
+            response,
+            HTTPHeaderDict(response.msg.items()),
+            response.status,
+            reason=response.reason,
+            preload_content=False,
+            decode_content=False,
+            original_response=response,
+            request_method=method,
+        )
+        return Response(found, _Transfer(1.0, float("inf")), progress, lambda: None)
 
     def wait(self, seconds: float) -> None:
         """Nobody waits here."""
@@ -146,7 +167,7 @@ def _there(changed: Mapping[str, bytes], challenge: str = "") -> Repository:
 
 def _look(changed: Mapping[str, bytes], challenge: str = "") -> None:
     with _there(changed, challenge) as there:
-        listing = look(there, hear(there, resolve(there)))
+        listing = fetch_documents(there, fetch_attestations(there, resolve(there)))
     assert all(sha256(data) == digest for digest, data in listing.documents.items())
 
 
@@ -154,12 +175,12 @@ def registry_answer(data: bytes) -> None:
     """Whatever is asked for: head and body."""
     with _there({"": data}) as there:
         for ask in (
-            lambda: look(there, hear(there, resolve(there))),
+            lambda: fetch_documents(there, fetch_attestations(there, resolve(there))),
             lambda: tags(there, "x"),
             lambda: _fetch(there),
             lambda: push_blob(there, sha256(b"a blob"), memoryview(b"a blob"), ("others/x",)),
             lambda: push_blob(
-                there, sha256(b"a blob"), memoryview(b"a blob"), (), UNWATCHED, chunk_bytes=2
+                there, sha256(b"a blob"), memoryview(b"a blob"), (), NO_PROGRESS, chunk_bytes=2
             ),
             lambda: there.put_manifest("x", b"{}", oci_layout.INDEX_TYPE),
         ):
@@ -206,8 +227,8 @@ def registry_challenge(data: bytes) -> None:
     """How a registry says what it wants to be told."""
     transport = _Wire({"": _http(b'{"token": "t"}')})
     login = Login(transport, "http://127.0.0.1:1", "x", lambda: Credentials("me", "secret"))
-    with suppress(*BROKEN):
-        login.answer("pull", data.decode("latin-1"), {}, UNWATCHED)
+    with suppress(OSError):
+        login.authenticate("pull", data.decode("latin-1"), {}, NO_PROGRESS)
 
 
 def registry_login(data: bytes) -> None:

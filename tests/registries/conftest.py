@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
-from aotc_serve.oci.http_transport import Transport
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository, Tries
 from tests.conftest import ROOT
@@ -51,7 +51,7 @@ def connect(server: OciServer) -> Iterator[Connect]:
     ) -> Repository:
         found = Repository(
             parse(f"oci://{address or server.address}/{place}"),
-            Transport(ca, seconds),
+            HttpClient(ca, seconds),
             lambda: credentials,
             Tries(tries, 0.001, 0.002),
         )

@@ -10,7 +10,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from aotc_runtime.base.errors import AotcError, IntegrityError, RegistryError
+from aotc_runtime.base.errors import IntegrityError, RegistryError
 from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
 from aotc_serve.oci.registry_client import PATIENCE_SECONDS, Repository
 from aotc_serve.oci.registry_listing import Memory
@@ -283,24 +283,6 @@ def test_a_trickle_is_ended(server: OciServer, connect: Connect) -> None:
     assert time.monotonic() - began < len(DATA) * 0.05
 
 
-def test_a_trickle_of_headers_is_ended(server: OciServer, connect: Connect) -> None:
-    def trickle(handler: Handler) -> None:
-        try:
-            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
-            for _ in range(4000):
-                handler.wfile.write(b"x")
-                time.sleep(0.05)
-        except OSError:
-            pass
-
-    server.faults.append(always(trickle))
-    began = time.monotonic()
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect(tries=1, seconds=0.5))
-    assert caught.value.code == "AOTC-E772"
-    assert time.monotonic() - began < 100
-
-
 BIG = bytes(range(256)) * 4096
 CHUNK = 100_000
 
@@ -486,17 +468,3 @@ def test_a_manifest_is_read_up_to_its_limit(server: OciServer, connect: Connect)
     with pytest.raises(RegistryError) as caught:
         connect().manifest("1.0", 1000)
     assert caught.value.code == "AOTC-E775"
-
-
-def test_what_is_stopped_ends_at_once(server: OciServer, connect: Connect) -> None:
-    repository = connect()
-
-    def stop(handler: Handler) -> None:
-        repository.close()
-        time.sleep(0.2)
-        handler.hang_up()
-
-    server.faults.append(always(stop))
-    with pytest.raises((InterruptedError, AotcError)):
-        fetched(repository)
-    assert server.count("GET", "/blobs/") == 1

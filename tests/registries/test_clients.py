@@ -19,8 +19,8 @@ from aotc_serve.oci.registry_listing import (
     Documents,
     Listing,
     _next,
-    hear,
-    look,
+    fetch_attestations,
+    fetch_documents,
     referrers,
     resolve,
     small,
@@ -219,15 +219,15 @@ def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
     with connect() as there:
         place = push(look_into(LAYERS), there, None, 0.0).place
     with connect(f"{REPO}@{place.digest}") as there:
-        heard = hear(there, resolve(there))
-        found = look(there, heard)
+        attested = fetch_attestations(there, resolve(there))
+        found = fetch_documents(there, attested)
         digests = [d for t in found.targets for d in (t.reference.digest, t.image.config.digest)]
         size = sum(len(found.documents[digest]) for digest in digests)
         monkeypatch.setattr(registry_listing, "DOCUMENTS_BYTES_MAX", size)
-        assert look(there, heard) == found
+        assert fetch_documents(there, attested) == found
         monkeypatch.setattr(registry_listing, "DOCUMENTS_BYTES_MAX", size - 1)
         asked = server.count("GET", found.targets[0].image.config.digest)
         with pytest.raises(AotcError) as caught:
-            look(there, heard)
+            fetch_documents(there, attested)
     assert caught.value.code == "AOTC-E111"
     assert server.count("GET", found.targets[0].image.config.digest) == asked

@@ -11,9 +11,9 @@ import pytest
 from homeless import nobody_at_home
 
 from aotc_runtime.base.errors import RegistryError
+from aotc_serve.http_client import NO_PROGRESS, HttpClient
 from aotc_serve.oci import docker_credentials
 from aotc_serve.oci.docker_credentials import CONFIG_BYTES_MAX, NOBODY, Credentials, credentials_for
-from aotc_serve.oci.http_transport import UNWATCHED, Transport
 from aotc_serve.oci.registry_authentication import Login
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_listing import Memory
@@ -361,19 +361,19 @@ def test_a_token_server_elsewhere_is_asked_over_tls(server: OciServer, connect: 
 
 def test_a_token_that_another_thread_has_fetched_meanwhile_is_used(server: OciServer) -> None:
     origin = f"http://{server.address}"
-    login = Login(Transport(), origin, "a registry", lambda: NOBODY)
+    login = Login(HttpClient(), origin, "a registry", lambda: NOBODY)
     challenge, server.token = f'Bearer realm="{origin}/token"', "t0ken"
     for _ in range(2):  # both were refused when nothing was said
-        login.answer("pull", challenge, {}, UNWATCHED)
+        login.authenticate("pull", challenge, {}, NO_PROGRESS)
     assert login.header("pull") == {"Authorization": "Bearer t0ken"}
     assert server.count("GET", "/token") == 1
 
 
 def test_who_was_refused_by_a_password_is_not_named_again(server: OciServer) -> None:
-    login = Login(Transport(), f"http://{server.address}", "a registry", lambda: ME)
-    login.answer("pull", "Basic realm=x", {}, UNWATCHED)
+    login = Login(HttpClient(), f"http://{server.address}", "a registry", lambda: ME)
+    login.authenticate("pull", "Basic realm=x", {}, NO_PROGRESS)
     with pytest.raises(RegistryError) as caught:
-        login.answer("pull", "Basic realm=x", login.header("pull"), UNWATCHED)
+        login.authenticate("pull", "Basic realm=x", login.header("pull"), NO_PROGRESS)
     assert caught.value.findings[0].found == "HTTP 401 for who was named"
 
 

@@ -14,7 +14,7 @@ import pytest
 from aotc.commands.registry.bundle_push import push
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.policy_reader import read_policy
-from aotc_serve.oci.http_transport import SILENCE_SECONDS
+from aotc_serve.http_client import STALL_SECONDS
 from aotc_serve.oci.oci_references import Reference
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.served_loading import Settings
@@ -188,7 +188,7 @@ def test_a_registry_that_never_answers_keeps_no_server_from_serving_and_ending(
         assert served.infer("digits", INPUTS)[1]["model_version"] == "1.0.0"
         served.process.send_signal(signal.SIGTERM)
         # Sooner than the registry is given up.
-        assert served.process.wait(SILENCE_SECONDS / 2) == 0
+        assert served.process.wait(STALL_SECONDS / 2) == 0
         assert served.wait_for("ended")
     over.set()
 

@@ -35,7 +35,7 @@ class OnRay(Client):
         self._cluster = cluster
 
     def lose_a_node(self) -> None:
-        """The one without Ray's proxy and the processes of `routes`, at once."""
+        """End the one without Ray's proxy."""
         self._cluster.remove_node(self._cluster.list_all_nodes()[-1], allow_graceful=False)
 
     def deploy(self, bundle: Path | str, trust: Path, **arguments: object) -> None:
@@ -47,7 +47,7 @@ class OnRay(Client):
         from aotc_serve.ray.ray_app import app
 
         given = {name: str(value) for name, value in arguments.items()}
-        built = app({"bundle": str(bundle), "trust": str(trust), "routes": "1", **given})
+        built = app({"bundle": str(bundle), "trust": str(trust), **given})
         serve.run(built, name=NAME, route_prefix="/")
 
     def deployment(self, name: str = "bundle") -> Any:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import queue
 import shlex
 import subprocess
-import threading
-import urllib.request
-from http.client import HTTPException
+from http import HTTPStatus
 from typing import Any
 
 from aotc.base.errors import refusal
@@ -19,7 +16,7 @@ from aotc_runtime.base.limits import TIMESTAMP_CHARACTERS_MAX
 from aotc_runtime.formats import in_toto
 
 SECONDS = 60
-"""How long an authority may take, whatever it sends meanwhile."""
+"""For a whole response of an authority."""
 
 
 def timestamped(envelope: bytes, key_id: str, authority: str) -> bytes:
@@ -83,26 +80,20 @@ def _ask(query: bytes, authority: str) -> bytes:
 
 
 def _over_http(query: bytes, url: str) -> bytes:
-    answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-    # It ends with the process: neither the head nor the body of an answer can be given up else.
-    threading.Thread(target=_post, args=(query, url, answers), daemon=True).start()
-    try:
-        answer = answers.get(timeout=SECONDS)
-    except queue.Empty:
-        answer = TimeoutError(f"no whole answer in {SECONDS} seconds")
-    if isinstance(answer, Exception):
-        raise _refused(url, str(answer)) from answer
-    return answer
+    from aotc_serve.http_client import Body, HttpClient
 
-
-def _post(query: bytes, url: str, answers: queue.SimpleQueue[bytes | Exception]) -> None:
     kind = {"Content-Type": "application/timestamp-query"}
+    data = bytearray()
     try:
-        request = urllib.request.Request(url, query, kind, method="POST")
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            answers.put(response.read(TIMESTAMP_CHARACTERS_MAX))
-    except (OSError, ValueError, HTTPException) as error:
-        answers.put(error)
+        client = HttpClient(total_seconds=SECONDS)
+        with client.request("POST", url, kind, Body.of(query)) as response:
+            if response.status != HTTPStatus.OK:
+                raise ConnectionError(response.status_line)
+            while piece := response.read(TIMESTAMP_CHARACTERS_MAX - len(data)):
+                data += piece
+    except (OSError, ValueError) as error:
+        raise _refused(url, str(error)) from error
+    return bytes(data)
 
 
 def _refused(authority: str, found: str) -> AotcError:

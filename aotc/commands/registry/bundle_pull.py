@@ -22,7 +22,7 @@ from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.read_progress import OnBytes
 from aotc_runtime.system.streamed_bundle import look_into, pass_file
 from aotc_serve.channel.channel_options import require_newest
-from aotc_serve.oci.parallel_transfer import nobody
+from aotc_serve.oci.parallel_transfer import ignore_progress
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.registry_listing import Listing
 from aotc_serve.store import Store
@@ -36,7 +36,7 @@ def pull(
     form: Form,
     targets: tuple[str, ...] = (),
     store: Store | None = None,
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
     accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
     """Write a bundle, as it was pushed: the same bytes, if it is all of it.
@@ -73,7 +73,7 @@ def keep(
     repository: Repository,
     store: Store,
     targets: tuple[str, ...] = (),
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
     accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
     """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
@@ -103,7 +103,7 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
             raise refusal("AOTC-E327", name, "a bundle without any target")
         return accepted
 
-    return Accept(accept.heard, accept_newest)
+    return Accept(accept.attested, accept_newest)
 
 
 def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:

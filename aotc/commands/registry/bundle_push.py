@@ -27,7 +27,7 @@ from aotc_runtime.formats.oci_layout import (
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.read_progress import OnBytes, Tally
 from aotc_serve.oci.oci_references import Reference
-from aotc_serve.oci.parallel_transfer import Counted, each, nobody
+from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
 from aotc_serve.oci.registry_client import Repository
 
@@ -60,7 +60,7 @@ def push(
     policy: TrustPolicy | None,
     now: float,
     mounts: Sequence[str] = (),
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Pushed:
     """Have a bundle, with its attestations, in a repository under the tag of its place, or that of

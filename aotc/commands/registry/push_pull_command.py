@@ -55,13 +55,16 @@ def push(
     from aotc.commands.registry import bundle_push as pushing
     from aotc.report.report_text import size
     from aotc_runtime.system.streamed_bundle import look_into
-    from aotc_serve.oci.http_transport import Transport
+    from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
 
     place, source = parse(reference), look_into(bundle)
-    with byte_progress("push", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
-        found = pushing.push(source, there, _policy(trust), time.time(), mounts, told)
+    with (
+        byte_progress("push", quiet=out.json) as on_bytes,
+        Repository(place, HttpClient(ca)) as there,
+    ):
+        found = pushing.push(source, there, _policy(trust), time.time(), mounts, on_bytes)
     sent = sum(found.sent.values())
     document = {
         "bundle": str(bundle),
@@ -142,7 +145,7 @@ def pull(
     from aotc.commands.registry import bundle_pull as pulling
     from aotc.report.copy_report import copy_lines, copy_report
     from aotc_serve.channel.channel_options import channel_of
-    from aotc_serve.oci.http_transport import Transport
+    from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
     from aotc_serve.store import Store
@@ -157,12 +160,15 @@ def pull(
     accept = ACCEPT_ALL if policy is None else signed_by(policy, time.time(), str(place))
     if policy is not None and trust is not None and channel:
         accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
-    with byte_progress("pull", quiet=out.json) as told, Repository(place, Transport(ca)) as there:
+    with (
+        byte_progress("pull", quiet=out.json) as on_bytes,
+        Repository(place, HttpClient(ca)) as there,
+    ):
         if path is None and store is not None:
-            found = pulling.keep(there, store, targets, told, accept)
+            found = pulling.keep(there, store, targets, on_bytes, accept)
         else:
             assert path is not None, "one of the three was given"
-            found = pulling.pull(there, path, form, targets, store, told, accept)
+            found = pulling.pull(there, path, form, targets, store, on_bytes, accept)
     report = {**copy_report(found), "reference": str(place.at(found.root_digest))}
     lines = (*copy_lines(report), f"from    {report['reference']}")
     out.result(report, lambda: say(*lines))

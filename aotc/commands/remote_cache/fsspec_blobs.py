@@ -9,8 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from aotc.commands.remote_cache.http_requests import CHUNK_BYTES, read_all
-from aotc.pipeline.cache.bounded_calls import LIBRARY_SECONDS, Limit, Pace
+from aotc.pipeline.cache.bounded_calls import CHUNK_BYTES, LIBRARY_SECONDS, Limit, Pace, read_all
 
 OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
 """They have no folders: a bucket that is missing is a wrong name, and none is to be made."""
@@ -37,7 +36,13 @@ class FsspecBlobs:
         try:
             # In blocks: what a library reads ahead, nobody sees arrive.
             with self._files.open(path, "rb", block_size=BLOCK_BYTES) as file:
-                return read_all(file.read, limit, pace)
+
+                def read(most: int) -> bytes:
+                    data: bytes = file.read(most)
+                    pace.on_received(len(data))
+                    return data
+
+                return read_all(read, limit)
         except FileNotFoundError:
             return None
 
@@ -63,7 +68,7 @@ class FsspecBlobs:
         written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
         with self._files.open(written, "wb") as file:
             for start in range(0, len(data), CHUNK_BYTES):
-                pace.sent(file.write(data[start : start + CHUNK_BYTES]))
+                pace.on_sent(file.write(data[start : start + CHUNK_BYTES]))
         if renamed:
             self._files.mv(written, path)
 

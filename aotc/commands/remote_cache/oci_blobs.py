@@ -10,9 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from aotc.commands.remote_cache.http_blobs import REPLY_BYTES_MAX
-from aotc.commands.remote_cache.http_requests import read_all
-from aotc.pipeline.cache.bounded_calls import SECONDS, Limit, OutageError, Pace
+from aotc.pipeline.cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
@@ -22,6 +20,7 @@ from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.registry_blobs import push_blob
 from aotc_serve.oci.registry_client import ONCE, PULL, Repository
 
+MANIFEST_BYTES_MAX = 2**16
 ENTRY = "application/vnd.aotc.cache-entry.v1"
 
 
@@ -60,7 +59,7 @@ class OciBlobs:
         entry of ours is an empty one.
         """
         try:
-            manifest = self._repository.manifest(name, REPLY_BYTES_MAX, pace)
+            manifest = self._repository.manifest(name, MANIFEST_BYTES_MAX, pace)
             if manifest is None:
                 return None
             digest = layer_of(manifest.data)
@@ -86,19 +85,12 @@ class OciBlobs:
             raise _outage(error) from error
 
     def _read(self, digest: str, limit: Limit, pace: Pace) -> bytes | None:
-        with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as answer:
-            if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as response:
+            if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
                 return None
-            if answer.status != HTTPStatus.OK:
-                raise OutageError(answer.text())
-            return read_all(answer.read, limit, _Counted())
-
-
-class _Counted(Pace):
-    """The client counts what arrives."""
-
-    def arrived(self, number: int) -> None:
-        pass
+            if response.status != HTTPStatus.OK:
+                raise OutageError(response.status_line)
+            return read_all(response.read, limit)
 
 
 def _credentials(parts: SplitResult, place: Reference) -> Credentials:

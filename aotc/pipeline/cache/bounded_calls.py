@@ -7,12 +7,12 @@ slow lines, and silence or a trickle of bytes has not.
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
-from urllib.error import URLError
 
 SECONDS = 5.0
 """Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
@@ -36,13 +36,16 @@ TICK_SECONDS = 0.1
 HEAD_BYTES_MAX = 4096
 """An entry states its size within this many bytes from its start."""
 
+CHUNK_BYTES = 256 * 2**10
+"""Read and written at a time."""
+
 type Limit = int | Callable[[bytes], int]
 """How many bytes to read at most. A number: more bytes than that are an error. A function: it says
 the number, given the first bytes; reading stops there.
 """
 
 
-_NOBODY = (ConnectionError, TimeoutError, URLError)
+_NOBODY = (ConnectionError, TimeoutError, ssl.SSLError)
 """What it means that there is no connection, or no more."""
 
 
@@ -62,17 +65,17 @@ class Pace:
         self._answered, self._arrived, self._sent, self._since = False, 0, 0, 0
         self._last = time.monotonic()
 
-    def answered(self) -> None:
+    def on_response(self) -> None:
         """An answer begins."""
         self._answered = True
         self._renew()
 
-    def arrived(self, number: int) -> None:
+    def on_received(self, number: int) -> None:
         """So many bytes have arrived."""
         self._arrived += number
         self._moved(number)
 
-    def sent(self, number: int) -> None:
+    def on_sent(self, number: int) -> None:
         """So many bytes have left, or wait in this host for it."""
         self._sent += number
         self._moved(number)
@@ -146,6 +149,26 @@ class Bounded:
             seconds = time.monotonic() - began
             raise kind(f"{type(error).__name__} after {seconds:.1f} s: {first}") from error
         return future.result()
+
+
+def read_all(read: Callable[[int], bytes], limit: Limit) -> bytes:
+    """Return what a file or a response holds, as far as the limit allows.
+
+    Args:
+        read: Returns at most so many bytes; none at the end.
+        limit: If it is a number, more bytes raise OutageError.
+    """
+    found = bytearray()
+    most = limit if isinstance(limit, int) else None
+    while chunk := read(CHUNK_BYTES):
+        found += chunk
+        if most is None and not isinstance(limit, int) and len(found) >= HEAD_BYTES_MAX:
+            most = limit(bytes(found[:HEAD_BYTES_MAX]))
+        if most is not None and len(found) > most:
+            if isinstance(limit, int):
+                raise OutageError(f"an entry of more than {limit} bytes")
+            break
+    return bytes(found)
 
 
 def _run(future: Future[Any], operation: Callable[[Pace], Any], pace: Pace) -> None:

@@ -774,13 +774,6 @@ SERVER = {
         "a replica that finds another bundle than the one that its deployment was made with",
         "put that bundle back on this node, or deploy again",
     ),
-    "AOTC-E784": Code(
-        "no replica answered: each that was asked ended before it did, or there is none (HTTP 503, "
-        "UNAVAILABLE)",
-        "try again later; the logs of the replicas say why they ended",
-        expected="an answer of a replica",
-        hint="try again later; the logs of the replicas say why they ended",
-    ),
     "AOTC-E785": Code(
         "an argument of a deployment that is unknown, missing or of the wrong kind",
         "docs/serving.md lists the arguments",

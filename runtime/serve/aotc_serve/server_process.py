@@ -24,7 +24,6 @@ from aotc_runtime.base.rendering import json_line, logged
 from aotc_serve.http.http_app import Rest
 from aotc_serve.http.http_connections import bounded
 from aotc_serve.http.listen_socket import BACKLOG, Listening, raise_file_limit
-from aotc_serve.inference.request_memory import keep_freed
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import OnRevoked, Options
 from aotc_serve.service.bundle_repository import Repository, Tell
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from aotc_serve.inference.request_spans import Traces
 
 LAST_SECONDS = 0.2
-"""How long requests are still taken from connections that are there when the server ends. Clients
-that keep a connection are told so with their next answer; a request may be on its way.
+"""How long requests are still taken when the server ends, so that clients which keep a connection
+learn of its end with their next response.
 """
 
 FIRST_SECONDS = 1.0
@@ -83,11 +82,9 @@ class _Uvicorn(uvicorn.Server):
         self._listening.socket.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._listening.take_no_more()
-        # Meanwhile those are taken who have connected, or are about to have.
         await asyncio.sleep(LAST_SECONDS)
-        # The system has accepted them for us, and would reset them with the socket.
-        queued = self._listening.queue()
+        # Closing the socket would reset the connections that are in its queue.
+        queued = self._listening.stop()
         for server in self.servers:
             server.close()
         loop = asyncio.get_running_loop()
@@ -120,7 +117,6 @@ async def _serve(options: Options) -> None:
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
-    keep_freed(service.workers + 1, options.limits.memory)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
     rest = Rest(service, options.control)
@@ -166,7 +162,7 @@ async def _serve(options: Options) -> None:
         if loading.done():
             loading.result()
             tell("ready", {})
-            for reason, models in service.not_joined().items():
+            for reason, models in service.not_batched().items():
                 tell("not-joined", {"models": models, "reason": reason})
         await asyncio.wait([asked, http], return_when=asyncio.FIRST_COMPLETED)
         service.is_draining = True
@@ -282,12 +278,12 @@ class _Revocation:
 def _counting(tell: Tell, metrics: Metrics) -> Tell:
     """Return a `Tell` that also counts what is refused."""
 
-    def told(event: str, facts: dict[str, object]) -> None:
+    def counted(event: str, facts: dict[str, object]) -> None:
         if event == "refused":
             metrics.refused(facts["codes"])  # type: ignore[arg-type]
         tell(event, facts)
 
-    return told
+    return counted
 
 
 def _teller(as_json: bool) -> Tell:

@@ -331,7 +331,6 @@ AREAS = (
         (
             "commands/remote_cache/remote_cache.py",
             "commands/remote_cache/remote_cache_service.py",
-            "commands/remote_cache/http_requests.py",
             "commands/remote_cache/http_blobs.py",
             "commands/remote_cache/oci_blobs.py",
             "commands/remote_cache/fsspec_blobs.py",
@@ -663,18 +662,18 @@ AREAS = (
     ),
     Area(
         SERVE,
-        ("oci", "store"),
+        ("http_client.py", "oci", "store"),
         (
             "tests/registries/test_blobs.py",
             "tests/registries/test_clients.py",
             "tests/registries/test_credentials.py",
+            "tests/registries/test_http_client.py",
             "tests/registries/test_one_target.py",
             "tests/registries/test_push_pull.py",
             "tests/registries/test_references.py",
             "tests/registries/test_references_in_commands.py",
             "tests/registries/test_store.py",
             "tests/registries/test_store_commands.py",
-            "tests/registries/test_transport.py",
         ),
     ),
     # Meshes need more devices than a process of tests has.
@@ -712,11 +711,8 @@ AREAS = (
     ),
     Area(
         SERVE,
-        ("ray/pinned_deployment.py", "service/served_loading.py", "ray/request_relay.py"),
-        (
-            "tests/unit/runtime/serve/test_deployment.py",
-            "tests/unit/runtime/serve/test_relaying.py",
-        ),
+        ("ray/pinned_deployment.py", "service/served_loading.py"),
+        ("tests/unit/runtime/serve/test_deployment.py",),
     ),
     Area(
         SERVE,

@@ -124,8 +124,6 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "bounded_calls.py",
         "silent <= self._seconds + unseen -> (silent < self._seconds + unseen)",
     ): "no clock shows exactly that",
-    ("http_transport.py", "context is None -> False"): "whoever asks with TLS has a context",
-    ("http_transport.py", "raise"): "without a connection, waiting for the answer fails, too",
     ("registry_client.py", "waited > self.tries.patience -> (waited >= self.tries.patience)"): (
         "chance is part of each pause"
     ),

@@ -1,8 +1,8 @@
-"""Lines of requests that wait to be joined: one for each model and the sizes they have to share.
+"""Queues of requests that are batched: one for each model and the sizes they have to share.
 
-A line runs one call at a time; what arrives meanwhile is joined for the next. A call waits for as
-many as there were last time, and no longer than it may. Used from the event loop alone; calls run
-in threads.
+A queue runs one call at a time; requests that arrive meanwhile are joined for the next. A call
+waits for as many as there were last time, and no longer than it may. Used from the event loop
+alone; calls run in threads.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ Took = Callable[[float], None]
 
 
 class Waiting:
-    """A request in a line. sized: once it is known where it waits.  is_called: whether a call for
+    """A request in a queue. sized: once it is known where it waits.  is_called: whether a call for
     it has begun, which uses its arrays until the future is done.
     """
 
@@ -97,15 +97,15 @@ OTHERS_MOST = 1024
 """Shapes of a model whose traffic is remembered."""
 
 
-class Lines:
-    """All lines of a server. delay: seconds that a request may wait for others."""
+class BatchQueues:
+    """All queues of a server. delay: seconds that a request may wait for others."""
 
     def __init__(self, delay: float, pool: Executor, metrics: Metrics, call: Call) -> None:
         self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
         # Weak: a bundle that was replaced must not be kept by what is known of its models.
         self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
         self._together: WeakKeyDictionary[Model, dict[Others, int]] = WeakKeyDictionary()
-        self._lines: dict[tuple[Model, Others], _Line] = {}
+        self._queues: dict[tuple[Model, Others], _BatchQueue] = {}
 
     def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
         """How the model's requests are joined, if they are: where it is proven and saves enough."""
@@ -120,7 +120,7 @@ class Lines:
     async def answer(self, model: Model, waiting: Waiting) -> Any:
         """What a request gets of its answer, which waits for others first.
 
-        Cancelled, it leaves the line; if its call has begun, it waits for the end of that.
+        Cancelled, it leaves the queue; if its call has begun, it waits for the end of that.
         Raises what the call raises.
         """
         found = self.plan(model)
@@ -129,10 +129,10 @@ class Lines:
             return await in_thread(self._pool, self.alone, model, waiting)
         waiting.sized, others = sized, sized.others
         key = model, others
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line(self, model, *found, others)
-        line.put(waiting)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _BatchQueue(self, model, *found, others)
+        queue.put(waiting)
         try:
             return await asyncio.shield(waiting.future)
         except asyncio.CancelledError:
@@ -151,15 +151,15 @@ class Lines:
         return found
 
     def forget(self, model: Model, others: Others) -> None:
-        """An empty line needs no place."""
-        self._lines.pop((model, others), None)
+        """Drop an empty queue."""
+        self._queues.pop((model, others), None)
 
-    def together(self, model: Model, others: Others) -> int:
-        """How many requests are to be expected at the same time; 0 where nothing is known yet."""
+    def expected_batch(self, model: Model, others: Others) -> int:
+        """Return how many requests to expect at the same time; 0 where nothing is known yet."""
         return self._together.get(model, {}).get(others, 0)
 
-    def were_together(self, model: Model, others: Others, requests: int) -> None:
-        """So many were there when a call had ended."""
+    def remember_batch(self, model: Model, others: Others, requests: int) -> None:
+        """Note how many requests there were when a call had ended."""
         known = self._together.setdefault(model, {})
         if others not in known and len(known) >= OTHERS_MOST:
             known.clear()
@@ -178,11 +178,11 @@ class Lines:
         return self._metrics
 
 
-class _Line:
+class _BatchQueue:
     def __init__(
-        self, lines: Lines, model: Model, plan: Plan, chooser: Chooser, others: Others
+        self, queues: BatchQueues, model: Model, plan: Plan, chooser: Chooser, others: Others
     ) -> None:
-        self._lines, self._model, self._plan = lines, model, plan
+        self._queues, self._model, self._plan = queues, model, plan
         self._chooser, self._others = chooser, others
         self._waiting: deque[Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -190,10 +190,10 @@ class _Line:
 
     def put(self, waiting: Waiting) -> None:
         self._waiting.append(waiting)
-        self._look()
+        self._start_if_due()
 
-    def _look(self) -> None:
-        """Start a call if it is time; else look again when it is."""
+    def _start_if_due(self) -> None:
+        """Start a call if it is time; else try again when it is."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -203,11 +203,11 @@ class _Line:
         if self._is_running:
             return
         if not self._waiting:
-            self._lines.forget(self._model, self._others)
+            self._queues.forget(self._model, self._others)
             return
-        left = self._waiting[0].arrived + self._lines.delay - monotonic()
+        left = self._waiting[0].arrived + self._queues.delay - monotonic()
         # When as many are here as were there last time, there is nobody to wait for.
-        expected = self._lines.together(self._model, self._others)
+        expected = self._queues.expected_batch(self._model, self._others)
         if (
             left <= 0
             or 0 < expected <= len(self._waiting)
@@ -216,7 +216,7 @@ class _Line:
             self._start()
         else:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(left, self._look)
+            self._timer = loop.call_later(left, self._start_if_due)
 
     def _start(self) -> None:
         live = [waiting for waiting in self._waiting if not waiting.future.done()]
@@ -227,14 +227,14 @@ class _Line:
         self._waiting = deque(waiting for waiting in live if not waiting.is_called)
         self._is_running = True
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._lines.pool, self._together, chosen)
+        work = loop.run_in_executor(self._queues.pool, self._together, chosen)
         work.add_done_callback(lambda done: self._ended(chosen, done))
 
     def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
         self._is_running = False
-        self._lines.metrics.joined(self._model.name, len(chosen))
-        together = len(chosen) + len(self._waiting)
-        self._lines.were_together(self._model, self._others, together)
+        self._queues.metrics.joined(self._model.name, len(chosen))
+        expected_batch = len(chosen) + len(self._waiting)
+        self._queues.remember_batch(self._model, self._others, expected_batch)
         error = done.exception() if not done.cancelled() else asyncio.CancelledError()
         for number, waiting in enumerate(chosen):
             if waiting.future.done():
@@ -247,7 +247,7 @@ class _Line:
                 waiting.future.set_exception(found)
             else:
                 waiting.future.set_result(found)
-        self._look()
+        self._start_if_due()
 
     def _together(self, chosen: list[Waiting]) -> list[Any]:
         """In a thread: what each request gets, or the error that it gets instead."""
@@ -258,7 +258,7 @@ class _Line:
             requests = [(waiting.sized, waiting.arrays) for waiting in chosen]
             arrays, masks = joined(model, plan, requests)
             spans = [span for waiting in chosen for span in waiting.spans]
-            answer = self._lines.call(model, arrays, spans, masks)
+            answer = self._queues.call(model, arrays, spans, masks)
         except AotcError:
             # Whatever it is, each gets its own answer or its own error.
             return [self._each(waiting) for waiting in chosen]
@@ -273,7 +273,7 @@ class _Line:
 
     def _each(self, waiting: Waiting) -> Any:
         try:
-            return self._lines.alone(self._model, waiting)
+            return self._queues.alone(self._model, waiting)
         except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
             return error
 

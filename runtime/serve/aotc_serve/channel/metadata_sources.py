@@ -5,35 +5,28 @@ python-tuf bounds what it takes of each file; these bound what is read, and for 
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from http.client import HTTPException
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote
 
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, SlowRetrievalError
 from tuf.ngclient.config import UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
 from aotc_runtime.system.bundle_files import read_file
+from aotc_serve.http_client import HttpClient
 
 SECONDS = 60.0
 """How long all files of a channel may take together."""
 
-SILENCE_SECONDS = 10.0
-"""How long a server may say nothing."""
+STALL_SECONDS = 10.0
+"""How long a server may send nothing, or next to nothing."""
 
 MOST_BYTES = UpdaterConfig().targets_max_length
 """The largest file that python-tuf takes, 5 MB."""
 
 SERVERS = ("http://", "https://")
-
-NOT_FOUND = 404
 
 
 def is_server(source: str) -> bool:
@@ -57,48 +50,32 @@ class Mirror(FetcherInterface):
         self._folder = folder
 
     def _fetch(self, url: str) -> Iterator[bytes]:
-        name = urllib.parse.unquote(url.rpartition("/")[2])
+        name = unquote(url.rpartition("/")[2])
         if "/" in name:  # which metadata of a role may name
             raise DownloadError(f"{name} is no name of a file")
         try:
             return iter((read_file(self._folder / name, MOST_BYTES),))
         except FileNotFoundError as error:
-            raise DownloadHTTPError(f"no file {name}", NOT_FOUND) from error
+            raise DownloadHTTPError(f"no file {name}", HTTPStatus.NOT_FOUND) from error
 
 
 class Server(FetcherInterface):
-    """A server, asked without following redirects. seconds: for all files together: whoever sends
-    a byte now and then keeps nobody waiting for longer.
+    """An HTTP server. Redirects are errors: the policy alone names who is asked.
+
+    seconds: for all files together.
     """
 
     def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._http = HttpClient(stall_seconds=STALL_SECONDS, total_seconds=seconds)
 
     def _fetch(self, url: str) -> Iterator[bytes]:
-        answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-        # It ends with the process: neither the head nor the body of an answer can be given up else.
-        threading.Thread(target=self._ask, args=(url, answers), daemon=True).start()
         try:
-            answer = answers.get(timeout=max(0.0, self._until - time.monotonic()))
-        except queue.Empty:
-            answer = SlowRetrievalError(f"no whole answer in time from {url}")
-        if isinstance(answer, Exception):
-            raise answer
-        return iter((answer,))
-
-    def _ask(self, url: str, answers: queue.SimpleQueue[bytes | Exception]) -> None:
-        try:
-            with self._opener.open(url, timeout=SILENCE_SECONDS) as response:
-                answers.put(response.read(MOST_BYTES + 1))
-        except urllib.error.HTTPError as error:
-            answers.put(DownloadHTTPError(f"HTTP {error.code} {error.reason}", error.code))
-        except (OSError, ValueError, HTTPException) as error:
-            answers.put(DownloadError(f"{url}: {error}"))
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A policy names who is asked, and nobody else does."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
+            with self._http.request("GET", url, {}) as response:
+                if response.status != HTTPStatus.OK:
+                    raise DownloadHTTPError(response.status_line, response.status)
+                while data := response.read(MOST_BYTES):
+                    yield data
+        except TimeoutError as error:
+            raise SlowRetrievalError(f"{url}: {error}") from error
+        except (OSError, ValueError) as error:
+            raise DownloadError(f"{url}: {error}") from error

@@ -52,18 +52,18 @@ class Connection:
     """A connection with calls. peer: as gRPC names it.
 
     waiting: calls without a message, the oldest first.  delivered: bytes of messages.
-    claim: of what has arrived of the messages of those that wait.  arrived, since: bytes that had
-    arrived at a time, for its pace.
+    claim: of what has arrived of the messages of those that wait.  unread_before, since: bytes that
+    were unread at a time, for its pace.
     """
 
     def __init__(self, peer: str, claim: Claim) -> None:
         self.peer, self.claim = peer, claim
         self.waiting: dict[Call, None] = {}
         self.number = -1
-        self.delivered = self._base = self.arrived = 0
+        self.delivered = self._base = self.unread_before = 0
         self.since = 0.0
 
-    def look(self, most: int) -> int | None:
+    def unread(self, most: int) -> int | None:
         """Bytes that have arrived and were not delivered; None if the socket is not known."""
         found = received(self.number, self.peer)
         if found is None:
@@ -104,9 +104,9 @@ class Calls:
         self._connections[peer] = connection
         call = Call(connection, Claim(self._memory, COSTS.grpc_call))
         if not connection.waiting:
-            connection.since, connection.arrived = call.since, 0
+            connection.since, connection.unread_before = call.since, 0
         self._waiting[call] = connection.waiting[call] = None
-        self._look_later(LOOK_SECONDS)
+        self._check_later(LOOK_SECONDS)
         return call
 
     def has_arrived(self, call: Call, size: int) -> None:
@@ -119,7 +119,7 @@ class Calls:
         """The answer of the call waits for the client."""
         call.since = asyncio.get_running_loop().time()
         self._answered[call] = None
-        self._look_later(LOOK_SECONDS)
+        self._check_later(LOOK_SECONDS)
 
     def end(self, call: Call) -> None:
         """The call is over, whatever came of it."""
@@ -143,11 +143,11 @@ class Calls:
         if call.task is not None:
             call.task.cancel()
 
-    def _look_later(self, seconds: float) -> None:
+    def _check_later(self, seconds: float) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer, started = None, perf_counter()
         now = asyncio.get_running_loop().time()
         slow: dict[Connection, None] = {}
@@ -163,26 +163,26 @@ class Calls:
             if not self._connections[peer].waiting:
                 del self._connections[peer]
         if self._waiting or self._answered:
-            self._look_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
+            self._check_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
 
     def _is_bounded(self, connection: Connection, now: float) -> bool:
         """Whether it is known how much of its messages has arrived; that is counted, and calls are
         refused that are too slow or for which there is no room.
         """
-        limits, arrived = self._limits, connection.look(self._limits.body)
-        if arrived is not None:
+        limits, unread = self._limits, connection.unread(self._limits.body)
+        if unread is not None:
             try:
-                connection.claim.resize(arrived)
+                connection.claim.resize(unread)
             except AotcError as error:
                 self._refuse_all(connection, error, now)
                 return True
-            if arrived >= connection.arrived + PACE_BYTES or arrived < connection.arrived:
-                connection.arrived, connection.since = arrived, now
+            if unread >= connection.unread_before + PACE_BYTES or unread < connection.unread_before:
+                connection.unread_before, connection.since = unread, now
         is_silent = now - connection.since >= limits.header_seconds
         for call in list(connection.waiting):
             if is_silent or now - call.since >= limits.body_seconds:
                 self._refuse(call, _late(limits))
-        return arrived is not None or not connection.waiting
+        return unread is not None or not connection.waiting
 
     def _refuse_all(self, connection: Connection, error: AotcError, now: float) -> None:
         """Refuse the calls that wait for large messages."""

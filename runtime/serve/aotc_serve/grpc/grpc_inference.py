@@ -20,7 +20,14 @@ from aotc_serve.inference.inference_requests import (
     refuse_misshapen,
     refuse_what_is_not_offered,
 )
-from aotc_serve.inference.protocol_tensors import Array, Port, Take, from_bytes, misfit, to_bytes
+from aotc_serve.inference.protocol_tensors import (
+    Array,
+    Port,
+    Take,
+    from_bytes,
+    invalid_request,
+    to_bytes,
+)
 from aotc_serve.inference.request_memory import COSTS
 from aotc_serve.inference.served_models import Model
 
@@ -60,19 +67,19 @@ def prepare(model: Model, request: InferRequest, tensor_bytes_max: int, take: Ta
     raw = request.raw
     if raw and len(raw) != len(request.inputs):
         expected = f"{len(request.inputs)}, one for each input"
-        raise misfit("raw_input_contents", str(len(raw)), expected)
+        raise invalid_request("raw_input_contents", str(len(raw)), expected)
     arrays: list[Array | None] = [None] * len(model.inputs)
     for number, tensor in enumerate(request.inputs):
         refuse_what_is_not_offered(tensor.parameters, f"input {tensor.name[:100]}")
         place, port = placed(model, arrays, tensor.name, tensor.datatype)
         if any(axis < 0 for axis in tensor.shape):
             found = str(tensor.shape)
-            raise misfit(f"input {port.name}", found, "a shape without negative axes")
+            raise invalid_request(f"input {port.name}", found, "a shape without negative axes")
         refuse_misshapen(port, tensor.shape)
         refuse_large(port, tensor.shape, tensor_bytes_max)
         if raw:
             if tensor.contents is not None:
-                raise misfit(f"input {port.name}", "both", "raw or typed contents")
+                raise invalid_request(f"input {port.name}", "both", "raw or typed contents")
             arrays[place] = from_bytes(port, tensor.shape, raw[number], take)
         else:
             arrays[place] = _typed(port, tensor, take)
@@ -88,11 +95,13 @@ def _typed(port: Port, tensor: InputTensor, take: Take) -> Array:
     if field is None or found.keys() - {field}:
         expected = f"field {field} of its contents" if field else "raw contents"
         others = ", ".join(map(str, sorted(found.keys() - {field}))) or "none"
-        raise misfit(f"input {port.name}", f"fields {others}", f"{expected} for {port.datatype}")
+        raise invalid_request(
+            f"input {port.name}", f"fields {others}", f"{expected} for {port.datatype}"
+        )
     contents = found.get(field, Contents([], []))
     if field in (FP32, FP64):
         if contents.single:
-            raise misfit(f"input {port.name}", "varints", f"values of {port.datatype}")
+            raise invalid_request(f"input {port.name}", "varints", f"values of {port.datatype}")
         take(sum(map(len, contents.packed)))
         return from_bytes(port, tensor.shape, b"".join(contents.packed), take)
     return _integers(port, tensor.shape, contents, take)
@@ -105,7 +114,7 @@ def _integers(port: Port, shape: Sequence[int], contents: Contents, take: Take) 
     found = len(contents.single) + sum(_count(each) for each in packed)
     if found != count:
         expected = f"{count} values for {port.datatype}{list(shape)}"
-        raise misfit(where, f"{found} values", expected)
+        raise invalid_request(where, f"{found} values", expected)
     take(count * port.dtype.itemsize)
     array, end = np.empty(count, port.dtype), 0
     pieces = [piece for each in packed for piece in _pieces(each, port)]
@@ -130,7 +139,7 @@ def _pieces(data: Array, port: Port) -> Iterator[Array]:
         piece = data[start : start + PIECE_BYTES]
         ends = np.flatnonzero(piece < 0x80)
         if not ends.size or np.diff(ends, prepend=-1).max() > VARINT_BYTES_MAX:
-            raise misfit(f"input {port.name}", "a number of more than 64 bits", "varints")
+            raise invalid_request(f"input {port.name}", "a number of more than 64 bits", "varints")
         start += int(ends[-1]) + 1
         yield piece[: ends[-1] + 1]
 
@@ -159,11 +168,11 @@ def _cast(port: Port, values: Array) -> Array:
     limits = np.iinfo(port.dtype)
     if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
         found, expected = "a number beyond its range", f"values of {port.datatype}"
-        raise misfit(f"input {port.name}", found, expected)
+        raise invalid_request(f"input {port.name}", found, expected)
     return values.astype(port.dtype)
 
 
-def answer_of(outcome: Outcome, take: Take) -> bytes:
+def encode_response(outcome: Outcome, take: Take) -> bytes:
     """The message of an answer. Raises ServerError (AOTC-E766)."""
     model, prepared = outcome.model, outcome.prepared
     take(COSTS.grpc_answer * sum(outcome.arrays[place].nbytes for place, _ in prepared.outputs))

@@ -15,7 +15,7 @@ from aotc_runtime.formats.protobuf_wire import WireError
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.grpc import grpc_messages as messages
 from aotc_serve.grpc.grpc_calls import Call, Calls
-from aotc_serve.grpc.grpc_inference import answer_of, prepare
+from aotc_serve.grpc.grpc_inference import encode_response, prepare
 from aotc_serve.grpc.grpc_wire import InferRequest, model_of, read_request
 from aotc_serve.inference.error_statuses import (
     fault,
@@ -27,7 +27,7 @@ from aotc_serve.inference.error_statuses import (
     sentence,
 )
 from aotc_serve.inference.inference_requests import Outcome, Prepared
-from aotc_serve.inference.protocol_tensors import Take, misfit, take_nothing
+from aotc_serve.inference.protocol_tensors import Take, invalid_request, take_nothing
 from aotc_serve.inference.request_memory import COSTS, Claim
 from aotc_serve.inference.served_models import Model
 from aotc_serve.inference.server_options import Limits, Options
@@ -197,7 +197,7 @@ class _Calls:
             self._service.metrics.turned_away(call.refused.code)
             raise call.refused from None
         if not isinstance(message, bytes):
-            raise misfit("request", "none", "a message")
+            raise invalid_request("request", "none", "a message")
         self._calls.has_arrived(call, len(message))
         return message
 
@@ -214,7 +214,7 @@ class _Calls:
             try:
                 request = kind.FromString(message)
             except DecodeError as error:
-                raise misfit("request", str(error), f"a message {name}Request") from None
+                raise invalid_request("request", str(error), f"a message {name}Request") from None
             return (await answer(request)).SerializeToString(), Claim(self._service.memory)
 
         return parsed
@@ -263,12 +263,12 @@ class _Calls:
         def read(model: Model) -> Prepared:
             request = _read(data, claim.take)
             if (request.model_name, request.model_version) != (name, version):
-                raise misfit("request", "several names of models", "one")
+                raise invalid_request("request", "several names of models", "one")
             return prepare(model, request, limits.tensor, claim.take)
 
         def write(outcome: Outcome) -> tuple[bytes, Claim]:
             held = Claim(service.memory, is_whole=True)
-            return answer_of(outcome, held.take), held
+            return encode_response(outcome, held.take), held
 
         return await service.infer(
             Asked("grpc", name, version, len(data), claim, spans), read, write
@@ -304,7 +304,7 @@ async def _model_of(data: memoryview) -> tuple[str, str]:
     try:
         found = model_of(data)
     except WireError as error:
-        raise misfit("request", str(error), "a message ModelInferRequest") from None
+        raise invalid_request("request", str(error), "a message ModelInferRequest") from None
     if found is None:
         request = await asyncio.to_thread(_read, data, take_nothing)
         found = request.model_name, request.model_version
@@ -316,4 +316,4 @@ def _read(data: memoryview, take: Take) -> InferRequest:
     try:
         return read_request(data, take)
     except WireError as error:
-        raise misfit("request", str(error), "a message ModelInferRequest") from None
+        raise invalid_request("request", str(error), "a message ModelInferRequest") from None

@@ -19,11 +19,11 @@ from aotc_runtime.base.rendering import warn_of
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.http.http_messages import (
     Parts,
-    answer_of,
-    asked_for,
-    described,
-    document,
+    encode_json,
+    encode_response,
     header_length,
+    match_infer_path,
+    metadata_of,
     no_route,
     refused,
     split,
@@ -32,7 +32,7 @@ from aotc_serve.http.json_inference import prepared
 from aotc_serve.http.request_bodies import json_too_large, read_body
 from aotc_serve.inference.error_statuses import BY_SERVER, fault, not_allowed, refuse_parameters
 from aotc_serve.inference.inference_requests import Outcome, Prepared
-from aotc_serve.inference.protocol_tensors import misfit
+from aotc_serve.inference.protocol_tensors import invalid_request
 from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.served_models import Model
 from aotc_serve.service.request_service import Asked, Read, Service
@@ -85,7 +85,7 @@ class Rest:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             found = None
             if scope["type"] == "http" and scope["method"] == "POST" and not scope["root_path"]:
-                found = asked_for(scope["path"])
+                found = match_infer_path(scope["path"])
             if found is None:
                 await others(scope, receive, send)
                 return
@@ -102,7 +102,7 @@ class Rest:
         service = self._service
         if b"%" in url or b"?" in url or service.is_draining or service.traces is not None:
             return None
-        found, size = asked_for(url.decode("latin-1")), len(body)
+        found, size = match_infer_path(url.decode("latin-1")), len(body)
         if found is None or size > service.limits.body or not service.is_quick(*found, size):
             return None
         try:
@@ -134,7 +134,7 @@ class Rest:
         return read
 
     def _write(self, outcome: Outcome) -> Parts:
-        return answer_of(outcome, self._service.memory)
+        return encode_response(outcome, self._service.memory)
 
     def _routes(self) -> Starlette:
         model, post = "/v2/models/{name}", ["POST"]
@@ -213,12 +213,12 @@ class Rest:
 
     async def live(self, _: Request) -> Response:
         """The process answers."""
-        return document({"live": True})
+        return encode_json({"live": True})
 
     async def ready(self, _: Request) -> Response:
         """Every bundle has matched its fixtures, and the server is not about to end."""
         is_ready = self._service.is_ready
-        return document({"ready": is_ready}, 200 if is_ready else 503)
+        return encode_json({"ready": is_ready}, 200 if is_ready else 503)
 
     async def model_ready(self, request: Request) -> Response:
         """The model serves."""
@@ -226,22 +226,22 @@ class Rest:
         name, version = path["name"], path.get("version", "")
         is_ready = self._service.repository.is_model_ready(name, version)
         found = {"name": self._find(request).name, "ready": is_ready}
-        return document(found, 200 if is_ready else 503)
+        return encode_json(found, 200 if is_ready else 503)
 
     async def server(self, _: Request) -> Response:
         """What this server is."""
-        return document({"name": "aotc", "version": VERSION, "extensions": EXTENSIONS})
+        return encode_json({"name": "aotc", "version": VERSION, "extensions": EXTENSIONS})
 
     async def metadata(self, request: Request) -> Response:
         """What a model takes and gives."""
         model = self._find(request)
-        return document(
+        return encode_json(
             {
                 "name": model.name,
                 "versions": self._service.repository.versions(model.name),
                 "platform": model.platform,
-                "inputs": [described(port) for port in model.inputs],
-                "outputs": [described(port) for port in model.outputs],
+                "inputs": [metadata_of(port) for port in model.inputs],
+                "outputs": [metadata_of(port) for port in model.outputs],
                 "parameters": {"version": model.version, **model.facts},
             }
         )
@@ -252,19 +252,19 @@ class Rest:
         rows = self._service.repository.index()
         if wanted.get("ready"):
             rows = [row for row in rows if row.state == "READY"]
-        return document([msgspec.to_builtins(row) for row in rows])
+        return encode_json([msgspec.to_builtins(row) for row in rows])
 
     async def load(self, request: Request) -> Response:
         """Load a model's bundle, or load it again if its file was changed."""
         await self._allowed(request)
         await asyncio.to_thread(self._service.repository.load_model, request.path_params["name"])
-        return document({})
+        return encode_json({})
 
     async def unload(self, request: Request) -> Response:
         """Unload a model's bundle when its last call has ended."""
         await self._allowed(request)
         await asyncio.to_thread(self._service.repository.unload_model, request.path_params["name"])
-        return document({})
+        return encode_json({})
 
     async def metrics(self, _: Request) -> Response:
         """For Prometheus."""
@@ -289,6 +289,6 @@ class Rest:
             text = bytes(body.data)
             return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise misfit("request", str(error), "a JSON object") from None
+            raise invalid_request("request", str(error), "a JSON object") from None
         finally:
             body.claim.close()

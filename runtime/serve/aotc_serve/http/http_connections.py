@@ -10,9 +10,6 @@ whole request: clients that announce or are silent keep no others out.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import struct
-import termios
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -91,15 +88,6 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
         if name != b"upgrade":
             lines.append(name + b": " + value)
     return b"\r\n".join([*lines, b"", b""])
-
-
-def is_unread(transport: asyncio.Transport) -> bool:
-    """Whether bytes have arrived that nobody has read yet."""
-    number = transport.get_extra_info("socket").fileno()
-    if transport.is_closing() or number < 0:
-        return False
-    (count,) = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))
-    return bool(count)
 
 
 def bounded(
@@ -396,10 +384,9 @@ def bounded(
                 self.shutdown()
 
         def shutdown(self) -> None:
-            # A request of which any byte is here is answered: its header may be on the way, or
-            # nobody has read it yet.
+            # A request that has begun is answered; the rest of its header may be on the way.
             self._is_ending = True
-            if not self._has_begun and not is_unread(self.transport):
+            if not self._has_begun:
                 super().shutdown()
 
         def timeout_keep_alive_handler(self) -> None:

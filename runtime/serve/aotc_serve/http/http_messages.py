@@ -15,7 +15,7 @@ from aotc_runtime.base.errors import AotcError, refusal
 from aotc_serve.http.json_inference import json_answer
 from aotc_serve.inference.error_statuses import error_document, http_status, let_go
 from aotc_serve.inference.inference_requests import Outcome
-from aotc_serve.inference.protocol_tensors import Port, misfit
+from aotc_serve.inference.protocol_tensors import Port, invalid_request
 from aotc_serve.inference.request_memory import Claim, Memory
 
 HEADER_LENGTH = b"inference-header-content-length"
@@ -82,16 +82,16 @@ def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryvie
         yield b"".join(together)
 
 
-def document(content: Any, status: int = 200) -> Response:
-    """A JSON answer."""
+def encode_json(content: Any, status: int = 200) -> Response:
+    """Return a JSON response."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def refused(error: AotcError) -> Response:
-    """The answer to a request that was refused; the error is let go of."""
+    """Return the response to a refused request; the error is let go of."""
     let_go(error)
     status = http_status(error)
-    response = document(error_document(error), status)
+    response = encode_json(error_document(error), status)
     if status == 503:
         response.headers["retry-after"] = "1"
     if error.code == "AOTC-E764":
@@ -100,8 +100,8 @@ def refused(error: AotcError) -> Response:
     return response
 
 
-def asked_for(path: str) -> tuple[str, str] | None:
-    """The model and the version, or "", that an inference request asks for; None for another."""
+def match_infer_path(path: str) -> tuple[str, str] | None:
+    """Return the model and the version, or "", of an inference request; None for another path."""
     if not (path.startswith("/v2/models/") and path.endswith("/infer")):
         return None
     parts = path[len("/v2/models/") : -len("/infer")].split("/")
@@ -131,7 +131,7 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
         return None
     if not (text.isdigit() and len(text) < 12):
         found = text[:100].decode("latin-1")
-        raise misfit("Inference-Header-Content-Length", found, "a number of bytes")
+        raise invalid_request("Inference-Header-Content-Length", found, "a number of bytes")
     return int(text)
 
 
@@ -141,23 +141,23 @@ def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]
         return data, data[:0]
     if length > len(data):
         where, expected = "Inference-Header-Content-Length", f"at most {len(data)} bytes"
-        raise misfit(where, str(length), expected)
+        raise invalid_request(where, str(length), expected)
     return data[:length], data[length:]
 
 
-def answer_of(outcome: Outcome, memory: Memory) -> Parts:
-    """The answer to an inference request. Raises ServerError: AOTC-E766, E769."""
+def encode_response(outcome: Outcome, memory: Memory) -> Parts:
+    """Return the response to an inference request. Raises ServerError: AOTC-E766, E769."""
     claim = Claim(memory, is_whole=True)
     return Parts(*json_answer(outcome, claim.take), claim)
 
 
-def described(port: Port) -> dict[str, Any]:
-    """An input or output, as the metadata of a model tell it."""
+def metadata_of(port: Port) -> dict[str, Any]:
+    """Return an input or output, as in the metadata of a model."""
     return {"name": port.name, "datatype": port.datatype, "shape": port.shape}
 
 
 async def no_route(request: Request, error: Exception) -> Response:
-    """The answer to a request of an address or a method that there is not."""
+    """Return a 404 or 405 response."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     found = f"{request.method} {request.url.path[:200]}"
     refusing = refusal(
@@ -167,4 +167,4 @@ async def no_route(request: Request, error: Exception) -> Response:
         expected="an address of the Open Inference Protocol",
         hint="GET /v2 says what this server offers",
     )
-    return document(error_document(refusing), status)
+    return encode_json(error_document(refusing), status)

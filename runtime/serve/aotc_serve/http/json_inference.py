@@ -26,7 +26,7 @@ from aotc_serve.inference.protocol_tensors import (
     Take,
     from_bytes,
     from_json,
-    misfit,
+    invalid_request,
     take_nothing,
     to_bytes,
     to_json,
@@ -88,21 +88,21 @@ SHAPE_BYTES_MAX, ID_MAX = 1024, 2**16
 def read_request(header: bytes | memoryview) -> Request:
     """The JSON of a request. Raises ServerError (AOTC-E761)."""
     if len(header) > OBJECTS_MAX and bytes(header).count(b"{") > OBJECTS_MAX:
-        raise misfit("request", "more", f"at most {OBJECTS_MAX} objects")
+        raise invalid_request("request", "more", f"at most {OBJECTS_MAX} objects")
     try:
         return _decoder.decode(header)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise misfit("request", str(error), "the JSON of an inference request") from None
+        raise invalid_request("request", str(error), "the JSON of an inference request") from None
 
 
 def shape_of(tensor: Tensor, where: str) -> list[int]:
     """Raises ServerError (AOTC-E761)."""
     if len(memoryview(tensor.shape)) > SHAPE_BYTES_MAX:
-        raise misfit(where, "more", f"a shape of at most {SHAPE_BYTES_MAX} bytes")
+        raise invalid_request(where, "more", f"a shape of at most {SHAPE_BYTES_MAX} bytes")
     try:
         return _shape_decoder.decode(tensor.shape)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise misfit(where, str(error), "a shape") from None
+        raise invalid_request(where, str(error), "a shape") from None
 
 
 def prepare(
@@ -126,18 +126,18 @@ def prepare(
         size = parameters.get("binary_data_size")
         if size is None:
             if tensor.data is UNSET:
-                raise misfit(where, "neither", "`data`, or `binary_data_size`")
+                raise invalid_request(where, "neither", "`data`, or `binary_data_size`")
             arrays[place] = from_json(port, shape, tensor.data, take)
             continue
         if tensor.data is not UNSET:
-            raise misfit(where, "both", "`data` or `binary_data_size`")
+            raise invalid_request(where, "both", "`data` or `binary_data_size`")
         if type(size) is not int or not 0 <= size <= len(data) - start:
             expected = f"a size of at most the {len(data) - start} bytes that are left"
-            raise misfit(where, f"binary_data_size {size}", expected)
+            raise invalid_request(where, f"binary_data_size {size}", expected)
         arrays[place] = from_bytes(port, shape, data[start : start + size], take)
         start += size
     if start != len(data):
-        raise misfit("request", f"{len(data)}", f"{start} bytes of binary data")
+        raise invalid_request("request", f"{len(data)}", f"{start} bytes of binary data")
     binary = _flag(asked, "binary_data_output", "request", otherwise=False)
     wanted = []
     for output in request.outputs or ():
@@ -145,7 +145,7 @@ def prepare(
         parameters = _parameters(output.parameters, where)
         wanted.append((output.name, _flag(parameters, "binary_data", where, otherwise=binary)))
     if len(request.id or "") > ID_MAX:
-        raise misfit("request", "more", f"an id of at most {ID_MAX} characters")
+        raise invalid_request("request", "more", f"an id of at most {ID_MAX} characters")
     return Prepared(request.id or "", complete(model, arrays), outputs_of(model, wanted, binary))
 
 
@@ -158,11 +158,13 @@ def _parameters(raw: Raw | UnsetType, where: str) -> Parameters:
     if raw is UNSET:
         return {}
     if len(memoryview(raw)) > PARAMETERS_BYTES_MAX:
-        raise misfit(where, "more", f"parameters of at most {PARAMETERS_BYTES_MAX} bytes")
+        raise invalid_request(where, "more", f"parameters of at most {PARAMETERS_BYTES_MAX} bytes")
     try:
         found = _parameters_decoder.decode(raw)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise misfit(where, str(error), "parameters that are words, numbers or booleans") from None
+        raise invalid_request(
+            where, str(error), "parameters that are words, numbers or booleans"
+        ) from None
     refuse_what_is_not_offered(found or {}, where)
     return found or {}
 
@@ -171,7 +173,7 @@ def _flag(parameters: Parameters, name: str, where: str, *, otherwise: bool) -> 
     """Raises ServerError (AOTC-E761)."""
     found = parameters.get(name, otherwise)
     if not isinstance(found, bool):
-        raise misfit(where, f"the parameter {name} as {found!r:.100}", "true or false")
+        raise invalid_request(where, f"the parameter {name} as {found!r:.100}", "true or false")
     return found
 
 

@@ -1,15 +1,11 @@
-"""The socket that a server of HTTP listens at: opened or passed by systemd, and how it is left so
-that nobody is reset who was connected.
-"""
+"""The socket that a server of HTTP listens at: opened here, or passed by systemd."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import socket
-import struct
 from collections.abc import MutableMapping
 
 from aotc_serve.inference.error_statuses import not_listening, not_passed
@@ -19,22 +15,11 @@ SYSTEMD_SOCKETS = 3
 
 BACKLOG = 4096
 
-_ATTACH_FILTER = 26
-"""SO_ATTACH_FILTER of socket(7), which Python has no name for."""
-
-_NO_NEW_CONNECTION = (
-    (0x30, 0, 0, 13),  # the byte of TCP's flags
-    (0x54, 0, 0, 0x12),  # SYN and ACK of it
-    (0x15, 0, 1, 0x02),  # SYN alone, which asks for a connection
-    (0x06, 0, 0, 0),  # is dropped
-    (0x06, 0, 0, 0xFFFFFFFF),  # anything else is taken
-)
-"""A filter of packets, as bpf(4) has instructions: code, steps if true, if false, operand."""
-
 
 class Listening:
-    """The socket that systemd has opened for this process, or a new one. Raises ServerError
-    (AOTC-E782).
+    """The socket that systemd has opened for this process, or a new one.
+
+    Raises ServerError (AOTC-E782).
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -43,27 +28,19 @@ class Listening:
         self.socket = _opened(host, port) if passed is None else passed
         self.host, self.port = self.socket.getsockname()[:2]
 
-    def take_no_more(self) -> None:
-        """Let nobody connect any more; who has, stays in the queue. Whoever asks is not answered,
-        asks again a second later, and is refused then, or taken by who listens there next.
+    def stop(self) -> list[socket.socket]:
+        """Take no more connections, and return those that are in the queue.
 
-        Otherwise those would be reset who connect between the last look into the queue and the end
-        of the socket. Where systemd has the socket, too, its queue is the next process's.
+        A client that connects afterwards is refused. Where systemd has the socket, too, its queue
+        is the next process's.
         """
-        if not self._is_ours:
-            return
-        program = b"".join(struct.pack("HBBI", *each) for each in _NO_NEW_CONNECTION)
-        room = ctypes.create_string_buffer(program)
-        value = struct.pack("HP", len(_NO_NEW_CONNECTION), ctypes.addressof(room))
-        with contextlib.suppress(OSError):  # a sandbox may have no filters
-            self.socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, value)
-
-    def queue(self) -> list[socket.socket]:
-        """The connections that nobody has taken yet."""
         found: list[socket.socket] = []
         with contextlib.suppress(OSError):
             while len(found) < BACKLOG:
                 found.append(self.socket.accept()[0])
+        if self._is_ours:
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RD)
         return found
 
 

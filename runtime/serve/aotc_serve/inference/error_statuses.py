@@ -31,7 +31,6 @@ BY_CODE: dict[str, tuple[int, str]] = {
     "AOTC-E769": (400, "INVALID_ARGUMENT"),
     "AOTC-E780": (409, "FAILED_PRECONDITION"),
     "AOTC-E781": (500, "INTERNAL"),
-    "AOTC-E784": (503, "UNAVAILABLE"),
     "AOTC-E786": (503, "UNAVAILABLE"),
 }
 """HTTP's number and gRPC's name of codes that have their own."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.serving.call_metrics import Answer
-from aotc_serve.inference.protocol_tensors import RANK_MAX, Array, Port, misfit
+from aotc_serve.inference.protocol_tensors import RANK_MAX, Array, Port, invalid_request
 from aotc_serve.inference.served_models import Model
 
 Parameters = dict[str, Any]
@@ -58,7 +58,7 @@ def placed(
             ),
         )
     if arrays[place] is not None:
-        raise misfit(f"input {name}", "it twice", "each input once")
+        raise invalid_request(f"input {name}", "it twice", "each input once")
     port = model.inputs[place]
     if datatype != port.datatype:
         raise refusal(
@@ -91,7 +91,7 @@ def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
     than any array has, which would take long to multiply.
     """
     if len(shape) > RANK_MAX:
-        raise misfit(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
+        raise invalid_request(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
     size = prod(shape) * port.dtype.itemsize
     if size > limit:
         raise refusal(
@@ -107,7 +107,9 @@ def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
     """All arguments. Raises ServerError (AOTC-E761) if one is missing."""
     missing = [port.name for port, array in zip(model.inputs, arrays, strict=True) if array is None]
     if missing:
-        raise misfit(f"model {model.name}", "none for " + ", ".join(missing), "every input")
+        raise invalid_request(
+            f"model {model.name}", "none for " + ", ".join(missing), "every input"
+        )
     return [array for array in arrays if array is not None]
 
 
@@ -133,7 +135,7 @@ def outputs_of(
                 ),
             )
         if place in (known for known, _ in found):
-            raise misfit(f"output {name}", "it twice", "each output once")
+            raise invalid_request(f"output {name}", "it twice", "each output once")
         found.append((place, is_binary))
     return found
 

@@ -73,7 +73,7 @@ def from_bytes(
     """
     count, dtype = prod(shape), port.dtype
     if len(data) != count * dtype.itemsize:
-        raise misfit(
+        raise invalid_request(
             f"input {port.name}",
             f"{len(data)} bytes",
             f"{count * dtype.itemsize} bytes for {port.datatype}{list(shape)}",
@@ -89,7 +89,7 @@ def from_bytes(
         plain = array.view(np.int8)
         if plain.min() < allowed[0] or plain.max() > allowed[1]:
             expected = f"bytes from {allowed[0]} to {allowed[1]}"
-            raise misfit(f"input {port.name}", "others", f"{expected} for {port.datatype}")
+            raise invalid_request(f"input {port.name}", "others", f"{expected} for {port.datatype}")
     return _shaped(array, shape, port)
 
 
@@ -105,7 +105,7 @@ def from_json(
     if port.dtype.name in ("int4", "uint4"):
         element = int
     if element is None:
-        raise misfit(f"input {port.name}", "JSON", f"{port.datatype} as binary data")
+        raise invalid_request(f"input {port.name}", "JSON", f"{port.datatype} as binary data")
     text, count = memoryview(raw).tobytes(), prod(shape)
     if _is_nested(port, shape, text):
         text = text.translate(None, b"[]")
@@ -123,9 +123,9 @@ def from_json(
             array[start:end] = from_values(port, [len(values)], values)
     except (msgspec.MsgspecError, RecursionError) as error:
         kind = f"a list of {port.datatype} values"
-        raise misfit(f"input {port.name}", str(error), kind) from None
+        raise invalid_request(f"input {port.name}", str(error), kind) from None
     if end != count:
-        raise misfit(f"input {port.name}", f"{end} values", f"{count} for its shape")
+        raise invalid_request(f"input {port.name}", f"{end} values", f"{count} for its shape")
     return _shaped(array, shape, port)
 
 
@@ -138,18 +138,18 @@ def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
     if lists == 1 and text[:1] == b"[":
         if commas != max(count - 1, 0):
             expected = f"{count} values for {port.datatype}{list(shape)}"
-            raise misfit(where, f"{commas + 1} values", expected)
+            raise invalid_request(where, f"{commas + 1} values", expected)
         return False
     expected = f"a list of {count} values, flat or nested as {list(shape)}"
     rows = [prod(shape[:axis]) for axis in range(len(shape))]
     between = [number * max(size - 1, 0) for number, size in zip(rows, shape, strict=True)]
     if (lists, commas) != (sum(rows), sum(between)):
-        raise misfit(where, f"{lists} lists with {commas} commas", expected)
+        raise invalid_request(where, f"{lists} lists with {commas} commas", expected)
     nest = b""
     for axis, size in enumerate(reversed(shape)):
         nest = b"[%b]" % b",".join([nest] * size) if axis else b"[%b]" % (b"," * (size - 1))
     if text.translate(None, _NO_NEST) != nest:
-        raise misfit(where, "lists that are nested in another way", expected)
+        raise invalid_request(where, "lists that are nested in another way", expected)
     return True
 
 
@@ -184,13 +184,13 @@ def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Arra
             if wide is np.int64:
                 lost = exact != array.astype(wide)
     except (ValueError, OverflowError, TypeError) as error:
-        raise misfit(where, str(error), f"values of {port.datatype}") from None
+        raise invalid_request(where, str(error), f"values of {port.datatype}") from None
     is_flat = array.ndim == 1 and array.size == prod(shape)
     if array.shape != tuple(shape) and not is_flat:
         expected = f"{prod(shape)} values for {port.datatype}{list(shape)}"
-        raise misfit(where, f"{array.size} as {list(array.shape)}", expected)
+        raise invalid_request(where, f"{array.size} as {list(array.shape)}", expected)
     if lost.any():
-        raise misfit(where, "a number beyond its range", f"values of {port.datatype}")
+        raise invalid_request(where, "a number beyond its range", f"values of {port.datatype}")
     return _shaped(array, shape, port)
 
 
@@ -198,7 +198,9 @@ def _shaped(array: Array, shape: Sequence[int], port: Port) -> Array:
     try:
         return array.reshape(shape)
     except (ValueError, OverflowError) as error:
-        raise misfit(f"input {port.name}", str(error), f"a shape for {port.datatype}") from None
+        raise invalid_request(
+            f"input {port.name}", str(error), f"a shape for {port.datatype}"
+        ) from None
 
 
 def to_bytes(array: Array) -> memoryview:
@@ -211,7 +213,9 @@ def to_json(port: Port, array: Array) -> bytes:
     """The elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
-        raise misfit(f"output {port.name}", port.datatype, "a datatype that JSON has", binary=True)
+        raise invalid_request(
+            f"output {port.name}", port.datatype, "a datatype that JSON has", binary=True
+        )
     if flat.dtype.kind == "V":
         flat = flat.astype(np.int8 if "int" in flat.dtype.name else np.float64)
     if flat.dtype.kind == "f" and not np.isfinite(flat).all():
@@ -229,8 +233,8 @@ def to_json(port: Port, array: Array) -> bytes:
     return b"[%b]" % b",".join(pieces)
 
 
-def misfit(where: str, found: str, expected: str, *, binary: bool = False) -> AotcError:
-    """The error (AOTC-E761) for a request that does not say what it has to."""
+def invalid_request(where: str, found: str, expected: str, *, binary: bool = False) -> AotcError:
+    """Return the error (AOTC-E761) for a request that the protocol or the model does not allow."""
     hint = (
         'ask for binary data: "parameters": {"binary_data_output": true}'
         if binary

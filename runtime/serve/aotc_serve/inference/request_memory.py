@@ -7,47 +7,11 @@ measures it.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import threading
-from collections.abc import Mapping
 
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
-
-KEPT_BYTES = 2**28
-"""The most that the C library keeps of what requests have freed, for all threads together."""
-
-WHOLE_BYTES_MAX = 2**25
-"""What is larger is always taken from the system, and given back to it: glibc's own limit for what
-programs may state.
-"""
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""Parameters of `mallopt`, as glibc's malloc.h numbers them."""
-
-_SAID = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-
-
-def keep_freed(threads: int, limit: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Have glibc keep some of what is freed. By default it gives back whatever is more than twice
-    the largest piece, and takes it page by page for the next request, which costs more than
-    anything else that a request of some 100 KiB takes.
-
-    threads: that make requests' memory; each has a heap of its own, and others share those.
-    limit: of the account; a quarter of it is kept at most.  environment: its malloc settings take
-    precedence (mallopt(3)). Other C libraries are left alone.
-    """
-    if any(name in environment for name in _SAID):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        heaps = max(threads, 1)
-        kept = min(KEPT_BYTES, limit // 4) // heaps
-        mallopt(_ARENA_MAX, heaps)
-        mallopt(_TRIM_THRESHOLD, kept)
-        mallopt(_MMAP_THRESHOLD, max(min(kept // 2, WHOLE_BYTES_MAX), 2**17))
 
 
 class Costs(Struct, frozen=True):

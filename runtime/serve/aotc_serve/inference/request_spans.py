@@ -69,12 +69,12 @@ class Traces:
         except AotcError as error:
             self._called(model, requests, started, {"error.type": error.code})
             raise
-        told = {"aotc.path": answer.path.value, "aotc.executable": answer.executable}
-        self._called(model, requests, started, told)
+        outcome = {"aotc.path": answer.path.value, "aotc.executable": answer.executable}
+        self._called(model, requests, started, outcome)
         return answer
 
     def _called(
-        self, model: Model, requests: Sequence[Span], started: int, told: dict[str, str]
+        self, model: Model, requests: Sequence[Span], started: int, outcome: dict[str, str]
     ) -> None:
         ended = time_ns()
         attributes: dict[str, str | int] = {
@@ -83,14 +83,14 @@ class Traces:
             "aotc.digest": model.bundle.root_digest,
             "aotc.entry_point": model.entry_point.name,
             "aotc.requests": len(requests),
-            **told,
+            **outcome,
         }
         for request in requests:
             parent = trace.set_span_in_context(request, Context())
             span = self._tracer.start_span(
                 f"call {model.entry_point.name}", parent, attributes=attributes, start_time=started
             )
-            if "error.type" in told:
+            if "error.type" in outcome:
                 span.set_status(Status(StatusCode.ERROR))
             span.end(ended)
 

@@ -12,22 +12,22 @@ THREADS = 4
 """Registries and lines serve a few at a time; more connections share the same line."""
 
 
-def nobody(done: int, total: int) -> None:
-    """An `OnBytes` that tells nobody."""
+def ignore_progress(done: int, total: int) -> None:
+    """An `OnBytes` that does nothing."""
 
 
 class Counted:
-    """A `Pace` for one blob: what moves counts once, however often it has to. done: of the blob."""
+    """A `Progress` of one blob, which counts no byte twice when it is transferred again."""
 
     def __init__(self, tally: Tally, size: int) -> None:
         self._tally, self._size, self._moved = tally, size, 0
 
-    def answered(self) -> None: ...
+    def on_response(self) -> None: ...
 
-    def arrived(self, number: int) -> None:
+    def on_received(self, number: int) -> None:
         self.at(self._moved + number)
 
-    sent = arrived
+    on_sent = on_received
 
     def at(self, moved: int) -> None:
         """So many bytes of the blob are there; fewer than before if it begins anew."""

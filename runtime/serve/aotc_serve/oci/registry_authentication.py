@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_serve.http_client import Body, HttpClient, Progress
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
-from aotc_serve.oci.http_transport import Body, Pace, Transport
 
 TOKEN_BYTES_MAX = 2**20
 CHALLENGE_CHARACTERS_MAX = 8192
@@ -37,9 +37,9 @@ class Login:
     """
 
     def __init__(
-        self, transport: Transport, origin: str, where: str, given: Callable[[], Credentials]
+        self, http: HttpClient, origin: str, where: str, given: Callable[[], Credentials]
     ) -> None:
-        self._transport, self._origin, self._where, self._given = transport, origin, where, given
+        self._http, self._origin, self._where, self._given = http, origin, where, given
         self._lock = threading.Lock()
         self._known: Credentials | None = None
         self._headers: dict[str, dict[str, str]] = {}
@@ -49,18 +49,20 @@ class Login:
         with self._lock:
             return self._headers.get(purpose, {})
 
-    def answer(self, purpose: str, challenge: str, refused: dict[str, str], pace: Pace) -> None:
+    def authenticate(
+        self, purpose: str, challenge: str, refused: dict[str, str], progress: Progress
+    ) -> None:
         """The registry has refused a request that said this of us: have something to say.
 
         Raises RegistryError (AOTC-E773) if there is nothing that it would take, or E772 and what
-        the transport raises if its token server does not answer.
+        the client raises if its token server does not answer.
         """
         with self._lock:
             if self._headers.get(purpose, {}) != refused:
                 return  # another thread has asked meanwhile
             kind, _, rest = challenge[:CHALLENGE_CHARACTERS_MAX].partition(" ")
             if kind.lower() == "bearer":
-                token = self._token(rest, pace)
+                token = self._token(rest, progress)
                 found = {"Authorization": f"Bearer {token}"}
             elif kind.lower() == "basic" and self._credentials().header:
                 found = self._credentials().header
@@ -75,7 +77,7 @@ class Login:
             self._known = self._given()
         return self._known
 
-    def _token(self, challenge: str, pace: Pace) -> str:
+    def _token(self, challenge: str, progress: Progress) -> str:
         asked = {name: quoted or bare for name, quoted, bare in _PARAMETER.findall(challenge)}
         realm = asked.get("realm", "")
         self._require_safe(realm)
@@ -90,14 +92,14 @@ class Login:
             headers = {"Content-Type": FORM}
         else:
             realm += f"{'&' if '?' in realm else '?'}{urlencode(known)}"
-        with self._transport.ask(method, realm, headers, body, pace) as answer:
+        with self._http.request(method, realm, headers, body, progress) as response:
             data = bytearray()
-            while len(data) <= TOKEN_BYTES_MAX and (piece := answer.read(TOKEN_BYTES_MAX)):
+            while len(data) <= TOKEN_BYTES_MAX and (piece := response.read(TOKEN_BYTES_MAX)):
                 data += piece
-            status = answer.text()
-        if answer.status in (401, 403) or (answer.status == 400 and credentials != NOBODY):
+            status = response.status_line
+        if response.status in (401, 403) or (response.status == 400 and credentials != NOBODY):
             raise self._refused(f"{status} by its token server")
-        if answer.status != 200:
+        if response.status != 200:
             raise ConnectionError(f"{status} by its token server")
         try:
             given = canonical_json.decoder(_Token).decode(bytes(data))

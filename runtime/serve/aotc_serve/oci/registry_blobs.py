@@ -11,7 +11,7 @@ from typing import Protocol
 
 from aotc_runtime.base.digest import pieces
 from aotc_runtime.base.errors import refusal
-from aotc_serve.oci.http_transport import SENT_CHUNK_BYTES, UNWATCHED, Answer, Body, Pace
+from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
 from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
 
 CHUNK_BYTES = 16 * 2**20
@@ -44,25 +44,25 @@ def push_blob(
     digest: str,
     data: memoryview,
     sources: tuple[str, ...] = (),
-    pace: Pace = UNWATCHED,
+    progress: Progress = NO_PROGRESS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> bool:
     """Have a blob in a repository; whether it was sent, and was not there already. sources: other
     repositories of the registry that may have it.
     """
-    if repository.has_blob(digest, pace):
+    if repository.has_blob(digest, progress):
         return False
     begun = ""
     for source in sources:
-        begun = _mounted(repository, digest, source, pace)
+        begun = _mounted(repository, digest, source, progress)
         if not begun:
             return False
-    upload = _Upload(repository, digest, data, pace, chunk_bytes, begun)
+    upload = _Upload(repository, digest, data, progress, chunk_bytes, begun)
     repository.trying(upload.go_on, upload.progressed)
     return True
 
 
-def _mounted(repository: Repository, digest: str, source: str, pace: Pace) -> str:
+def _mounted(repository: Repository, digest: str, source: str, progress: Progress) -> str:
     """Nothing, if the registry has taken a blob over from another repository of its own; else the
     upload that it has begun.
     """
@@ -70,10 +70,10 @@ def _mounted(repository: Repository, digest: str, source: str, pace: Pace) -> st
 
     def work() -> str:
         # Another purpose: a token has to be for both repositories.
-        with repository.ask("POST", place, f"{PUSH} {source}", pace, Body.of(b"")) as answer:
-            repository.require(answer, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
-            created = answer.status == HTTPStatus.CREATED
-            return "" if created else repository.upload_place(answer, place)
+        with repository.ask("POST", place, f"{PUSH} {source}", progress, Body.of(b"")) as response:
+            repository.require(response, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
+            created = response.status == HTTPStatus.CREATED
+            return "" if created else repository.upload_place(response, place)
 
     return repository.trying(work)
 
@@ -86,12 +86,12 @@ class _Upload:
         repository: Repository,
         digest: str,
         data: memoryview,
-        pace: Pace,
+        progress: Progress,
         chunk_bytes: int,
         begun: str,
     ) -> None:
         self._repository, self._digest, self._data = repository, digest, data
-        self._pace, self._chunk = pace, chunk_bytes
+        self._progress, self._chunk = progress, chunk_bytes
         self._place, self._at, self._is_new = begun, 0, True
         self._furthest = self._before = 0
 
@@ -115,10 +115,12 @@ class _Upload:
 
     def _begin(self) -> None:
         repository = self._repository
-        with repository.ask("POST", "blobs/uploads/", PUSH, self._pace, Body.of(b"")) as answer:
-            repository.require(answer, HTTPStatus.ACCEPTED)
-            self._place, self._at = repository.upload_place(answer, "blobs/uploads/"), 0
-            least = answer.headers.get("OCI-Chunk-Min-Length", "")
+        with repository.ask(
+            "POST", "blobs/uploads/", PUSH, self._progress, Body.of(b"")
+        ) as response:
+            repository.require(response, HTTPStatus.ACCEPTED)
+            self._place, self._at = repository.upload_place(response, "blobs/uploads/"), 0
+            least = response.header("OCI-Chunk-Min-Length")
             if least.isascii() and least.isdigit() and len(least) < 12:
                 self._chunk = max(self._chunk, int(least))
 
@@ -128,20 +130,20 @@ class _Upload:
         if len(self._data) <= self._chunk:
             self._place = ""
             return
-        with repository.ask("GET", place, PUSH, self._pace) as answer:
-            if answer.status in (HTTPStatus.NO_CONTENT, HTTPStatus.ACCEPTED):
-                self._at = self._range(answer, 0)
-                if "Location" in answer.headers:
-                    self._place = repository.upload_place(answer, place)
+        with repository.ask("GET", place, PUSH, self._progress) as response:
+            if response.status in (HTTPStatus.NO_CONTENT, HTTPStatus.ACCEPTED):
+                self._at = self._range(response, 0)
+                if response.header("Location"):
+                    self._place = repository.upload_place(response, place)
                 return
-            if 400 <= answer.status < 500 and answer.status not in (408, 425, 429):
+            if 400 <= response.status < 500 and response.status not in (408, 425, 429):
                 self._place = ""
                 return
-            repository.require(answer)
+            repository.require(response)
 
-    def _range(self, answer: Answer, otherwise: int) -> int:
+    def _range(self, response: Response, otherwise: int) -> int:
         """How many bytes the registry says it has."""
-        found = _RANGE.match(answer.headers.get("Range", ""))
+        found = _RANGE.match(response.header("Range"))
         # "0-0" is said of nothing as well as of one byte; no chunk of ours has one.
         have = otherwise if found is None else int(found[1]) + 1 if int(found[1]) else 0
         if have > len(self._data):
@@ -155,12 +157,17 @@ class _Upload:
         view = self._data[start : start + self._chunk]
         extra = {"Content-Range": f"{start}-{start + len(view) - 1}"}
         body = _mapped(view)
-        with repository.ask("PATCH", self._place, PUSH, self._pace, body, extra=extra) as answer:
-            if answer.status in (HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, HTTPStatus.NOT_FOUND):
-                raise Again(f"{answer.text()} for a chunk of an upload")
-            repository.require(answer, HTTPStatus.ACCEPTED, HTTPStatus.CREATED)
-            self._at = self._range(answer, start + len(view))
-            self._place = repository.upload_place(answer, self._place)
+        with repository.ask(
+            "PATCH", self._place, PUSH, self._progress, body, extra=extra
+        ) as response:
+            if response.status in (
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+                HTTPStatus.NOT_FOUND,
+            ):
+                raise Again(f"{response.status_line} for a chunk of an upload")
+            repository.require(response, HTTPStatus.ACCEPTED, HTTPStatus.CREATED)
+            self._at = self._range(response, start + len(view))
+            self._place = repository.upload_place(response, self._place)
         if self._at <= start:
             raise Again("a chunk of an upload that was accepted, and is not there")
         self._furthest = max(self._furthest, self._at)
@@ -169,11 +176,11 @@ class _Upload:
         repository = self._repository
         place = repository.with_query(self._place, digest=self._digest)
         body = _mapped(memoryview(data))
-        with repository.ask("PUT", place, PUSH, self._pace, body, commits=True) as answer:
-            if answer.status == HTTPStatus.NOT_FOUND:
+        with repository.ask("PUT", place, PUSH, self._progress, body, commits=True) as response:
+            if response.status == HTTPStatus.NOT_FOUND:
                 self._place = ""
-                raise Again(f"{answer.text()} for the end of an upload")
-            repository.require(answer, HTTPStatus.CREATED)
+                raise Again(f"{response.status_line} for the end of an upload")
+            repository.require(response, HTTPStatus.CREATED)
 
 
 def _mapped(view: memoryview) -> Body:
@@ -188,7 +195,7 @@ def _mapped(view: memoryview) -> Body:
 
 
 def fetch_blob(
-    repository: Repository, digest: str, size: int, sink: Sink, pace: Pace = UNWATCHED
+    repository: Repository, digest: str, size: int, sink: Sink, progress: Progress = NO_PROGRESS
 ) -> None:
     """Have a blob in a sink, from where that left off; its size and digest are the ones asked for.
 
@@ -207,7 +214,7 @@ def fetch_blob(
                 before, furthest[0] = furthest[0], max(furthest[0], sink.written())
                 return furthest[0] > before
 
-            repository.trying(lambda: _read(repository, digest, size, sink, pace), progressed)
+            repository.trying(lambda: _read(repository, digest, size, sink, progress), progressed)
         found = sink.digest()
         if found == digest:
             return
@@ -219,31 +226,33 @@ def fetch_blob(
         resumed = False
 
 
-def _read(repository: Repository, digest: str, size: int, sink: Sink, pace: Pace) -> None:
+def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: Progress) -> None:
     """The rest of a blob into the sink, as far as this connection goes."""
     where = f"{repository.where}@{digest}"
     start = sink.written()
     extra = {"Range": f"bytes={start}-"} if start else {}
-    with repository.ask("GET", f"blobs/{digest}", PULL, pace, extra=extra) as answer:
-        if start and answer.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+    with repository.ask("GET", f"blobs/{digest}", PULL, progress, extra=extra) as response:
+        if start and response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             sink.restart()
-            raise Again(f"{answer.text()} for the rest of a blob")
-        repository.require(answer, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else []))
-        repository.require_plain(answer, f"blob {digest}")
-        if answer.status == HTTPStatus.OK and start:
+            raise Again(f"{response.status_line} for the rest of a blob")
+        repository.require(
+            response, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else [])
+        )
+        repository.require_plain(response, f"blob {digest}")
+        if response.status == HTTPStatus.OK and start:
             sink.restart()
             start = 0
-        stated = answer.size
-        if answer.status == HTTPStatus.PARTIAL_CONTENT:
-            found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+        stated = response.size
+        if response.status == HTTPStatus.PARTIAL_CONTENT:
+            found = _CONTENT_RANGE.match(response.header("Content-Range"))
             if found is None or int(found[1]) != start or found[3] not in ("*", str(size)):
-                said = answer.headers.get("Content-Range", "none")[:80]
+                said = (response.header("Content-Range") or "none")[:80]
                 expected = f"the bytes from {start} of {size}"
                 raise refusal("AOTC-E775", where, f"Content-Range {said!r}", expected=expected)
         if stated is not None and stated != size - start:
             raise refusal("AOTC-E203", where, f"{stated} bytes", expected=f"{size - start} bytes")
         left = size - start
-        while piece := answer.read(min(READ_BYTES, left + 1)):
+        while piece := response.read(min(READ_BYTES, left + 1)):
             if len(piece) > left:
                 raise refusal("AOTC-E203", where, "more", expected=f"{size} bytes")
             sink.write(piece)

@@ -23,20 +23,21 @@ from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.formats import oci_layout
-from aotc_serve.oci.docker_credentials import Credentials, credentials_for
-from aotc_serve.oci.http_transport import (
-    BROKEN,
-    COMMIT_SECONDS,
-    UNWATCHED,
-    Answer,
+from aotc_serve.http_client import (
+    NO_PROGRESS,
     Body,
-    Pace,
-    Transport,
+    HttpClient,
+    Progress,
+    Response,
 )
+from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import LOOPBACK, Reference
 from aotc_serve.oci.registry_authentication import Login
 
 ACCEPTED = f"{oci_layout.INDEX_TYPE}, {oci_layout.MANIFEST_TYPE}"
+COMMIT_SECONDS = 600.0
+"""For the response to the end of an upload: registries hash or copy all of it before that."""
+
 REDIRECTS_MAX = 5
 LOGINS_MAX = 2
 PATIENCE_SECONDS = 300.0
@@ -115,17 +116,17 @@ class Repository:
     def __init__(
         self,
         place: Reference,
-        transport: Transport | None = None,
+        http: HttpClient | None = None,
         credentials: Callable[[], Credentials] | None = None,
         tries: Tries = PATIENT,
     ) -> None:
         self.place, self.tries = place, tries
         self.where = f"{place.host}/{place.repository}"
-        self.transport = transport or Transport()
+        self.http = http or HttpClient()
         given = credentials or (lambda: credentials_for(place.host))
         # Who names an authority means TLS, on loopback too.
-        self._origin = f"https://{place.server}" if self.transport.names_authority else place.origin
-        self._login = Login(self.transport, self._origin, self.where, given)
+        self._origin = f"https://{place.server}" if self.http.has_own_ca else place.origin
+        self._login = Login(self.http, self._origin, self.where, given)
         self._base = f"{self._origin}/v2/{place.repository}/"
 
     def __enter__(self) -> Self:
@@ -136,21 +137,21 @@ class Repository:
 
     def close(self) -> None:
         """End what runs; idle connections go."""
-        self.transport.stop()
+        self.http.close()
 
     def manifest(
-        self, name: str, most: int = limits.MANIFEST_BYTES_MAX, pace: Pace = UNWATCHED
+        self, name: str, most: int = limits.MANIFEST_BYTES_MAX, progress: Progress = NO_PROGRESS
     ) -> Stored | None:
         """The manifest of a tag or digest; None if there is none. What a digest names is what it
         says. Raises RegistryError (AOTC-E772, E773, E774) and IntegrityError (AOTC-E201).
         """
 
         def work() -> Stored | None:
-            with self.ask("GET", f"manifests/{name}", PULL, pace, accept=ACCEPTED) as answer:
-                if answer.status == HTTPStatus.NOT_FOUND:
+            with self.ask("GET", f"manifests/{name}", PULL, progress, accept=ACCEPTED) as response:
+                if response.status == HTTPStatus.NOT_FOUND:
                     return None
-                self.require(answer, HTTPStatus.OK)
-                data = self.read(answer, most, f"manifest {name}")
+                self.require(response, HTTPStatus.OK)
+                data = self.read(response, most, f"manifest {name}")
             return Stored(sha256(data), data)
 
         found = self.trying(work)
@@ -158,27 +159,31 @@ class Repository:
             raise refusal("AOTC-E201", f"{self.where}@{name}", found.digest, expected=name)
         return found
 
-    def put_manifest(self, name: str, data: bytes, media_type: str, pace: Pace = UNWATCHED) -> bool:
+    def put_manifest(
+        self, name: str, data: bytes, media_type: str, progress: Progress = NO_PROGRESS
+    ) -> bool:
         """Store a manifest under a tag or its digest; whether the registry lists it among the
         referrers of its subject.
         """
 
         def work() -> bool:
             body = Body.of(data)
-            with self.ask("PUT", f"manifests/{name}", PUSH, pace, body, kind=media_type) as answer:
-                self.require(answer, HTTPStatus.CREATED)
-                return "OCI-Subject" in answer.headers
+            with self.ask(
+                "PUT", f"manifests/{name}", PUSH, progress, body, kind=media_type
+            ) as response:
+                self.require(response, HTTPStatus.CREATED)
+                return bool(response.header("OCI-Subject"))
 
         return self.trying(work)
 
-    def has_blob(self, digest: str, pace: Pace = UNWATCHED) -> bool:
+    def has_blob(self, digest: str, progress: Progress = NO_PROGRESS) -> bool:
         """Whether the registry says that it has a blob."""
 
         def work() -> bool:
-            with self.ask("HEAD", f"blobs/{digest}", PULL, pace) as answer:
-                if answer.status == HTTPStatus.NOT_FOUND:
+            with self.ask("HEAD", f"blobs/{digest}", PULL, progress) as response:
+                if response.status == HTTPStatus.NOT_FOUND:
                     return False
-                self.require(answer, HTTPStatus.OK)
+                self.require(response, HTTPStatus.OK)
                 return True
 
         return self.trying(work)
@@ -189,11 +194,11 @@ class Repository:
         """
 
         def work() -> tuple[bytes, str] | None:
-            with self.ask("GET", path, PULL, accept=oci_layout.INDEX_TYPE) as answer:
-                if answer.status in _NO_API or answer.headers.get_content_type() == "text/html":
+            with self.ask("GET", path, PULL, accept=oci_layout.INDEX_TYPE) as response:
+                if response.status in _NO_API or _is_page(response):
                     return None
-                self.require(answer, HTTPStatus.OK)
-                return self.read(answer, most, path), answer.headers.get("Link", "")
+                self.require(response, HTTPStatus.OK)
+                return self.read(response, most, path), response.header("Link")
 
         return self.trying(work)
 
@@ -210,7 +215,7 @@ class Repository:
                 return work()
             except (AotcError, InterruptedError):
                 raise
-            except (Again, *BROKEN) as error:
+            except (Again, OSError) as error:
                 if progressed and progressed():
                     failures, waited = 0, 0.0
                 failures += 1
@@ -226,39 +231,39 @@ class Repository:
                 # Libraries fail in many ways on answers that no registry gives.
                 said = f"an answer that cannot be used: {type(error).__name__}: {_line(error)}"
                 raise refusal("AOTC-E775", self.where, said) from error
-            self.transport.wait(pause)
+            self.http.wait(pause)
 
-    def require(self, answer: Answer, *wanted: int) -> None:
+    def require(self, response: Response, *wanted: int) -> None:
         """Raise unless the answer has one of these statuses: Again, or RegistryError (AOTC-E773 for
         who asks, E774 not there, E775 refused).
         """
-        if answer.status in wanted:
+        if response.status in wanted:
             return
-        if answer.status in LATER:
-            raise Again(answer.text(), _retry_after(answer.headers.get("Retry-After", "")))
-        said = self._said(answer)
-        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if response.status in LATER:
+            raise Again(response.status_line, _retry_after(response.header("Retry-After")))
+        said = self._said(response)
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise refusal("AOTC-E773", self.where, said)
-        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
             raise refusal("AOTC-E774", self.where, said)
         raise refusal("AOTC-E775", self.where, said)
 
-    def read(self, answer: Answer, most: int, what: str) -> bytes:
+    def read(self, response: Response, most: int, what: str) -> bytes:
         """All of an answer. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
-        self.require_plain(answer, what)
+        self.require_plain(response, what)
         data = bytearray()
-        while piece := answer.read(min(2**20, most + 1 - len(data))):
+        while piece := response.read(min(2**20, most + 1 - len(data))):
             data += piece
             if len(data) > most:
                 expected = f"at most {most} bytes"
                 raise refusal("AOTC-E775", f"{self.where} {what}", "more", expected=expected)
         return bytes(data)
 
-    def require_plain(self, answer: Answer, what: str) -> None:
+    def require_plain(self, response: Response, what: str) -> None:
         """Raise RegistryError (AOTC-E775) for a body that was encoded on its way: its bytes are not
         those that a digest was taken of.
         """
-        coding = answer.headers.get("Content-Encoding", "").strip().lower()
+        coding = response.header("Content-Encoding").strip().lower()
         if coding not in ("", "identity"):
             raise refusal(
                 "AOTC-E775",
@@ -274,14 +279,14 @@ class Repository:
         method: str,
         place: str,
         purpose: str,
-        pace: Pace = UNWATCHED,
+        progress: Progress = NO_PROGRESS,
         body: Body | None = None,
         *,
         accept: str = "",
         kind: str = "",
         extra: dict[str, str] | None = None,
         commits: bool = False,
-    ) -> Iterator[Answer]:
+    ) -> Iterator[Response]:
         """An answer of the registry, once it knows who asks. place: below the repository, or as the
         registry gave it.  purpose: what the request needs, "pull" or "push", or more than that.
         commits: ends an upload.
@@ -291,32 +296,32 @@ class Repository:
         if body is not None:
             headers["Content-Type"] = kind or "application/octet-stream"
         headers |= extra or {}
-        seconds = max(COMMIT_SECONDS, self.transport.seconds) if commits else None
+        seconds = max(COMMIT_SECONDS, self.http.stall_seconds) if commits else None
         for left in reversed(range(LOGINS_MAX + 1)):
             said = self._login.header(purpose)
-            answer = self.transport.ask(method, url, {**headers, **said}, body, pace, seconds)
-            with answer:
-                if answer.status == HTTPStatus.UNAUTHORIZED and left:
-                    challenge = answer.headers.get("WWW-Authenticate", "")
-                elif method == "GET" and 300 <= answer.status < 400 and "blobs/" in place:
+            response = self.http.request(method, url, {**headers, **said}, body, progress, seconds)
+            with response:
+                if response.status == HTTPStatus.UNAUTHORIZED and left:
+                    challenge = response.header("WWW-Authenticate")
+                elif method == "GET" and 300 <= response.status < 400 and "blobs/" in place:
                     break
                 else:
-                    yield answer
+                    yield response
                     return
-            self._login.answer(purpose, challenge, said, pace)
-        with self._redirected(answer, url, headers, pace) as elsewhere:
+            self._login.authenticate(purpose, challenge, said, progress)
+        with self._redirected(response, url, headers, progress) as elsewhere:
             yield elsewhere
 
     @contextmanager
     def _redirected(
-        self, answer: Answer, url: str, headers: dict[str, str], pace: Pace
-    ) -> Iterator[Answer]:
+        self, response: Response, url: str, headers: dict[str, str], progress: Progress
+    ) -> Iterator[Response]:
         """Where a blob is stored; nobody there is told who asks."""
         for _ in range(REDIRECTS_MAX):
-            url = self._safe(self._joined(url, answer.headers.get("Location", "")))
-            with self.transport.ask("GET", url, headers, None, pace) as answer:
-                if not 300 <= answer.status < 400:
-                    yield answer
+            url = self._safe(self._joined(url, response.header("Location")))
+            with self.http.request("GET", url, headers, None, progress) as response:
+                if not 300 <= response.status < 400:
+                    yield response
                     return
         raise refusal("AOTC-E775", self.where, f"more than {REDIRECTS_MAX} redirects")
 
@@ -341,11 +346,13 @@ class Repository:
         except ValueError:
             raise refusal("AOTC-E775", self.where, "sent to no place") from None
 
-    def upload_place(self, answer: Answer, url: str) -> str:
+    def upload_place(self, response: Response, url: str) -> str:
         """Where an upload goes on: at the registry. Raises RegistryError (AOTC-E775)."""
-        location = answer.headers.get("Location")
-        if location is None:
-            raise refusal("AOTC-E775", self.where, f"{answer.text()}, and no place for the upload")
+        location = response.header("Location")
+        if not location:
+            raise refusal(
+                "AOTC-E775", self.where, f"{response.status_line}, and no place for the upload"
+            )
         found = self._joined(self._joined(self._base, url), location)
         ours, theirs = urlsplit(self._base), urlsplit(found)
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
@@ -355,22 +362,29 @@ class Repository:
     def with_query(self, url: str, **query: str) -> str:
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
-    def _said(self, answer: Answer) -> str:
+    def _said(self, response: Response) -> str:
         """A refusal in the registry's words, as far as these can be printed."""
         text = bytearray()
         try:
-            while len(text) < 512 and (piece := answer.read(512)):
+            while len(text) < 512 and (piece := response.read(512)):
                 text += piece
-        except BROKEN:
+        except OSError:
             pass
         said = " ".join(bytes(text[:512]).decode(errors="replace").split())
         said = "".join(c for c in said if c.isprintable())[:200]
-        return f"{answer.text()}: {said}" if said and "<" not in said else answer.text()
+        return (
+            f"{response.status_line}: {said}" if said and "<" not in said else response.status_line
+        )
 
     def _gone(self, error: Exception, failures: int) -> AotcError:
         tries = f", {failures} times" if failures > 1 else ""
         kind = "" if isinstance(error, Again) else f"{type(error).__name__}: "
         return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}")
+
+
+def _is_page(response: Response) -> bool:
+    kind = response.header("Content-Type").partition(";")[0]
+    return kind.strip().lower() == "text/html"
 
 
 def _line(error: Exception) -> str:

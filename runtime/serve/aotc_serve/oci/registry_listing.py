@@ -145,9 +145,9 @@ def resolve(repository: Repository) -> Stored:
     return found
 
 
-def hear(repository: Repository, root: Stored) -> Listing:
-    """Who vouches for a root: its attestations, and nothing else of the bundle, which may be as
-    large as its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
+def fetch_attestations(repository: Repository, root: Stored) -> Listing:
+    """Fetch the attestations of a root, and nothing else of the bundle, which may be as large as
+    its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
     """
     entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=root.digest, size=len(root.data))
     documents = {root.digest: root.data}
@@ -155,11 +155,12 @@ def hear(repository: Repository, root: Stored) -> Listing:
     return Listing(entry, attestations, (), (), documents)
 
 
-def look(repository: Repository, heard: Listing) -> Listing:
-    """What there is of the bundle with this root and these attestations. Raises RegistryError,
-    IntegrityError, BundleFormatError.
+def fetch_documents(repository: Repository, attested: Listing) -> Listing:
+    """Fetch the manifests of the bundle with this root and these attestations.
+
+    Raises RegistryError, IntegrityError, BundleFormatError.
     """
-    root, documents = heard.root.digest, dict(heard.documents)
+    root, documents = attested.root.digest, dict(attested.documents)
     where = f"{repository.where}@{root}"
     index = canonical_json.decode(documents[root], RootIndex, where=f"{where} root index")
     targets, absent, total = [], [], 0
@@ -177,7 +178,7 @@ def look(repository: Repository, heard: Listing) -> Listing:
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
         targets.append(Target(target_name(config, what), reference, image))
-    return Listing(heard.root, heard.attestations, tuple(targets), tuple(absent), documents)
+    return Listing(attested.root, attested.attestations, tuple(targets), tuple(absent), documents)
 
 
 class _Target(Struct):

@@ -1,10 +1,9 @@
 """A bundle on the nodes of a Ray cluster, as an application of Ray Serve:
 `serve run aotc_serve.ray.ray_app:app bundle=digits.aotb trust=trust.toml`.
 
-Two deployments. `routes` takes requests from Ray's proxies and has a replica answer each, another
-one if that ends before. `bundle` are the replicas: each verifies and loads the bundle in a process
-of its own, and Ray sends it nothing before every fixture has matched. Only public names of Ray are
-used; seen with 2.60, the first that can start new replicas before it stops old ones.
+One ingress deployment: each replica verifies and loads the bundle in a process of its own, and Ray
+sends it nothing before every fixture has matched. Ray 2.60 is the first that can start new replicas
+before it stops old ones.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ from typing import Any
 import msgspec
 
 from aotc_runtime.base.errors import refusal
-from aotc_serve.ray.pinned_deployment import QUEUE, Pinned, arguments_of, by_queue, pinned
+from aotc_serve.ray.pinned_deployment import Pinned, arguments_of, pinned
 
 try:
     from ray import serve
-    from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError
-    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
     from ray.serve.metrics import Gauge
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError as error:
     if (error.name or "").partition(".")[0] not in ("ray", "starlette"):
         raise
@@ -38,126 +34,89 @@ except ImportError as error:
     ) from error
 
 from aotc_serve.http.http_app import application
+from aotc_serve.http.http_messages import refused
 from aotc_serve.inference.error_statuses import BY_DEPLOYMENT
 from aotc_serve.inference.server_metrics import Metrics
-from aotc_serve.inference.server_options import Limits
-from aotc_serve.ray.request_relay import (
-    Answered,
-    Carried,
-    LostError,
-    Relay,
-    UnavailableError,
-    answered,
-)
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import Service
 
-__all__ = ["app", "by_queue"]
+__all__ = ["app"]
 
 EXPORT_SECONDS = 5.0
 """How often a replica gives its metrics to the node."""
 
 REQUESTS_AT_ONCE = 100
-"""That Ray sends to one replica: enough to be joined, and to be seen in its queue. What is beyond
-waits where any replica may take it.
-"""
+"""Sent by Ray to one replica: enough for batches. Others wait for any replica."""
 
 SURGE_PERCENT = 25
-"""How many of the replicas, at least one, may start beside the old ones that they replace; these
-serve until then, and go on if the new ones do not start.
-"""
+"""How many of the replicas, at least one, may start beside the old ones that they replace."""
 
 
+@serve.ingress()
 class Bundle:
-    """A replica. It is ready when this has been made: the bundle is verified and loaded."""
+    """A replica, ready once the bundle is verified and loaded."""
 
     async def __init__(self, what: Pinned) -> None:  # type: ignore[misc]  # Ray awaits it
         metrics = Metrics()
-        repository = Repository((what.reference,), (what.policy,), what.settings, _tell)
+        repository = Repository((what.reference,), (what.policy,), what.settings, _log)
         await asyncio.to_thread(repository.load_all, strict=True)
-        # Nothing is answered in the event loop, so that the queue has whatever waits.
-        self._service = Service(
-            repository, what.limits, metrics, what.workers, what.delay, quick_seconds=0
-        )
-        self._app = application(self._service, control=False, change=BY_DEPLOYMENT)
+        self._service = Service(repository, what.limits, metrics, what.workers, what.delay)
         self._exporting = asyncio.create_task(_export(metrics))
 
-    async def answer(self, carried: Carried) -> Answered:
-        """What a server of the bundle answers."""
-        return await answered(self._app, carried)
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Return the routes of a server, but for its metrics."""
+        routes = application(self._service, control=False, change=BY_DEPLOYMENT)
+        no_metrics = refused(
+            refusal(
+                "AOTC-E767",
+                "GET /metrics",
+                "it, at an address that stands for many replicas",
+                expected="the extensions that GET /v2 lists",
+                hint="scrape the nodes: each exports the metrics of its replicas",
+            )
+        )
 
-    def record_autoscaling_stats(self) -> dict[str, float]:
-        """What Ray averages, and asks the policy about."""
-        return {QUEUE: float(self._service.requests)}
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            path = str(scope.get("path", "")).removeprefix(scope.get("root_path", "").rstrip("/"))
+            await (no_metrics if path == "/metrics" else routes)(scope, receive, send)
 
-
-class Routes:
-    """The addresses of the protocol, in front of the replicas."""
-
-    def __init__(self, replicas: Any, limits: Limits) -> None:
-        self._replicas = replicas
-        self._relay = Relay(self._ask, limits)
-
-    async def __call__(self, request: Request) -> Response:
-        return await self._relay.respond(request)
-
-    async def _ask(self, carried: Carried) -> Answered:
-        try:
-            answer: Answered = await self._replicas.answer.remote(carried)
-        except (RayActorError, ObjectLostError, NodeDiedError, OutOfMemoryError) as error:
-            raise LostError from error
-        except (BackPressureError, DeploymentUnavailableError) as error:
-            raise UnavailableError(str(error)) from error
-        return answer
+        return app
 
 
 def app(arguments: dict[str, Any]) -> Any:
-    """The application, for `serve run`, a file for `serve deploy`, or `ray.serve.run`.
+    """Build the application, for `serve run`, a file for `serve deploy`, or `ray.serve.run`.
 
-    arguments: docs/serving.md lists them.  The bundle is verified here and now, and what was
-    verified is pinned by its digest. Raises ServerError (AOTC-E785), and what
-    `aotc_runtime.verify` raises; what served before then serves on.
+    The bundle is verified here, and pinned by its digest; an application that served before goes
+    on if this raises.
+
+    Args:
+        arguments: As in docs/serving.md.
+
+    Raises:
+        ServerError: AOTC-E785.
+        AotcError: What `aotc_runtime.verify` raises.
     """
     asked = arguments_of(arguments)
     what = pinned(asked)
-    scaling: dict[str, Any] = {"num_replicas": asked.replicas}
-    if asked.max_replicas is not None:
-        policy = {"policy_function": by_queue}
-        scaling = {
-            "autoscaling_config": {
-                "min_replicas": asked.replicas,
-                "max_replicas": asked.max_replicas,
-                "target_ongoing_requests": asked.target_requests,
-                "policy": policy,
-            }
-        }
-    common = {
-        "graceful_shutdown_timeout_s": asked.call_seconds,
-        "max_surge_percent": SURGE_PERCENT,
-    }
     bundle = serve.deployment(
-        Bundle, name="bundle", max_ongoing_requests=REQUESTS_AT_ONCE, **scaling, **common
+        Bundle,
+        name="bundle",
+        num_replicas=asked.replicas,
+        max_ongoing_requests=min(asked.max_requests, REQUESTS_AT_ONCE),
+        graceful_shutdown_timeout_s=asked.call_seconds,
+        max_surge_percent=SURGE_PERCENT,
     )
-    routes = serve.deployment(
-        Routes,
-        name="routes",
-        num_replicas=asked.routes,
-        max_ongoing_requests=asked.max_requests,
-        **common,
-    )
-    return routes.bind(bundle.bind(what), what.limits)
+    return bundle.bind(what)
 
 
-def _tell(event: str, facts: Mapping[str, object]) -> None:
-    """To the log of the replica."""
-    logging.getLogger("ray.serve").info(
-        "%s", msgspec.json.encode({"event": event, **facts}).decode()
-    )
+def _log(event: str, facts: Mapping[str, object]) -> None:
+    line = msgspec.json.encode({"event": event, **facts}).decode()
+    logging.getLogger("ray.serve").info("%s", line)
 
 
 async def _export(metrics: Metrics) -> None:
-    """Ours, as the node exports them, with `ray_` before their names: as gauges, whatever they are,
-    since Ray has no histogram that takes another's counts. The functions of Prometheus do not mind.
+    """Give all metrics to the node, which puts `ray_` before their names. All are gauges, since
+    Ray's histogram takes no counts of another; functions of Prometheus work on them all the same.
     """
     gauges: dict[str, Any] = {}
     while True:

@@ -233,9 +233,9 @@ class Repository:
         if not place.revoked and is_same_file and is_refused_by_policy(error):
             place.revoked = error.findings
         if place.revoked:
-            told = {"version": bundle.version, "digest": bundle.root_digest}
+            facts = {"version": bundle.version, "digest": bundle.root_digest}
             codes = [found.code for found in place.revoked]
-            self._tell("revoked", {"bundle": place.reference, **told, "codes": codes})
+            self._tell("revoked", {"bundle": place.reference, **facts, "codes": codes})
             self._on_revoked()
 
     def _release(self, place: Place, bundle: LoadedBundle) -> Release:

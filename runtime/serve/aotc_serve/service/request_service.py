@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import Struct
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import warn_of
 from aotc_runtime.serving.call_metrics import Answer
-from aotc_serve.batching.batch_queue import Lines, Waiting, caller, in_thread
+from aotc_serve.batching.batch_queue import BatchQueues, Waiting, caller, in_thread
 from aotc_serve.batching.request_batching import reason_alone
 from aotc_serve.inference.error_statuses import fault, too_slow
 from aotc_serve.inference.inference_requests import Outcome, Prepared, outcome
@@ -26,7 +26,6 @@ from aotc_serve.inference.served_models import Model, models_of
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.inline_calls import ALONE_SECONDS, QUICK_SECONDS, Kind, Quick
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -34,6 +33,69 @@ if TYPE_CHECKING:
     from aotc_serve.inference.request_spans import Traces
 
 Read = Callable[[Model], Prepared]
+
+QUICK_SECONDS = 0.001
+"""A request that takes less is answered in the event loop itself: handing it to a thread and back
+costs more than it holds others up.
+"""
+ALONE_SECONDS = 0.00025
+"""Where requests are joined, those that take less than this are answered alone in the event loop:
+waiting for others and two changes of thread cost more than what is saved of a call.
+"""
+QUICK_BYTES, QUICK_MOST = 2**21, 1024
+
+HELD_SECONDS, BARRED_TIMES = 0.01, 100
+"""A request that holds the event loop for longer keeps those for its model out of it, for so many
+times as long: at most a hundredth of the time is lost to requests that only look like quick ones.
+"""
+
+type Shapes = tuple[tuple[int, ...], ...]
+
+type Kind = tuple[str, str, int | Shapes]
+"""Model, version and bytes, or shapes: requests that take about the same time."""
+
+
+class Quick:
+    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Kind, float] = {}
+        # Until when, by model.
+        self._barred: dict[str, float] = {}
+
+    def holds(self, kind: Kind, limit: float = QUICK_SECONDS) -> bool:
+        """Whether such requests have been taking less than so many seconds."""
+        if self._seconds.get(kind, 1.0) >= limit:
+            return False
+        return not self._barred or self._barred.get(kind[0], 0.0) <= monotonic()
+
+    def held(self, name: str, seconds: float) -> None:
+        """Note for how long a request for a model has held the event loop, whatever came of it."""
+        if seconds > HELD_SECONDS:
+            self._barred[name] = monotonic() + BARRED_TIMES * seconds
+
+    def took(self, kind: Kind, seconds: float) -> None:
+        """One that took long counts for many that did not."""
+        if isinstance(kind[2], int) and kind[2] > QUICK_BYTES:
+            return
+        known = self._seconds.get(kind)
+        if known is None and len(self._seconds) >= QUICK_MOST:
+            self._seconds.clear()
+        self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
+
+    def took_in_batch(self, kind: Kind, seconds: float) -> None:
+        """A call that served it, perhaps with others, took so long. That is more than it takes
+        alone, which is tried now and then; but never where a call is long.
+        """
+        known = self._seconds.get(kind)
+        if known is None or seconds >= QUICK_SECONDS:
+            self.took(kind, seconds)
+        else:
+            self._seconds[kind] = FORGOTTEN * known
+
+
+FORGOTTEN = 0.98
+"""What is left with each call of what is known about a kind that has not been quick."""
 
 
 class Asked(Struct, frozen=True):
@@ -83,12 +145,8 @@ class Service:
         workers: int | None,
         delay: float | None = None,
         traces: Traces | None = None,
-        quick_seconds: float = QUICK_SECONDS,
     ) -> None:
-        """delay: seconds that requests wait to be joined; None to join none.  quick_seconds: what
-        takes less is answered in the event loop; 0 for nothing, so that `requests` counts whatever
-        waits.
-        """
+        """delay: seconds that requests wait for a batch; None for no batches."""
         self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
@@ -97,11 +155,10 @@ class Service:
         self._requests = 0
         self.workers = workers or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="aotc-serve")
-        self._lines: Lines | None = None
+        self._queues: BatchQueues | None = None
         if delay is not None:
-            self._lines = Lines(delay, self._pool, metrics, self._call)
+            self._queues = BatchQueues(delay, self._pool, metrics, self._call)
         self._quick, self._quick_to_read = Quick(), Quick()
-        self._quick_seconds = quick_seconds
         self._tasks: set[asyncio.Future[Any]] = set()
         metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
 
@@ -142,7 +199,7 @@ class Service:
         started = perf_counter()
         try:
             self._enter(asked)
-            work = self._waiting if self._joins(asked.name, asked.version) else self._alone
+            work = self._waiting if self._is_batched(asked.name, asked.version) else self._alone
             answering = work(asked, read, write)
             try:
                 async with asyncio.timeout(self.limits.call_seconds):
@@ -163,25 +220,25 @@ class Service:
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
         """Whether such a request takes less than handing it to somebody else would."""
-        kind, limit = (name, version, size), self._quick_seconds
-        if not self._quick.holds(kind, limit):
+        kind = name, version, size
+        if not self._quick.holds(kind):
             return False
-        return self._quick.holds(kind, min(limit, ALONE_SECONDS)) or not self._joins(name, version)
+        return self._quick.holds(kind, ALONE_SECONDS) or not self._is_batched(name, version)
 
-    def _joins(self, name: str, version: str) -> bool:
+    def _is_batched(self, name: str, version: str) -> bool:
         """Whether requests for the model wait for others."""
-        if self._lines is None:
+        if self._queues is None:
             return False
         try:
             with self.repository.serving(name, version) as model:
-                return self._lines.plan(model) is not None
+                return self._queues.plan(model) is not None
         except AotcError:
             return False
 
-    def not_joined(self) -> dict[str, list[str]]:
+    def not_batched(self) -> dict[str, list[str]]:
         """Return why requests are not joined although they may wait for that, with the models."""
         reasons: dict[str, list[str]] = {}
-        for bundle in self.repository.bundles() if self._lines is not None else ():
+        for bundle in self.repository.bundles() if self._queues is not None else ():
             for model in sorted({*models_of(bundle).values()}, key=lambda model: model.name):
                 if reason := reason_alone(model):
                     reasons.setdefault(reason, []).append(model.name)
@@ -242,7 +299,7 @@ class Service:
     def _waiting[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
-        """Joined with others: read in a thread, answered in a line."""
+        """Joined with others: read in a thread, answered from a queue."""
         task = asyncio.ensure_future(self._join(asked, read, write))
         task.add_done_callback(lambda _: self._ended(asked))
         self._tasks.add(task)
@@ -252,7 +309,7 @@ class Service:
     async def _join[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> tuple[T, str]:
-        assert self._lines is not None
+        assert self._queues is not None
         kind = asked.name, asked.version, asked.size
 
         def read_timed(model: Model) -> Prepared:
@@ -263,7 +320,7 @@ class Service:
 
         with self.repository.serving(asked.name, asked.version) as model:
             try:
-                if self._quick_to_read.holds(kind, min(self._quick_seconds, ALONE_SECONDS)):
+                if self._quick_to_read.holds(kind, ALONE_SECONDS):
                     prepared = read_timed(model)
                 else:
                     prepared = await in_thread(self._pool, read_timed, model)
@@ -272,11 +329,11 @@ class Service:
                     return write(outcome(model, prepared, answer, requests=requests))
 
                 def took(seconds: float) -> None:
-                    self._quick.took_in_a_line(kind, seconds)
-                    self._quick.took_in_a_line(_by_shapes(asked, prepared), seconds)
+                    self._quick.took_in_batch(kind, seconds)
+                    self._quick.took_in_batch(_by_shapes(asked, prepared), seconds)
 
                 waiting = Waiting(prepared.arrays, finish, took, asked.spans)
-                answered: T = await self._lines.answer(model, waiting)
+                answered: T = await self._queues.answer(model, waiting)
             except AotcError:
                 raise
             except Exception as error:  # noqa: BLE001 - told in the log, and to the client without its text
@@ -291,7 +348,7 @@ class Service:
             with self.repository.serving(asked.name, asked.version) as model:
                 prepared = read(model)
                 answer = self._call(model, prepared.arrays, asked.spans)
-                if self._lines is None:
+                if self._queues is None:
                     answered = write(outcome(model, prepared, answer)), model.name
                 else:
                     answered = write(outcome(model, prepared, answer, requests=1)), model.name

@@ -11,7 +11,7 @@ from aotc_runtime.loader.bundle_loader import load
 from aotc_runtime.loader.verified import verify
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
-from aotc_serve.oci.http_transport import Transport
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import is_reference, parse
 from aotc_serve.oci.registry_client import Repository, Tries
 from aotc_serve.oci.registry_listing import resolve
@@ -43,7 +43,7 @@ def is_tag(reference: str) -> bool:
 
 def named_by(reference: str, settings: Settings) -> str:
     """The root digest that a tag names now. Raises RegistryError."""
-    with Repository(parse(reference), Transport(settings.ca), tries=TRIES) as repository:
+    with Repository(parse(reference), HttpClient(settings.ca), tries=TRIES) as repository:
         return resolve(repository).digest
 
 

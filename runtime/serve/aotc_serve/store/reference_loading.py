@@ -13,7 +13,7 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.optional_rules import check_reference
-from aotc_serve.oci.http_transport import Transport
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import Reference, parse
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.registry_listing import target_name
@@ -124,7 +124,7 @@ def _fetch(
     if target is None and ask is not None:
         accept = for_host(policy, now, name, ask)
     try:
-        with Repository(place, Transport(store.ca), tries=store.tries) as repository:
+        with Repository(place, HttpClient(store.ca), tries=store.tries) as repository:
             wanted = () if target is None else (target,)
             found = pull(repository, store, wanted, accept=accept)
             return found.root.digest, found.layers().keys() | {found.root.digest}

@@ -13,7 +13,7 @@ from aotc_runtime.loader.bundle_sources import Looked
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import streamed_bundle
 from aotc_runtime.system.read_progress import OnBytes
-from aotc_serve.oci.http_transport import Transport
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.store.blob_files import temporary
@@ -40,7 +40,7 @@ def looked_at(
         accept = signed_by(policy, now, place)
     with temporary() as folder:
         store = Store(folder)
-        with Repository(reference, Transport(ca)) as there:
+        with Repository(reference, HttpClient(ca)) as there:
             wanted = all_layers if full else _but_weights
             listing = pull(there, store, (), on_bytes, accept, wanted=wanted)
         layers = listing.layers().items()

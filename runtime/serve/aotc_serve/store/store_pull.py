@@ -13,10 +13,16 @@ from aotc_runtime.system.read_progress import OnBytes, Tally
 from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify_bundle import attribute
-from aotc_serve.oci.parallel_transfer import Counted, each, nobody
+from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import Repository
-from aotc_serve.oci.registry_listing import Documents, Listing, hear, look, resolve
+from aotc_serve.oci.registry_listing import (
+    Documents,
+    Listing,
+    fetch_attestations,
+    fetch_documents,
+    resolve,
+)
 from aotc_serve.store.blob_files import FileSink
 from aotc_serve.store.stored_bundles import Store, sizes_of
 
@@ -25,11 +31,13 @@ type Choose = Callable[[Listing], Listing]
 
 
 class Accept(NamedTuple):
-    """What is asked before more is fetched. heard: of the root and its attestations alone, before
-    any other document: whoever made these may be anybody.  chosen: of all documents.
+    """Callbacks that accept a bundle before more of it is fetched.
+
+    attested: With the root and its attestations alone, whose author nothing is known of yet.
+    chosen: With all documents; returns what to fetch.
     """
 
-    heard: Callable[[Listing], object]
+    attested: Callable[[Listing], object]
     chosen: Choose
 
 
@@ -81,14 +89,14 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
             listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
         return signed.chosen(listing)
 
-    return Accept(signed.heard, chosen)
+    return Accept(signed.attested, chosen)
 
 
 def pull(
     repository: Repository,
     store: Store,
     targets: tuple[str, ...] = (),
-    on_bytes: OnBytes = nobody,
+    on_bytes: OnBytes = ignore_progress,
     accept: Accept = ACCEPT_ALL,
     have: BlobSource | None = None,
     wanted: Wanted = all_layers,
@@ -100,9 +108,9 @@ def pull(
     Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
     what `accept` raises.
     """
-    heard = hear(repository, resolve(repository))
-    accept.heard(heard)
-    whole = look(repository, heard)
+    attested = fetch_attestations(repository, resolve(repository))
+    accept.attested(attested)
+    whole = fetch_documents(repository, attested)
     listing = whole.only(targets)
     store.files.make()
     with store.files.kept():
@@ -120,7 +128,7 @@ def pull(
         def fetch(digest: str) -> None:
             size = layers[digest].size
             counted = Counted(tally, size)
-            with store.files.receiving(digest, size, repository.transport.wait) as sink:
+            with store.files.receiving(digest, size, repository.http.wait) as sink:
                 if sink is not None:
                     counted.at(sink.written())
                     if have is None or not _copied(have, digest, size, sink):

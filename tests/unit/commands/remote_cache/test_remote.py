@@ -17,10 +17,9 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
-from aotc.commands.remote_cache.http_requests import read_all
 from aotc.commands.remote_cache.remote_cache import RemoteStore, SharedStore
 from aotc.commands.remote_cache.remote_cache_service import blobs_at, share, shown
-from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX, Limit, OutageError, Pace
+from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX, Limit, OutageError, Pace, read_all
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.verification.public_keys import load_public_key
@@ -199,7 +198,7 @@ def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
 def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting_may_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aotc.commands.remote_cache.http_requests.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("aotc.commands.remote_cache.http_blobs.CONNECT_SECONDS", 0.2)
     with socket.socket() as listening, ExitStack() as stack:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -345,6 +344,6 @@ def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Pa
 
 
 def test_an_entry_may_be_as_large_as_the_limit() -> None:
-    assert read_all(BytesIO(b"12345").read, 5, Pace()) == b"12345"
+    assert read_all(BytesIO(b"12345").read, 5) == b"12345"
     with pytest.raises(OutageError):
-        read_all(BytesIO(b"123456").read, 5, Pace())
+        read_all(BytesIO(b"123456").read, 5)

@@ -24,7 +24,7 @@ def test_what_gets_on_may_take_longer_than_silence_may() -> None:
     def slow(pace: Pace) -> int:
         for _ in range(8):
             time.sleep(0.2)
-            pace.arrived(PACE_BYTES)
+            pace.on_received(PACE_BYTES)
         return 1
 
     assert Bounded(1.0).call(slow) == 1
@@ -34,8 +34,8 @@ def test_answers_that_begin_are_progress_and_small_as_they_may_be() -> None:
     def several(pace: Pace) -> int:
         for _ in range(8):
             time.sleep(0.2)
-            pace.answered()
-            pace.arrived(1)
+            pace.on_response()
+            pace.on_received(1)
         return 1
 
     assert Bounded(1.0).call(several) == 1
@@ -43,10 +43,10 @@ def test_answers_that_begin_are_progress_and_small_as_they_may_be() -> None:
 
 def test_a_trickle_is_no_progress() -> None:
     def trickle(pace: Pace) -> None:
-        pace.answered()
+        pace.on_response()
         for _ in range(100):
             time.sleep(0.1)
-            pace.arrived(1)
+            pace.on_received(1)
 
     with pytest.raises(UnreachableError, match=r"\d+ bytes within 1\.\d s, \d+ in all"):
         Bounded(1.0).call(trickle)
@@ -54,14 +54,14 @@ def test_a_trickle_is_no_progress() -> None:
 
 def test_what_was_sent_has_time_to_leave_this_host() -> None:
     def write(pace: Pace) -> int:
-        pace.sent(2**19)
+        pace.on_sent(2**19)
         time.sleep(1.0)
         return 1
 
     assert Bounded(0.3).call(write) == 1
 
     def hangs(pace: Pace) -> None:
-        pace.sent(1000)
+        pace.on_sent(1000)
         forever(pace)
 
     with pytest.raises(UnreachableError, match="no answer to 1000 bytes"):

@@ -14,7 +14,6 @@ import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 from waiting import SECONDS, until
 
 from aotc_serve.http.http_app import _while_connected
@@ -115,44 +114,6 @@ def test_a_client_that_sends_many_together_has_one_answer_at_once(port: int) -> 
 def test_a_body_that_comes_later_is_the_applications_to_wait_for(port: int) -> None:
     """This one waits for none: its answer comes before the rest was sent."""
     assert answered(port, request()[:-1]) == [BY_APPLICATION]
-
-
-async def told_to_close(sent: bytes) -> bytes:
-    """What a client gets whose bytes nobody has read when its connection is told to close."""
-    loop, made = asyncio.get_running_loop(), list[Any]()
-    config = uvicorn.Config(application, lifespan="off", log_config=None)
-
-    def protocol() -> asyncio.Protocol:
-        kind: Any = bounded(Limits(), Metrics(), Memory(2**30))
-        made.append(kind(config=config, server_state=ServerState(), app_state={}))
-        return made[0]  # type: ignore[no-any-return]
-
-    server = await loop.create_server(protocol, "127.0.0.1", 0)
-    with socket.create_connection(server.sockets[0].getsockname(), SECONDS) as client:
-        while not (made and made[0].transport):
-            await asyncio.sleep(0.01)
-        # The loop is here, so that nothing is read in between.
-        client.sendall(sent)
-        made[0].shutdown()
-        found = await asyncio.to_thread(everything, client)
-    server.close()
-    return found
-
-
-def everything(client: socket.socket) -> bytes:
-    parts = []
-    while part := client.recv(65536):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def test_what_has_arrived_when_a_connection_would_be_closed_is_answered_first() -> None:
-    for sent in (request(), request()[:20] + b"\r\n\r\n"):
-        found = asyncio.run(told_to_close(sent))
-        assert found.startswith(b"HTTP/1.1 ") and found.count(b"\r\n\r\n") == 1
-    assert asyncio.run(told_to_close(b"")) == b""
-    # What is no beginning of a request keeps nothing open.
-    assert asyncio.run(told_to_close(b"\r\n")) == b""
 
 
 class Closing(asyncio.Transport):

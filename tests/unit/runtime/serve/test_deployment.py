@@ -1,4 +1,4 @@
-"""What a deployment on several machines is told, and what it pins; nothing here needs Ray."""
+"""Arguments of a deployment on several machines, and what it pins; nothing here needs Ray."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from replacing import Versions
 
 import aotc_runtime
 from aotc_runtime import AotcError
-from aotc_serve.ray.pinned_deployment import QUEUE, Arguments, arguments_of, by_queue, pinned
+from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pinned
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.served_loading import Settings
 
@@ -23,24 +22,21 @@ BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
 
 def test_text_and_numbers_mean_the_same() -> None:
-    text = {"replicas": "2", "max_replicas": "4", "max_delay": "2.5", "max_body": "1M"}
-    numbers = {"replicas": 2, "max_replicas": 4, "max_delay": 2.5, "max_body": 2**20}
+    text = {"replicas": "2", "max_delay": "2.5", "max_body": "1M"}
+    numbers = {"replicas": 2, "max_delay": 2.5, "max_body": 2**20}
     assert arguments_of({**BOTH, **text}) == arguments_of({**BOTH, **numbers})
     assert arguments_of(BOTH) == Arguments("a.aotb", "trust.toml")
-    assert arguments_of({**BOTH, "replicas": 2, "max_replicas": 2}).max_replicas == 2
 
 
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        ({"replica": "2"}, "replica"),
+        ({"replica": "2"}, "deployment"),
         ({"replicas": "0"}, "deployment"),
         ({"replicas": "two"}, "deployment"),
         ({"call_seconds": "0"}, "deployment"),
-        ({"target_requests": "-1"}, "deployment"),
         ({"max_body": "much"}, "max_body"),
         ({"max_tensor": "0"}, "max_tensor"),
-        ({"replicas": "3", "max_replicas": "2"}, "max_replicas"),
         ({"trust": None}, "deployment"),
     ],
 )
@@ -122,32 +118,6 @@ def test_without_a_pin_any_bundle_of_the_policy_is_served(
     repository.load_all(strict=True)
     repository.close()
     assert said == ["serving"]
-
-
-def queues(reported: dict[str, float] | None, queued: float, total: float = 0) -> Any:
-    return SimpleNamespace(
-        config=SimpleNamespace(target_ongoing_requests=4),
-        aggregated_metrics=None if reported is None else {QUEUE: reported},
-        total_queued_requests=queued,
-        total_num_requests=total,
-    )
-
-
-@pytest.mark.parametrize(
-    ("reported", "queued", "total", "replicas"),
-    [
-        ({"a": 4.0, "b": 4.0}, 0, 100, 2),
-        ({"a": 4.5, "b": 4.0}, 0, 0, 3),
-        ({"a": 0.0, "b": 0.0}, 0, 0, 0),
-        ({"a": 1.0}, 8, 0, 3),
-        ({}, 0, 9, 3),
-        (None, 0, 9, 3),
-    ],
-)
-def test_replicas_share_the_requests_of_all_queues(
-    reported: dict[str, float] | None, queued: float, total: float, replicas: int
-) -> None:
-    assert by_queue(queues(reported, queued, total)) == (replicas, {})
 
 
 def test_without_ray_the_import_names_the_extra() -> None:

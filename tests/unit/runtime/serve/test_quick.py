@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotc_serve.service import inline_calls as module
-from aotc_serve.service.inline_calls import (
+from aotc_serve.service import request_service as module
+from aotc_serve.service.request_service import (
     BARRED_TIMES,
     HELD_SECONDS,
     QUICK_BYTES,

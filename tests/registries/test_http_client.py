@@ -1,0 +1,295 @@
+"""Requests under the minimum-throughput rule, without redirects, through proxies."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.base.errors import RegistryError
+from aotc_serve.http_client import Body, HttpClient, Response
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.parallel_transfer import each
+from tests.registries.conftest import Connect
+from tests.registries.oci_server import Handler, OciServer
+
+MANY = 1000
+
+
+@pytest.fixture
+def client() -> Iterator[HttpClient]:
+    made = HttpClient(stall_seconds=0.4)
+    yield made
+    made.close()
+
+
+def get(client: HttpClient, server: OciServer) -> Response:
+    return client.request("GET", f"http://{server.address}/v2/", {})
+
+
+def served(server: OciServer, fault: Callable[[Handler], object]) -> None:
+    """From now on, each request is answered by this."""
+
+    def serve(handler: Handler) -> bool:
+        fault(handler)
+        return True
+
+    server.faults[:] = [serve]
+
+
+def begin(handler: Handler, number: int) -> None:
+    """Send some of a body that is said to be longer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(MANY))
+    handler.end_headers()
+    handler.wfile.write(b"x" * number)
+    handler.wfile.flush()
+
+
+def read_all(response: Response) -> bytes:
+    with response:
+        return b"".join(iter(lambda: response.read(MANY), b""))
+
+
+@pytest.mark.parametrize("data", [b"here", b""])
+def test_a_connection_is_used_again(data: bytes, client: HttpClient, server: OciServer) -> None:
+    ports: list[int] = []
+
+    def note(handler: Handler) -> None:
+        ports.append(handler.client_address[1])
+        handler.answer(200, data)
+
+    served(server, note)
+    assert read_all(get(client, server)) == data
+    with get(client, server):
+        pass  # a body that is not read costs its connection, an empty one does not
+    assert read_all(get(client, server)) == data
+    assert len(ports) == 3 and len(set(ports)) == (2 if data else 1)
+
+
+def test_a_redirect_is_a_response_and_not_followed_with_credentials(
+    client: HttpClient, server: OciServer
+) -> None:
+    there = {"Location": f"http://localhost:{server.address.rpartition(':')[2]}/elsewhere"}
+    served(server, lambda handler: handler.answer(307, b"", there))
+    url = f"http://{server.address}/v2/"
+    with client.request("PUT", url, {"Authorization": "Basic x"}, Body.of(b"data")) as response:
+        assert (response.status, response.header("location")) == (307, there["Location"])
+    assert [asked.path for asked in server.asked] == ["/v2/"]
+
+
+@pytest.fixture
+def end() -> Iterator[threading.Event]:
+    """Set when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def silent(handler: Handler, end: threading.Event) -> None:
+    end.wait(20)
+
+
+def trickling(handler: Handler, end: threading.Event) -> None:
+    """A byte now and then, which is more than silence."""
+    with suppress(OSError):
+        while not end.wait(0.05):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+    handler.close_connection = True
+
+
+STALLS = {
+    "silence": lambda handler, end: silent(handler, end),
+    "a trickle of headers": lambda handler, end: (
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: "),
+        trickling(handler, end),
+    ),
+    "a trickle of a body": lambda handler, end: (begin(handler, 10), trickling(handler, end)),
+    "a trickle of a body without a length": lambda handler, end: (
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"),
+        trickling(handler, end),
+    ),
+    "a trickle of a chunk's size": lambda handler, end: (
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"),
+        trickling(handler, end),
+    ),
+    "a body that stops": lambda handler, end: (begin(handler, 10), silent(handler, end)),
+}
+
+
+@pytest.mark.parametrize("how", STALLS)
+def test_a_transfer_without_progress_is_aborted(
+    how: str, client: HttpClient, server: OciServer, end: threading.Event
+) -> None:
+    served(server, lambda handler: STALLS[how](handler, end))
+    with pytest.raises(TimeoutError, match=r"no progress within 0\.4 s"):
+        read_all(get(client, server))
+
+
+def test_a_server_that_does_not_read_is_left(client: HttpClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(TimeoutError, match="no progress"):
+            client.request("PUT", url, {}, Body.of(bytes(2**24)))
+
+
+def test_all_requests_together_have_their_time(server: OciServer, end: threading.Event) -> None:
+    client = HttpClient(total_seconds=0.3)
+    with get(client, server):
+        pass
+    served(server, lambda handler: silent(handler, end))
+    with pytest.raises(TimeoutError, match="no whole response in time"):
+        get(client, server)
+    client.close()
+
+
+def test_a_body_that_breaks_off_is_an_error(client: HttpClient, server: OciServer) -> None:
+    served(server, lambda handler: (begin(handler, 10), handler.hang_up()))
+    with pytest.raises(ConnectionError, match=f"{MANY - 10} more expected"):
+        read_all(get(client, server))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"no HTTP\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"]
+)
+def test_what_is_no_response_is_an_error(
+    sent: bytes, client: HttpClient, server: OciServer
+) -> None:
+    served(server, lambda handler: (handler.wfile.write(sent), handler.hang_up()))
+    with pytest.raises(ConnectionError):
+        get(client, server)
+
+
+def test_what_a_callback_raises_is_raised(client: HttpClient, server: OciServer) -> None:
+    class Stopping:
+        def on_response(self) -> None: ...
+
+        def on_received(self, number: int) -> None: ...
+
+        def on_sent(self, number: int) -> None:
+            raise RuntimeError("enough")
+
+    url = f"http://{server.address}/v2/"
+    with pytest.raises(RuntimeError, match="enough"):
+        client.request("PUT", url, {}, Body.of(b"x"), Stopping())
+
+
+def test_a_closed_client_aborts_what_runs_and_begins_nothing(
+    server: OciServer, end: threading.Event
+) -> None:
+    client, reached = HttpClient(stall_seconds=20), threading.Event()
+
+    def stall(handler: Handler) -> None:
+        reached.set()
+        end.wait(20)
+
+    served(server, stall)
+    closing = threading.Thread(target=lambda: (reached.wait(20), client.close()))
+    closing.start()
+    with pytest.raises(InterruptedError, match="stopped"):
+        get(client, server)
+    closing.join()
+    asked = len(server.asked)
+    with pytest.raises(InterruptedError, match="stopped"):
+        get(client, server)
+    with pytest.raises(InterruptedError, match="stopped"):
+        client.wait(20)
+    assert len(server.asked) == asked
+
+
+def test_a_proxy_tunnels_and_is_told_its_password(
+    client: HttpClient, monkeypatch: pytest.MonkeyPatch, server: OciServer
+) -> None:
+    told: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def refuse() -> None:
+            there, _ = proxy.accept()
+            with there:
+                told.append(there.recv(2**16))
+                there.sendall(b"HTTP/1.1 403 no\r\n\r\n")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        address = f"127.0.0.1:{proxy.getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", f"me:s%40cret@{address}")
+        monkeypatch.setenv("http_proxy", address)
+        with pytest.raises(ConnectionError, match="403"):
+            client.request("GET", "https://registry.invalid/v2/", {"Authorization": "Basic x"})
+        thread.join()
+        monkeypatch.setenv("no_proxy", "registry.invalid")
+        with pytest.raises(ConnectionError, match=r"resolve|not known|Temporary"):
+            client.request("GET", "https://registry.invalid/v2/", {})
+        with get(client, server) as response:  # on loopback
+            assert response.status == 200
+    (request,) = told
+    assert request.startswith(b"CONNECT registry.invalid:443 HTTP/1.")
+    assert b"Proxy-Authorization: Basic bWU6c0BjcmV0" in request
+    assert b"\r\nAuthorization" not in request
+
+
+def test_a_client_with_its_own_authority_may_still_ask_without_tls(
+    server: OciServer, secure: OciServer, tmp_path: Path
+) -> None:
+    client = HttpClient(tmp_path / "ca.pem", 10.0)
+    with get(client, server) as response:
+        assert response.status == 200
+    with client.request("GET", f"https://{secure.address}/v2/", {}) as response:
+        assert response.status == 200
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "own", "said"),
+    [("127.0.0.1", False, "self"), ("localhost", True, "Hostname mismatch")],
+)
+def test_a_certificate_of_nobody_or_of_another_is_refused(
+    host: str, own: bool, said: str, secure: OciServer, tmp_path: Path
+) -> None:
+    client = HttpClient(tmp_path / "ca.pem" if own else None)
+    port = secure.address.rpartition(":")[2]
+    with pytest.raises(ssl.SSLCertVerificationError, match=said):
+        client.request("GET", f"https://{host}:{port}/v2/", {"Authorization": "Basic x"})
+    assert secure.asked == []
+    client.close()
+
+
+@pytest.mark.parametrize("data", [None, b"no certificate"])
+def test_a_file_without_certificates_is_refused(data: bytes | None, tmp_path: Path) -> None:
+    place = tmp_path / "ca.pem"
+    if data is not None:
+        place.write_bytes(data)
+    with pytest.raises(RegistryError) as caught:
+        HttpClient(place)
+    assert caught.value.code == "AOTC-E770" and str(place) in str(caught.value)
+
+
+def test_the_first_that_fails_ends_what_runs_beside_it(connect: Connect) -> None:
+    repository, ended = connect(), threading.Event()
+    began = threading.Event()
+
+    def work(item: str) -> None:
+        if item == "fails":
+            began.wait(20)
+            raise RuntimeError(item)
+        began.set()
+        try:
+            repository.http.wait(20)
+        except InterruptedError:
+            ended.set()
+
+    with pytest.raises(RuntimeError, match="fails"):
+        each(repository, ["waits", "fails"], work)
+    assert ended.is_set()
+
+
+def test_a_name_without_its_scheme_is_no_reference() -> None:
+    with pytest.raises(RegistryError) as caught:
+        parse("127.0.0.1/models/digits")
+    assert caught.value.findings[0].found == "no reference"
