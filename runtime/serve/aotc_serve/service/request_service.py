@@ -220,10 +220,12 @@ class Service:
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
         """Whether such a request takes less than handing it to somebody else would."""
-        kind = name, version, size
+        return self._holds_as_quick((name, version, size))
+
+    def _holds_as_quick(self, kind: Kind) -> bool:
         if not self._quick.holds(kind):
             return False
-        return self._quick.holds(kind, ALONE_SECONDS) or not self._is_batched(name, version)
+        return self._quick.holds(kind, ALONE_SECONDS) or not self._is_batched(kind[0], kind[1])
 
     def _is_batched(self, name: str, version: str) -> bool:
         """Whether requests for the model wait for others."""
@@ -254,7 +256,7 @@ class Service:
 
         def read_quick(model: Model) -> Prepared:
             prepared = read(model)
-            if not self._quick.holds(_by_shapes(asked, prepared), self._quick_seconds):
+            if not self._holds_as_quick(_by_shapes(asked, prepared)):
                 raise _NotQuickError
             return prepared
 
