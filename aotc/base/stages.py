@@ -181,7 +181,8 @@ class CapturedProgram:
     names, to theirs.  All are of what was read, whatever became of the file.  weights: set name to
     origin ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is
     missing is not cut.  packages: what the capture had imported, by name.  xla_flags: what the
-    program has set this variable to, without effect.
+    program has set this variable to, without effect.  jax_options: the digest of jax's options as
+    the program left them.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
@@ -192,6 +193,7 @@ class CapturedProgram:
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
     xla_flags: str = ""
+    jax_options: str = ""
 
     @property
     def made_from(self) -> dict[str, str]:
