@@ -163,7 +163,7 @@ def capture(
             weights.lay_out(scratch)
             source.execute(replace(CAPTURE, options=options), workers, on_output, advance)
             seconds = tasks.clock() - started
-            program = replace(scratch.read_program(), read=scratch.read_files())
+            program = _captured(scratch)
             parts = dict(_read_parts(source, program))
             tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         weights.keep(scratch)
@@ -177,9 +177,13 @@ def capture(
         if not failures.are_collected or not scratch.program.exists():
             raise
         failures.add(error.findings)
-        return scratch.read_program()
+        return _captured(scratch)
     on_stage("capture", total, total)
     return program
+
+
+def _captured(scratch: Scratch) -> CapturedProgram:
+    return replace(scratch.read_program(), read=scratch.read_files())
 
 
 def reference(

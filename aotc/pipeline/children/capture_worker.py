@@ -136,9 +136,14 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                captured[name] = _write_fixtures(entry_point, plans[name], manifest, scratch, files)
+                recorded = fixture_inputs.recorded_inputs(name, manifest)
+                if recorded:
+                    _note(files, recorded.file, recorded.digest)
+                captured[name] = _write_fixtures(
+                    entry_point, plans[name], manifest, recorded, scratch, files
+                )
                 for target, entry in plan_and_trace(
-                    captured[name], plans[name], manifest, weights, job.wanted, scratch
+                    captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
                 ).items():
                     trials[target].append(entry)
                 _check_x64(manifest)
@@ -235,6 +240,7 @@ def _write_fixtures(
     entry_point: CapturedEntryPoint,
     plan: CallPlan,
     manifest: BuildManifest,
+    recorded: fixture_inputs.Recorded | None,
     scratch: Scratch,
     files: dict[str, str],
 ) -> CapturedEntryPoint:
@@ -246,9 +252,6 @@ def _write_fixtures(
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")
     unexpected: list[str] = []
-    recorded = fixture_inputs.recorded_inputs(name, manifest)
-    if recorded:
-        _note(files, recorded.file, recorded.digest)
     for key, frozen in entry_point.by_key.items():
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))

@@ -67,13 +67,15 @@ def run(job: Job, progress: Progress) -> None:
         begin_as_if_alone()
     source_imports.install()
     recorder = Recorder(scratch.folder) if job.worker == CAPTURE_WORKER else None
-    importlib.import_module(job.worker).work(scratch, job.program, progress)
-    if recorder is not None:
-        _write_read(recorder, scratch, ProgramJob.decode(job.program))
+    try:
+        importlib.import_module(job.worker).work(scratch, job.program, progress)
+    finally:  # a capture that refuses some entry points leaves the others
+        if recorder is not None:
+            _write_read(recorder, scratch, ProgramJob.decode(job.program))
 
 
 def _write_read(recorder: Recorder, scratch: Scratch, program: ProgramJob) -> None:
-    # The capture has imported them.
+    # Not at the top, as above.
     from aotc.capture import project_files
     from aotc.config.checkpoint_files import files_of
 

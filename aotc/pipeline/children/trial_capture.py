@@ -16,6 +16,7 @@ from aotc.base.stages import CapturedEntryPoint
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.capture import fixture_inputs, jax_private
 from aotc.capture.call_arguments import CallPlan, flat_call
+from aotc.capture.fixture_inputs import Recorded
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, trace_profile
 from aotc.capture.traced_shardings import on_one_device
@@ -41,11 +42,12 @@ def plan_and_trace(
     manifest: BuildManifest,
     weights: Mapping[str, Weights],
     wanted: Mapping[str, Sequence[ExecutableKey]],
+    recorded: Recorded | None,
     scratch: Scratch,
 ) -> dict[str, EntryTrials]:
     """Return the trials of an entry point by target, and leave the inputs of their calls.
 
-    wanted: the executables of each target.
+    wanted: the executables of each target.  recorded: what `fixture_inputs.recorded_inputs` gave.
     Raises CaptureError (AOTC-E829, E831) if inputs of such sizes cannot be made.
     """
     name, spec = captured.name, manifest.entry_points[captured.name]
@@ -59,7 +61,6 @@ def plan_and_trace(
         entry = plan_trials(captured, spec, manifest.dimensions, profiles, held)
         if entry.trials:
             planned[target] = entry
-    recorded = fixture_inputs.recorded_inputs(name, manifest) if planned else None
     where = manifest.where("entry_points", name, "fixtures")
     modules: dict[str, str] = {}
     for key, sizes in _calls(planned.values()):
