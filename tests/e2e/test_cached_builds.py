@@ -5,7 +5,7 @@ one gives.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -259,6 +259,48 @@ def test_a_variable_that_the_program_reads_counts_and_another_does_not(
     assert found["capture"] == ("environment SCALE changed",)
     assert found["reference"] == ("weights params, part 1 changed",)
     assert "parity of cpu-x86-64-v3" in found
+
+
+READS = """
+import importlib.util, os
+from pathlib import Path
+HERE = Path(__file__).parent
+SCALE = sum((
+    float((HERE / "number").read_text()),
+    len(os.listdir(HERE / "folder")) * 10,
+    len(os.readlink(HERE / "link")) * 100,
+    1000 if importlib.util.find_spec("optional") else 0,
+))
+"""
+
+
+def relinked(root: Path) -> None:
+    (root / "link").unlink()
+    (root / "link").symlink_to("elsewhere")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file": lambda root: (root / "number").write_text("2"),
+    "the names in a folder": lambda root: (root / "folder" / "b").touch(),
+    "where a link leads": relinked,
+    "a module that was missing": lambda root: (root / "optional.py").touch(),
+}
+
+
+def test_whatever_the_program_reads_is_read_again(project: Project) -> None:
+    (project.root / "shared.py").write_text(READS + SHARED.replace("(8.0)", "(8.0) * SCALE"))
+    (project.root / "folder").mkdir()
+    (project.root / "number").write_text("1")
+    (project.root / "link").symlink_to("number")
+    digests = [project.build().bundle.root_digest]
+    for change in CHANGES.values():
+        change(project.root)
+        built = project.build()
+        assert {"reference", "parity of cpu-x86-64-v3"} <= ran(built).keys()
+        assert not any(name.startswith("executable") for name in ran(built))
+        digests.append(built.bundle.root_digest)
+    assert len(set(digests)) == 1 + len(CHANGES)
+    assert digests[-1] == project.build(cached=False).bundle.root_digest
 
 
 def test_damaged_entries_are_made_anew_with_a_note(

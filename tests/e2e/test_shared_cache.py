@@ -40,7 +40,7 @@ def init():
 def f(params, x):
     return jnp.tanh(x * params["w"])
 """
-SERVER = Path(__file__).parents[1] / "unit/workshops/remote/http_storage.py"
+SERVER = Path(__file__).parents[1] / "unit/commands/remote_cache/http_storage.py"
 
 OURS, STRANGER = LocalSigner.ephemeral(), LocalSigner.ephemeral()
 
