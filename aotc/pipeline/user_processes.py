@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
-from pathlib import Path
 
 import msgspec
 
@@ -19,7 +18,7 @@ from aotc.base import constants
 from aotc.base.errors import raise_if
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import EntryPointLines
-from aotc.base.stages import CapturedEntryPoint, CapturedProgram
+from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment
 from aotc.base.workers.confined_process import Apart
 from aotc.base.workers.forked_workers import kept
@@ -204,7 +203,8 @@ def reference(
         folder = source.scratch.folder
         task = Task(Kind.REFERENCE, "", dict(_reference_parts(source, program)))
         with tasks.attempt(Kind.REFERENCE, ""):
-            is_keyed = not _is_untraced(folder)
+            every = program.entry_points.values()
+            is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
             if is_keyed and task_files.restore(task, folder, tasks):
                 tasks.note(task, cached=True)
                 return
@@ -310,7 +310,7 @@ def _digest_of_modules(captured: CapturedEntryPoint) -> str:
     program: a comment moves them.
     """
     plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
-    plain = replace(plain, specialized={}, undetermined={}, counted={}, model=None)
+    plain = replace(plain, specialized={}, undetermined={}, counted={})
     return sha256(msgspec.msgpack.encode(plain))
 
 
@@ -328,9 +328,3 @@ def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
 
 def _holds_class(tree: Tree) -> bool:
     return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))
-
-
-def _is_untraced(folder: Path) -> bool:
-    """Whether the program could not be traced at sizes of a trial, which the reference reports."""
-    plans = trial_files.read_plans(folder)
-    return any("" in entry.modules.values() for plan in plans.values() for entry in plan)

@@ -47,8 +47,7 @@ class EntryTrials(Struct, frozen=True):
     passes, with their dimensions.
     ranges: leaves of integers to the smallest and largest of the numbers that they are known to
     hold, which padding keeps to.  marks: paths of inputs that may be the caller's own mask and
-    whose fill is not declared, to the fill that a message names.  modules: digests of the program
-    as it was traced at the sizes of trials, by label; empty for one that could not be.
+    whose fill is not declared, to the fill that a message names.
     """
 
     entry_point: str
@@ -61,4 +60,3 @@ class EntryTrials(Struct, frozen=True):
     trials: tuple[PlannedTrial, ...]
     ranges: dict[int, tuple[int, int]] = {}
     marks: dict[str, str] = {}
-    modules: dict[str, str] = {}

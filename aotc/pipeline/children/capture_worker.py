@@ -142,14 +142,16 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 captured[name] = _write_fixtures(
                     entry_point, plans[name], manifest, recorded, scratch, files
                 )
-                for target, entry in plan_and_trace(
+                captured[name], planned = plan_and_trace(
                     captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
-                ).items():
-                    trials[target].append(entry)
+                )
                 _check_x64(manifest)
             except AotcError as error:
                 failed += _collected(error, job)
                 del captured[name]
+                continue
+            for target, entry in planned.items():
+                trials[target].append(entry)
         if not captured:
             raise_if(failed)
         sets: dict[str, Mapping[str, Tensor]] = {
@@ -177,10 +179,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
-    trial_files.write_plans(
-        scratch.folder,
-        {t: [each for each in plan if each.entry_point in captured] for t, plan in trials.items()},
-    )
+    trial_files.write_plans(scratch.folder, trials)
     scratch.write_known(KnownWeights(tuple(file_digests.known().items()), shards_of))
     scratch.write_program(
         CapturedProgram(

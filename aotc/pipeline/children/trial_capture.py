@@ -1,18 +1,18 @@
-"""The calls that trials compare with, as far as the capture process makes them: the plan of the
-trials, the inputs of each call, and what the program is at its sizes.
+"""What plain JAX is going to run and no executable is, as far as the capture process makes it: the
+plan of the trials, the inputs of their calls, and what the program is there.
 
-A trial has sizes that are no profile's, at which the program may be another one. It is traced there
-as well, so that the plan names everything that the reference's results depend on.
+A trial has sizes that are no profile's, and a program for a mesh runs on one device. It may be
+another program there, so that it is traced there as well: the results of plain JAX depend on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
-from msgspec import structs
 
-from aotc.base.stages import CapturedEntryPoint
+from aotc.base.stages import UNTRACED, CapturedEntryPoint
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.capture import fixture_inputs, jax_private
 from aotc.capture.call_arguments import CallPlan, flat_call
@@ -30,11 +30,6 @@ from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 
-UNTRACED = ""
-"""In place of a digest: the program could not be traced at these sizes. The reference runs it there
-and says why; its results are not looked up.
-"""
-
 
 def plan_and_trace(
     captured: CapturedEntryPoint,
@@ -44,50 +39,58 @@ def plan_and_trace(
     wanted: Mapping[str, Sequence[ExecutableKey]],
     recorded: Recorded | None,
     scratch: Scratch,
-) -> dict[str, EntryTrials]:
-    """Return the trials of an entry point by target, and leave the inputs of their calls.
+) -> tuple[CapturedEntryPoint, dict[str, EntryTrials]]:
+    """Return an entry point with the digests of what is not compiled, and its trials by target.
+    Leave the inputs of their calls.
 
     wanted: the executables of each target.  recorded: what `fixture_inputs.recorded_inputs` gave.
     Raises CaptureError (AOTC-E829, E831) if inputs of such sizes cannot be made.
     """
-    name, spec = captured.name, manifest.entry_points[captured.name]
+    name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
+    planned = _plan(captured, manifest, wanted, scratch)
+    calls = {
+        executable_key(name, trial.sizes): trial.sizes
+        for entry in planned.values()
+        for trial in entry.trials
+    }
+    for key, sizes in calls.items():
+        if not scratch.inputs(key).exists():
+            inputs = fixture_inputs.fixture_inputs(plan, manifest, sizes, recorded)
+            scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
+    if captured.mesh is not None and not captured.recorded:
+        calls |= {key: profile.sizes for key, profile in captured.by_key.items()}
+    uncompiled = {
+        key.label: _digest(plan, manifest, weights, sizes) for key, sizes in sorted(calls.items())
+    }
+    return replace(captured, uncompiled=uncompiled), planned
+
+
+def _plan(
+    captured: CapturedEntryPoint,
+    manifest: BuildManifest,
+    wanted: Mapping[str, Sequence[ExecutableKey]],
+    scratch: Scratch,
+) -> dict[str, EntryTrials]:
+    """The trials of an entry point by target, without targets that have none."""
+    spec = manifest.entry_points[captured.name]
     if not spec.out_of_profile:
         return {}
     fixtures = (trial_files.read_arrays(scratch.inputs(key)) for key in captured.by_key)
     held = ranges(captured.inputs, spec, fixtures)
     planned: dict[str, EntryTrials] = {}
     for target, keys in wanted.items():
-        profiles = [dict(key.sizes) for key in keys if key.entry_point == name]
+        profiles = [dict(key.sizes) for key in keys if key.entry_point == captured.name]
         entry = plan_trials(captured, spec, manifest.dimensions, profiles, held)
         if entry.trials:
             planned[target] = entry
-    where = manifest.where("entry_points", name, "fixtures")
-    modules: dict[str, str] = {}
-    for key, sizes in _calls(planned.values()):
-        modules[key.label] = _module(plan, manifest, weights, sizes)
-        if not scratch.inputs(key).exists():
-            inputs = fixture_inputs.fixture_inputs(plan, manifest, sizes, recorded)
-            scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
-    return {
-        target: structs.replace(entry, modules=dict(sorted(modules.items())))
-        for target, entry in planned.items()
-    }
+    return planned
 
 
-def _calls(entries: Iterable[EntryTrials]) -> Iterator[tuple[ExecutableKey, Sizes]]:
-    """The different sizes of their trials."""
-    yield from {
-        executable_key(entry.entry_point, trial.sizes): trial.sizes
-        for entry in entries
-        for trial in entry.trials
-    }.items()
-
-
-def _module(
+def _digest(
     plan: CallPlan, manifest: BuildManifest, weights: Mapping[str, Weights], sizes: Sizes
 ) -> str:
-    """The digest of the program at these sizes: its portable module, and what that takes; UNTRACED
-    if there is none.
+    """The digest of the program at these sizes on one device: its portable module, and what that
+    takes.
     """
     try:
         with on_one_device(manifest.mesh):
