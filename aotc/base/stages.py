@@ -62,6 +62,11 @@ class Stored(Protocol):
 
 type Tensor = NDArray[Any] | Stored
 
+UNTRACED = ""
+"""In place of the digest of a program that could not be traced. Plain JAX runs it, and says why;
+its results are not looked up.
+"""
+
 FILE_STEM_MAX = 160
 """Characters; a file name may have 255 bytes, and more is put around the stem."""
 
@@ -132,7 +137,9 @@ class CapturedEntryPoint:
     custom call to the line of the program that makes it.  recorded: whether the results of its
     fixtures were recorded elsewhere, instead of computed by plain JAX here.  model: the file that
     it was made of, if it was no function.  unexpected: labels of the profiles that nothing was
-    recorded of, where a framework's results are compared.
+    recorded of, where a framework's results are compared.  uncompiled: digests of the program where
+    plain JAX runs it and no executable does, by label: at the sizes of trials, and on one device
+    instead of those of a mesh; UNTRACED for one that could not be traced there.
     """
 
     name: str
@@ -157,6 +164,7 @@ class CapturedEntryPoint:
     recorded: bool = False
     model: ModelOrigin | None = None
     unexpected: tuple[str, ...] = ()
+    uncompiled: dict[str, str] = field(default_factory=dict)
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:
@@ -181,7 +189,8 @@ class CapturedProgram:
     names, to theirs.  All are of what was read, whatever became of the file.  weights: set name to
     origin ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is
     missing is not cut.  packages: what the capture had imported, by name.  xla_flags: what the
-    program has set this variable to, without effect.
+    program has set this variable to, without effect.  jax_options: the digest of jax's options as
+    the program left them.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
@@ -192,6 +201,7 @@ class CapturedProgram:
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
     xla_flags: str = ""
+    jax_options: str = ""
 
     @property
     def made_from(self) -> dict[str, str]:

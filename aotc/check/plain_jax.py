@@ -50,28 +50,22 @@ def path_of(*steps: Any, owner: str = "") -> str:
 
 def weights_as_made(
     init: str | None, source: bool, recorded: Mapping[str, Array], functions: Functions
-) -> tuple[Any, bool]:
-    """A weights set as the program's users hold it, and whether it has the recorded numbers.
+) -> Any:
+    """A weights set as the program's users hold it, with the recorded numbers.
 
     init, source: as the manifest has them.  recorded: what the bundle will hold, by path; what
     differs from it, because the program makes other numbers each time, is replaced by it.
     """
     if init is None:
-        return _nested(recorded), True
+        return _nested(recorded)
     if source:
-        return _filled(jax.eval_shape(functions(init)), recorded), True
-    made = functions(init)()
-    steady = True
+        return _filled(jax.eval_shape(functions(init)), recorded)
 
     def kept(steps: Any, leaf: Any) -> Any:
-        nonlocal steady
         wanted = recorded[path_of(*steps) or "value"]
-        if _same_bytes(np.asarray(leaf), wanted):
-            return leaf
-        steady = False
-        return wanted
+        return leaf if _same_bytes(np.asarray(leaf), wanted) else wanted
 
-    return jax.tree_util.tree_map_with_path(kept, made), steady
+    return jax.tree_util.tree_map_with_path(kept, functions(init)())
 
 
 def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.bundle_output import write_bundle
 from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cache_store import Cache
-from aotc.pipeline.cache.cached_tasks import ALWAYS, Done, OnDone
+from aotc.pipeline.cache.cached_tasks import Done, OnDone
 from aotc.pipeline.host_requirements import made_by
 from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.scratch_folder import Scratch
@@ -44,7 +44,6 @@ from aotc.pipeline.target_assembly import Assembler
 from aotc.pipeline.tasks.task_progress import OnStage
 from aotc.pipeline.tasks.unfinished_tasks import OnFailed
 from aotc.pipeline.user_processes import OnOutput, runs_functions
-from aotc.pipeline.watching.remembered_tasks import unkept
 from aotc.pipeline.weights_progress import packing_told
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
 
@@ -166,7 +165,7 @@ def build(
         with (
             run.times.stage("pack"),
             run.tasks.attempt(Kind.PACK, ""),
-            run.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS),
+            run.tasks.timed(Task(Kind.PACK, "", {})),
         ):
             on_stage("pack", 0, 0)
             written = write_bundle(
@@ -210,7 +209,6 @@ def build(
                 compiled.chosen,
                 {name: sorted({*map(engine_of, each)}) for name, each in platforms.items()},
             ),
-            *unkept(run.tasks.done()),
             *(cache.notes() if cache else ()),
         )
     labelled = {

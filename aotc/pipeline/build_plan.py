@@ -25,11 +25,6 @@ type Wanted = Mapping[str, Sequence[ExecutableKey]]
 """The executables of each target, by its name, in their order."""
 
 
-def every_executable(wanted: Wanted) -> tuple[ExecutableKey, ...]:
-    """The executables of all targets, each once, sorted."""
-    return tuple(sorted({key for keys in wanted.values() for key in keys}))
-
-
 def wanted_executables(
     manifest: BuildManifest, names: Sequence[str], targets: Sequence[Target]
 ) -> Wanted:

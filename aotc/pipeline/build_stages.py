@@ -23,9 +23,9 @@ from aotc.check.padding.trial_files import count_trials
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
-from aotc.pipeline import build_tuning, padding_trials, user_processes
+from aotc.pipeline import build_tuning, user_processes
 from aotc.pipeline.build_backends import OpenCompilers, backends_for
-from aotc.pipeline.build_plan import Wanted, compile_jobs, every_executable, planned_tasks
+from aotc.pipeline.build_plan import Wanted, compile_jobs, planned_tasks
 from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
@@ -42,7 +42,7 @@ from aotc.pipeline.tasks.task_history import open_tasks
 from aotc.pipeline.tasks.task_pool import Workers
 from aotc.pipeline.tasks.task_progress import Meter, OnStage
 from aotc.pipeline.tasks.unfinished_tasks import OnFailed, reporting_unfinished
-from aotc.pipeline.user_processes import Keep, OnOutput, Source
+from aotc.pipeline.user_processes import OnOutput, Source
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -190,16 +190,14 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
-    request, scratch = run.request, run.scratch
-    job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
-    source = Source(job, scratch)
+    request = run.request
+    source = Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
-    program, keep_capture = _capture(run, source, queue)
-    padding_trials.plan(request.manifest, program, request.wanted, scratch)
-    return program, _compile(run, source, queue, program, keep_capture)
+    program = _capture(run, source, queue)
+    return program, _compile(run, source, queue, program)
 
 
-def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> tuple[CapturedProgram, Keep]:
+def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProgram:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
     waits = isinstance(run.request.tuning, Recorded)
@@ -216,15 +214,9 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> tuple[Captur
 
 
 def _compile(
-    run: BuildRun,
-    source: Source,
-    queue: CompileQueue,
-    program: CapturedProgram,
-    keep_capture: Keep,
+    run: BuildRun, source: Source, queue: CompileQueue, program: CapturedProgram
 ) -> Compiled:
-    """Wait for every executable and for plain JAX. Keeps the capture in the cache if plain JAX
-    found the program to be the same each time.
-    """
+    """Wait for every executable and for plain JAX."""
     request, failures, meter = run.request, run.failures, run.meter
     jobs: ByTarget[CompileJob] = compile_jobs(
         program.entry_points.values(), run.buildable, request.wanted
@@ -272,10 +264,7 @@ def _compile(
         }
         for target, each in jobs.items()
     }
-    keep_reference = failures.results({"": reference}).get("")
-    if keep_reference and not run.scratch.unsteady.exists():
-        keep_capture()
-        keep_reference()
+    is_referred = bool(failures.results({"": reference}))
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
     run.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
@@ -283,7 +272,7 @@ def _compile(
     whole = [
         target
         for target in targets
-        if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
+        if is_referred and executables[target.name].keys() == jobs[target.name].keys()
     ]
     return Compiled(jobs, executables, whole, fallen, build_tuning.recorded_choices(request.tuning))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,7 +26,6 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.system.streamed_bundle import Told
 
 if TYPE_CHECKING:
-    # A process that records what a program reads imports this module before it begins to.
     from aotc.config.build_manifest import BuildManifest
 
 
@@ -85,26 +84,26 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-def variables_file(worker: str) -> str:
-    """The name of the file with the variables that a worker's program read."""
-    return f"variables.{worker}.msgpack"
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
     """What the processes that run the user's code are told. What they open of the build manifest
     themselves is the program's doing.
 
-    targets: as the manifest or the caller writes them.  executables: of all targets, each once,
-    sorted.  keeps_going: whether the capture goes on after an entry point that it cannot capture.
+    targets: as the manifest or the caller writes them.  wanted: the executables of each target, by
+    its name.  keeps_going: whether the capture goes on after an entry point that it cannot capture.
     threads: how many may compile plain JAX; the result is the same with any number.
     """
 
     manifest: BuildManifest
     targets: tuple[str, ...]
-    executables: tuple[ExecutableKey, ...]
+    wanted: Mapping[str, Sequence[ExecutableKey]]
     keeps_going: bool = False
     threads: int = 1
+
+    @property
+    def executables(self) -> tuple[ExecutableKey, ...]:
+        """The executables of all targets, each once, sorted."""
+        return tuple(sorted({key for keys in self.wanted.values() for key in keys}))
 
     def encode(self) -> bytes:
         """The job for another process."""
@@ -130,13 +129,6 @@ class Scratch:
     def program(self) -> Path:
         """The captured program, whose file is there once the capture is complete."""
         return self.folder / "program.msgpack"
-
-    @property
-    def unsteady(self) -> Path:
-        """A file that exists only if the program was found to give other values each time; its text
-        says what differed.
-        """
-        return self.folder / "unsteady"
 
     def write_measures(self, worker: str, taken: Sequence[str]) -> None:
         """Leave what was done to keep a worker apart, a line each."""
@@ -279,18 +271,17 @@ class Scratch:
     def _files(self) -> Path:
         return self.folder / "read.msgpack"
 
-    def write_variables(self, worker: str, read: dict[str, bool]) -> None:
-        """Leave the names of the variables that the program read in this worker, and whether each
-        was set.
-        """
-        (self.folder / variables_file(worker)).write_bytes(msgspec.msgpack.encode(read))
+    def write_variables(self, read: dict[str, bool]) -> None:
+        """Leave the names of the variables that the program read, and whether each was set."""
+        self._variables.write_bytes(msgspec.msgpack.encode(read))
 
     def read_variables(self) -> dict[str, bool]:
-        """What `write_variables` left, of all workers."""
-        found: dict[str, bool] = {}
-        for path in self.folder.glob(variables_file("*")):
-            found |= unpacked(path.read_bytes(), dict[str, bool])
-        return dict(sorted(found.items()))
+        """What `write_variables` left."""
+        return unpacked(self._variables.read_bytes(), dict[str, bool])
+
+    @property
+    def _variables(self) -> Path:
+        return self.folder / "variables.msgpack"
 
     def read_program(self) -> CapturedProgram:
         """What `write_program` left."""

@@ -1,69 +1,84 @@
-"""The two processes of a build that run the user's code: the capture, and plain JAX."""
+"""The two processes of a build that run the user's code: the capture, and plain JAX.
+
+The capture runs in every build. What it makes is content, by which all later tasks are looked up:
+the results of plain JAX by the modules of the program at every size at which that runs it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
+
+import msgspec
 
 from aotc.base import constants
 from aotc.base.errors import raise_if
-from aotc.base.stages import CapturedEntryPoint, CapturedProgram
+from aotc.base.evidence import Coverage
+from aotc.base.source_locations import EntryPointLines
+from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment
 from aotc.base.workers.confined_process import Apart
 from aotc.base.workers.forked_workers import kept
 from aotc.capture.source_files import changed
 from aotc.check import parity_process
+from aotc.check.padding import trial_files
 from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_sections import program_sections
-from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.cache import task_files
+from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cached_tasks import Tasks
 from aotc.pipeline.children import user_process
-from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.kept_weights import KeptWeights
-from aotc.pipeline.scratch_folder import ProgramJob, Scratch, digest_of, variables_file
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch, digest_of
 from aotc.pipeline.tasks import code_identity
 from aotc.pipeline.tasks.task_failures import Failures
 from aotc.pipeline.tasks.task_pool import Workers
 from aotc.pipeline.tasks.task_progress import OnStage
-from aotc.pipeline.watching import remembered_tasks
-from aotc.pipeline.watching.recorded_reads import native_parts
-from aotc.pipeline.watching.remembered_tasks import Worker
 from aotc.pipeline.weights_progress import waited_for
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode, Tree, children
 from aotc_runtime.system.bundle_files import read_file
 
 type OnOutput = Callable[[str, str], None]
 """Given what a process printed that ran the user's code: the name of the process, and the text."""
 
-type Keep = Callable[[], None]
-"""Puts the result of a task into the cache; called once the result is known to be reproducible."""
-
-RECORDED = "aotc.pipeline.children.recorded_worker"
+PROGRAM_WORKER = "aotc.pipeline.children.program_worker"
 """The module of both processes."""
-
-CAPTURED = (
-    *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
-    *("inputs.*.safetensors", "results.*.safetensors", "weights.*/*.safetensors"),
-)
-_NAMES = {
-    "program.msgpack": "the captured program",
-    "read.msgpack": "the list of files that the program read",
-    variables_file(constants.CAPTURE_WORKER): "the list of variables that the program read",
-    "trials.msgpack": "the plan of calls to try",
-}
-"""Files of which a build has one, as `--explain` calls them."""
 
 REFERRED = (
     *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
     *("value.*.safetensors", "values.msgpack"),
-    variables_file(constants.REFERENCE_WORKER),
 )
 """Patterns of the files that the reference process leaves in the scratch folder."""
+
+PACKAGES = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "scipy")
+"""Packages that compute the reference, whose files are parts of its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that runs the program. kind: of its task.  module: whose `work` it calls.
+    failure_code, doing: of `user_process.run`.  options: variables for jax, beside those that both
+    processes have.
+    """
+
+    kind: Kind
+    module: str
+    failure_code: str
+    doing: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+CAPTURE = Child(Kind.CAPTURE, constants.CAPTURE_WORKER, "AOTC-E835", "the capture process")
+REFERENCE = Child(
+    Kind.REFERENCE, constants.REFERENCE_WORKER, "AOTC-E836", "plain JAX on the fixtures"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,61 +88,37 @@ class Source:
     job: ProgramJob
     scratch: Scratch
 
-    def worker(
-        self, kind: Kind, module: str, leaves: tuple[str, ...], more: Mapping[str, str]
-    ) -> Worker:
-        """The process of a task. leaves: patterns of the files that it writes.  more: variables to
-        add to the environment that every such process has.
-        """
-        variables = _variables(more)
-        known = {
-            **program_sections(self.job.manifest.text),
-            "targets": ", ".join(self.job.targets),
-            **code_identity.toolchain_code(),
-            **code_identity.host_parts(),
-            **code_identity.library_parts(variables),
-            **native_parts(variables, self.job.manifest.root),
-        }
-        root, folder = self.job.manifest.root, self.scratch.folder
-        return Worker(kind, module, root, folder, known, leaves, variables)
-
     def execute(
         self,
-        worker: Worker,
+        child: Child,
         workers: Workers,
-        *,
-        failure_code: str,
-        doing: str,
-        on_finished: Callable[[str], None] = lambda item: None,
         on_output: OnOutput,
+        on_finished: Callable[[str], None],
     ) -> None:
-        """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
-        the build manifest is then another file than the one that was read.
+        """Run the process to its end, as `user_process.run`. Raises CaptureError (AOTC-E840)
+        besides, if the build manifest is then another file than the one that was read.
         """
-        manifest, folder = str(self.job.manifest.path), str(worker.folder)
-        shared = _variables({})
-        kept_apart = apart_of(self.job.manifest, folder)
-        options = {k: v for k, v in worker.environment.items() if shared.get(k) != v}
+        folder = self.scratch.folder
+        kept_apart = apart_of(self.job.manifest, str(folder))
         user_process.run(
-            kept(RECORDED),
+            kept(PROGRAM_WORKER),
             Job(
-                worker.module,
-                manifest,
-                folder,
+                child.module,
+                str(folder),
                 self.job.encode(),
-                options,
+                dict(child.options),
                 kept_apart,
                 confined_process.secrets(),
             ),
             type(None),
-            within=worker.folder,
+            within=folder,
             seconds=None if kept_apart is None else kept_apart.seconds,
-            variables=shared,
-            failure_code=failure_code,
-            doing=doing,
+            variables=_variables(),
+            failure_code=child.failure_code,
+            doing=child.doing,
             processes=workers.processes,
             on_finished=on_finished,
-            on_output=lambda text: on_output(str(worker.kind), text),
+            on_output=lambda text: on_output(str(child.kind), text),
         )
         raise_if(_edited(self.job.manifest))
 
@@ -140,61 +131,58 @@ def capture(
     on_stage: OnStage,
     on_output: OnOutput,
     failures: Failures,
-) -> tuple[CapturedProgram, Keep]:
-    """Trace every entry point, or take from the cache what an earlier build traced.
+) -> CapturedProgram:
+    """Trace every entry point, in every build.
 
     on_captured: given each entry point as soon as it is traced.  failures: if it collects them,
     those of entry points that cannot be captured, without which the program is returned then.
     Raises CaptureError, BuildManifestError.
     """
     source = replace(source, job=replace(source.job, keeps_going=failures.are_collected))
-    total, done = len(source.job.manifest.entry_points), 0
+    manifest, scratch = source.job.manifest, source.scratch
+    total, done = len(manifest.entry_points), 0
 
     def advance(name: str) -> None:
         nonlocal done
         done += 1
         if done < total:  # after the last one, fixtures are made and weights written
             on_stage("capture", done, total)
-        on_captured(source.scratch.read_entry_point(name))
+        on_captured(scratch.read_entry_point(name))
 
-    variables = {
+    options = {
         constants.CONSTANTS_AS_ARGUMENTS: "1",
-        constants.CPU_DEVICES: str(prod(source.job.manifest.mesh.values())),
+        constants.CPU_DEVICES: str(prod(manifest.mesh.values())),
     }
-    worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
-
-    weights = KeptWeights(tasks.store, source.job.manifest.path)
+    weights = KeptWeights(tasks.store, manifest.path)
     weights.learn()
 
-    def trace() -> None:
-        if workers.jobs > 1:
-            parity_process.begin()  # which has imported its libraries by then
-        weights.lay_out(source.scratch)
-        source.execute(
-            worker,
-            workers,
-            failure_code="AOTC-E835",
-            doing="the capture process",
-            on_finished=advance,
-            on_output=on_output,
-        )
+    def trace() -> CapturedProgram:
+        with tasks.attempt(Kind.CAPTURE, ""):
+            started = tasks.clock()
+            weights.lay_out(scratch)
+            source.execute(replace(CAPTURE, options=options), workers, on_output, advance)
+            seconds = tasks.clock() - started
+            program = _captured(scratch)
+            parts = dict(_read_parts(source, program))
+            tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
+        weights.keep(scratch)
+        return program
 
     on_stage("capture", 0, total)
-    captured = workers.submit(lambda: remembered_tasks.run(worker, tasks, trace), urgent=True)
+    captured = workers.submit(trace, urgent=True)
     try:
-        keep = waited_for(captured, source.scratch, source.job.manifest, on_stage)
+        program = waited_for(captured, scratch, manifest, on_stage)
     except AotcError as error:
-        if not failures.are_collected or not source.scratch.program.exists():
+        if not failures.are_collected or not scratch.program.exists():
             raise
         failures.add(error.findings)
-        return source.scratch.read_program(), remembered_tasks.nothing
+        return _captured(scratch)
     on_stage("capture", total, total)
+    return program
 
-    def keep_all() -> None:
-        keep()
-        weights.keep(source.scratch)
 
-    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep_all
+def _captured(scratch: Scratch) -> CapturedProgram:
+    return replace(scratch.read_program(), read=scratch.read_files())
 
 
 def reference(
@@ -204,44 +192,47 @@ def reference(
     workers: Workers,
     on_output: OnOutput,
     on_trial: Callable[[str], None] = lambda trial: None,
-) -> Future[Keep]:
-    """Begin to run the fixtures and trials in plain JAX; the future's result keeps what it found.
+) -> Future[None]:
+    """Begin to run the fixtures and trials in plain JAX, or take its results from the cache.
 
     on_trial: called with the entry point after each trial.
     The future raises CaptureError, ParityError.
     """
-    plain = source.worker(Kind.REFERENCE, constants.REFERENCE_WORKER, REFERRED, {})
 
-    def compute() -> Keep:
-        job = replace(source.job, threads=max(1, workers.jobs - 1))
-        worker = replace(plain, known={**plain.known, **dict(_given(source.scratch, program))})
-        return remembered_tasks.run(
-            worker,
-            tasks,
-            lambda: replace(source, job=job).execute(
-                worker,
-                workers,
-                failure_code="AOTC-E836",
-                doing="plain JAX on the fixtures",
-                on_finished=on_trial,
-                on_output=on_output,
-            ),
-        )
+    def compute() -> None:
+        folder = source.scratch.folder
+        task = Task(Kind.REFERENCE, "", dict(_reference_parts(source, program)))
+        with tasks.attempt(Kind.REFERENCE, ""):
+            every = program.entry_points.values()
+            is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
+            if is_keyed and task_files.restore(task, folder, tasks):
+                tasks.note(task, cached=True)
+                return
+            if workers.jobs > 1:
+                parity_process.begin()  # which has imported its libraries by the time of parity
+            job = replace(source.job, threads=max(1, workers.jobs - 1))
+            started = tasks.clock()
+            replace(source, job=job).execute(REFERENCE, workers, on_output, on_trial)
+            tasks.note(task, cached=False, seconds=tasks.clock() - started)
+            if is_keyed:
+                task_files.keep(task, folder, REFERRED, tasks)
 
     return workers.submit(compute, urgent=True)
 
 
 def runs_functions(manifest: BuildManifest) -> bool:
     """Whether users wrote part of the program, which may need the network, and any resources."""
-    entry_points = manifest.entry_points.values()
-    likes = (
-        leaf
-        for spec in entry_points
+    written = any(spec.source is None for spec in manifest.entry_points.values())
+    return written or bool(manifest.weights) or _has_like_inputs(manifest)
+
+
+def _has_like_inputs(manifest: BuildManifest) -> bool:
+    return any(
+        isinstance(leaf, InputLike)
+        for spec in manifest.entry_points.values()
         for name, tree in spec.inputs.items()
         for _, leaf in leaf_paths(tree, name)
     )
-    written = any(spec.source is None for spec in entry_points) or bool(manifest.weights)
-    return written or any(isinstance(leaf, InputLike) for leaf in likes)
 
 
 def apart_of(manifest: BuildManifest, folder: str) -> Apart | None:
@@ -259,9 +250,9 @@ def apart_of(manifest: BuildManifest, folder: str) -> Apart | None:
     return Apart.stated(mapped, folder)
 
 
-def _variables(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that runs the program. more: as of `Source.worker`."""
-    return worker_environment.clean({"JAX_PLATFORMS": "cpu", **more})
+def _variables() -> dict[str, str]:
+    """The environment of a process that runs the program."""
+    return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
 def _edited(manifest: BuildManifest) -> Iterator[Finding]:
@@ -272,19 +263,71 @@ def _edited(manifest: BuildManifest) -> Iterator[Finding]:
     return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
 
 
-def _given(scratch: Scratch, program: CapturedProgram) -> Iterator[tuple[str, str]]:
-    """The files that the reference process reads, as parts of its key, named for people."""
-    given = [(_NAMES[path.name], path) for path in map(scratch.folder.joinpath, _NAMES)]
-    for kind, path_of in (
-        ("fixture inputs", scratch.inputs),
-        ("recorded results", scratch.results),
-    ):
-        given += [
-            (f"{kind} of {name}, profile {number}", path_of(key))
-            for name, entry_point in program.entry_points.items()
-            for number, key in enumerate(entry_point.by_key, 1)
-        ]
-    yield from ((name, sha256(path.read_bytes())) for name, path in given if path.exists())
+def _read_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+    """What a capture has read: the manifest, the toolchain, files, packages, variables."""
+    yield from program_sections(source.job.manifest.text).items()
+    yield from code_identity.toolchain_code().items()
+    yield from _package_parts(program)
+    for name, digest in program.made_from.items():
+        yield f"{'source file' if name.endswith('.py') else 'file'} {name}", digest
+    variables = _variables()
+    for name in source.scratch.read_variables():
+        yield f"environment {name}", code_identity.variable(name, variables)
+
+
+def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
+    for name, package in program.packages.items():
+        yield f"package {name}", package.version
+        yield f"files of package {name}", package.files
+
+
+def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+    """All that the results of plain JAX depend on: the program at every size at which it runs, its
+    inputs and weights, and what it runs on (docs/build-engine.md says why that is all).
+    """
+    variables = _variables()
+    yield from program_sections(source.job.manifest.text).items()
+    yield from code_identity.toolchain_code().items()
+    yield from _package_parts(program)
+    yield from code_identity.package_parts(PACKAGES)
+    yield from code_identity.host_parts().items()
+    yield from code_identity.library_parts(variables).items()
+    yield from code_identity.native_parts(variables).items()
+    if _shows_classes(source.job.manifest, program):
+        yield from _read_parts(source, program)
+    yield "options of jax", program.jax_options
+    scratch = source.scratch
+    for name, entry_point in program.entry_points.items():
+        yield f"modules of {name}", _digest_of_modules(entry_point)
     for name in program.weights:
         for number, path in enumerate(scratch.weights(name), 1):
             yield f"weights {name}, part {number}", digest_of(path)
+    yield "the plan of calls to try", sha256(trial_files.plan_file(scratch.folder).read_bytes())
+    for kind in ("inputs", "results", "expected"):
+        for path in sorted(scratch.folder.glob(f"{kind}.*.safetensors")):
+            yield f"fixture {path.name.removesuffix('.safetensors')}", sha256(path.read_bytes())
+
+
+def _digest_of_modules(captured: CapturedEntryPoint) -> str:
+    """The digest of everything that was captured of an entry point, without what names lines of the
+    program: a comment moves them.
+    """
+    plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
+    plain = replace(plain, specialized={}, undetermined={}, counted={})
+    return sha256(msgspec.msgpack.encode(plain))
+
+
+def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
+    """Whether callers see classes of the program: the reference records by which attributes they
+    reach the arrays, which no module says.
+    """
+    trees = [
+        tree
+        for entry_point in program.entry_points.values()
+        for tree in (entry_point.result, *(each.tree for each in entry_point.parameters))
+    ]
+    return _has_like_inputs(manifest) or any(map(_holds_class, trees))
+
+
+def _holds_class(tree: Tree) -> bool:
+    return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))

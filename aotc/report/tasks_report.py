@@ -8,7 +8,6 @@ from typing import Any
 
 from aotc.pipeline.cache.cached_tasks import Done, End, Undone
 from aotc.pipeline.tasks.unfinished_tasks import Unfinished
-from aotc.pipeline.watching.remembered_tasks import unkept
 from aotc_runtime.base.rendering import say
 
 REASONS_MAX = 8
@@ -82,7 +81,6 @@ def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
     yield from (f"  failed    {_with_codes(each)}" for each in failed[:FAILED_MAX])
     if len(failed) > FAILED_MAX:
         yield f"  … {len(failed) - FAILED_MAX} more; --explain has all"
-    yield from (f"note: {note}" for note in unkept(done))
 
 
 def _with_codes(undone: Undone) -> str:

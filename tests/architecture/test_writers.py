@@ -86,14 +86,12 @@ SCRATCH = {
     ),
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
     "aotc/check/padding/trial_files.py": "the build's scratch folder: trials and what came of them",
-    "aotc/pipeline/watching/recording_file.py": "the build's scratch folder: what a process read",
     "aotc/capture/orbax_checkpoint.py": "the build's scratch folder: arrays of a checkpoint",
     "aotc/capture/orbax_worker.py": "that folder",
     "aotc/pipeline/kept_weights.py": "the build's scratch folder: shards of earlier builds",
     "aotc/commands/remote_cache/remote_cache.py": "that folder: a shard from elsewhere",
-    "aotc/pipeline/watching/remembered_tasks.py": (
-        "the build's scratch folder: what was made before"
-    ),
+    "aotc/pipeline/cache/task_files.py": "the build's scratch folder: what was made before",
+    "aotc/pipeline/children/trial_capture.py": "the build's scratch folder: inputs of trials",
     "aotc/commands/channel/channel_status.py": (
         "a temporary folder of its own: of a first-time host"
     ),

@@ -14,8 +14,7 @@ from aotc.base.errors import ParityError
 from aotc.base.workers.worker_child import Progress
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline import padding_trials, user_processes
-from aotc.pipeline.build_plan import every_executable
+from aotc.pipeline import user_processes
 from aotc.pipeline.cache.cached_tasks import Tasks
 from aotc.pipeline.children.reference_worker import work
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -35,9 +34,9 @@ class PlainTrials:
         self._scratch = Scratch(manifest.parent / "scratch")
         self._scratch.folder.mkdir()
         wanted = {name: self._manifest.executables(name) for name in self._manifest.targets}
-        self._job = ProgramJob(self._manifest, self._manifest.targets, every_executable(wanted))
+        self._job = ProgramJob(self._manifest, self._manifest.targets, wanted)
         with Workers(1) as workers:
-            program, _ = user_processes.capture(
+            user_processes.capture(
                 Source(self._job, self._scratch),
                 Tasks(None, {}),
                 workers,
@@ -46,7 +45,6 @@ class PlainTrials:
                 on_output=lambda process, text: None,
                 failures=Failures(keep_going=False),
             )
-        padding_trials.plan(self._manifest, program, wanted, self._scratch)
 
     def refusal(self, name: str) -> Finding:
         """Why one entry point is refused: by what runs plain JAX for a build, with that alone."""

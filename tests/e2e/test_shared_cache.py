@@ -40,7 +40,7 @@ def init():
 def f(params, x):
     return jnp.tanh(x * params["w"])
 """
-SERVER = Path(__file__).parents[1] / "unit/workshops/remote/http_storage.py"
+SERVER = Path(__file__).parents[1] / "unit/commands/remote_cache/http_storage.py"
 
 OURS, STRANGER = LocalSigner.ephemeral(), LocalSigner.ephemeral()
 
@@ -101,7 +101,7 @@ def test_what_one_host_has_built_another_does_not(
 ) -> None:
     assert ran(first) == EVERYTHING and not first.notes
     again = built(project, tmp_path, url)
-    assert ran(again) == {"pack"}
+    assert ran(again) == {"capture", "pack"}
     assert again.bundle.root_digest == first.bundle.root_digest
     assert not again.notes
 
@@ -114,7 +114,7 @@ def test_a_state_that_another_host_has_built_is_found_beside_ones_own(
     try:
         (project / "program.py").write_text(PROGRAM.replace("tanh", "sin"))
         built(project, there, url, by=OURS)
-        assert ran(built(project, here, url)) == {"pack"}
+        assert ran(built(project, here, url)) == {"capture", "pack"}
     finally:
         (project / "program.py").write_text(PROGRAM)
 

@@ -23,14 +23,19 @@ Outcomes = dict[str, list[list[Difference]]]
 """What came of the trials, by target, in the order of its plans and their trials."""
 
 
+def plan_file(folder: Path) -> Path:
+    """The file with the plan of trials."""
+    return folder / "trials.msgpack"
+
+
 def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:
     """Write the plan of trials."""
-    (folder / "trials.msgpack").write_bytes(msgspec.msgpack.encode(plans))
+    plan_file(folder).write_bytes(msgspec.msgpack.encode(plans))
 
 
 def read_plans(folder: Path) -> Plans:
     """The plan of trials; empty if none was written."""
-    path = folder / "trials.msgpack"
+    path = plan_file(folder)
     return unpacked(path.read_bytes(), Plans) if path.exists() else {}
 
 

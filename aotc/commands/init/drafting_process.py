@@ -25,7 +25,6 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
 from aotc.pipeline.build_evidence import specialized
-from aotc.pipeline.build_plan import every_executable
 from aotc.pipeline.cache.cached_tasks import Tasks
 from aotc.pipeline.children.user_process import ask
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
@@ -154,10 +153,10 @@ def check(
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
     wanted = {name: manifest.executables(name) for name in manifest.targets}
-    job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
+    job = ProgramJob(manifest, manifest.targets, wanted)
     tasks = Tasks(None, {})
     with scratch_folder() as folder, Workers(1) as workers:
-        program, _ = user_processes.capture(
+        program = user_processes.capture(
             Source(job, Scratch(folder)),
             tasks,
             workers,

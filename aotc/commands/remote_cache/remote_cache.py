@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -147,15 +147,6 @@ class SharedStore:
             if data is not None:
                 self.local.put(key, data)
         return data
-
-    def every(self, key: str) -> Iterator[bytes]:
-        """What each store holds under a key, the local one first; the remote one is asked only if
-        the caller goes on past it.
-        """
-        yield from self.local.every(key)
-        data = self.remote.get(key)
-        if data is not None:
-            yield data
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes in both stores, if possible."""

@@ -1,8 +1,6 @@
-"""Functions of a 64-bit little-endian ELF object: their names, addresses and code; and what a
-shared object asks of others.
+"""Functions of a 64-bit little-endian ELF object: their names, addresses and code.
 
-Linux' elf(5): file header, section headers of 64 bytes, symbols of 24 bytes in `.symtab` and
-`.dynsym`, entries of 16 bytes in `.dynamic`.
+Linux' elf(5): file header, section headers of 64 bytes, symbols of 24 bytes in `.symtab`.
 """
 
 from __future__ import annotations
@@ -21,12 +19,10 @@ X86_64, AARCH64 = 62, 183
 _TOGETHER_MAX = 4
 """Symbols, names and code of an object together, as a multiple of it; aliases share their code."""
 
-SYMBOL_TABLE, _DYNAMIC, _DYNAMIC_SYMBOLS = 2, 6, 11
-_NEEDED = 1
+SYMBOL_TABLE = 2
 _FUNCTION = 2
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_ENTRY = struct.Struct("<qQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,47 +94,6 @@ def _symbols(elf: bytes, table: Section, names: Section) -> Iterator[tuple[str, 
         name, info, _, section, address, size = _SYMBOL.unpack_from(elf, at)
         if info & 0xF == _FUNCTION and section and size:
             yield _text(elf, names, name), section, address, size
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """What a shared object has to do with others. libraries: it needs, by name.  asked: symbols
-    that others have to define.  offered: those that it defines.
-    """
-
-    libraries: tuple[str, ...]
-    asked: frozenset[str]
-    offered: frozenset[str]
-
-
-def interface(elf: bytes) -> Interface:
-    """The interface of a shared object.
-
-    Raises ValueError for bytes that are none, or that do not say.
-    """
-    if not elf.startswith(MAGIC):
-        raise ValueError("no 64-bit little-endian ELF file")
-    libraries: list[str] = []
-    asked: set[str] = set()
-    offered: set[str] = set()
-    try:
-        sections = list(sections_of(elf))
-        for table in sections:
-            end = table.offset + table.size
-            if table.kind == _DYNAMIC_SYMBOLS:
-                for at in range(table.offset, end, _SYMBOL.size):
-                    name, _, _, section, _, _ = _SYMBOL.unpack_from(elf, at)
-                    (offered if section else asked).add(_text(elf, sections[table.link], name))
-            elif table.kind == _DYNAMIC:
-                for at in range(table.offset, end, _ENTRY.size):
-                    tag, value = _ENTRY.unpack_from(elf, at)
-                    if tag == _NEEDED:
-                        libraries.append(_text(elf, sections[table.link], value))
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
-        raise ValueError(f"damaged ELF file: {error}") from error
-    if not asked:
-        raise ValueError("no table of dynamic symbols")
-    return Interface(tuple(libraries), frozenset(asked - {""}), frozenset(offered))
 
 
 def _text(elf: bytes, names: Section, offset: int) -> str:

@@ -61,11 +61,6 @@ class Store(Protocol):
     def get(self, key: str) -> bytes | None:
         """The bytes that were put there; None if there are none, or if they are damaged."""
 
-    def every(self, key: str) -> Iterator[bytes]:
-        """What each place holds under this key, the nearest first: where a key does not determine
-        the data, the remote store may hold other data than the local one.
-        """
-
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
@@ -141,12 +136,6 @@ class LocalStore:
         with suppress(OSError):
             os.utime(path)
         return data
-
-    def every(self, key: str) -> Iterator[bytes]:
-        """The bytes under a key, if there are any: a folder holds them once."""
-        data = self.get(key)
-        if data is not None:
-            yield data
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible; data larger than the whole cache may be is not kept."""

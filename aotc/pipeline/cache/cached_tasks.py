@@ -24,11 +24,10 @@ FIRST = "not built before"
 UNKNOWN = "the last build had no such task"
 GONE = "nothing has changed, but its result is not in the cache any more"
 OFF = "the cache is off"
-NOT_KEPT = "its result of the last build was not kept"
-"""Also the name of a part that marks, in the record, a task whose result is never kept; no key that
-is looked up has such a part."""
+ALWAYS = "every build does"
 
-ALWAYS = ("every build does",)
+UNKEYED = (Kind.CAPTURE, Kind.PACK)
+"""Tasks that run in every build. The parts of their keys only say what has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +129,13 @@ class Tasks:
         return made
 
     @contextmanager
-    def timed(self, task: Task, why: tuple[str, ...] = ()) -> Iterator[Callable[[object], None]]:
+    def timed(self, task: Task) -> Iterator[Callable[[object], None]]:
         """Run a task in the block, and note how long it took. Yields a function that puts its
         result into the cache.
-
-        why: as for `note`.
         """
         started = self.clock()
         yield lambda result: self.keep(task.key, result)
-        self.note(task, cached=False, seconds=self.clock() - started, why=why)
+        self.note(task, cached=False, seconds=self.clock() - started)
 
     def clock(self) -> float:
         """A clock in seconds; only differences mean anything."""
@@ -149,27 +146,14 @@ class Tasks:
         data = self.store.get(key) if self.store else None
         return None if data is None else _decoded(data, type_)
 
-    def recall_every[T](self, key: str, type_: type[T]) -> Iterator[T]:
-        """The values under a key, the nearest first, for a key that does not determine its value:
-        the remote cache may hold another one than this.
-        """
-        for data in self.store.every(key) if self.store else ():
-            found = _decoded(data, type_)
-            if found is not None:
-                yield found
-
     def keep(self, key: str, value: object) -> None:
         """Put a value into the cache, if there is one."""
         if self.store:
             self.store.put(key, msgspec.msgpack.encode(value))
 
-    def note(
-        self, task: Task, *, cached: bool, seconds: float = 0.0, why: tuple[str, ...] = ()
-    ) -> None:
-        """Note that a task has ended. why: it ran, where the caller knows better than its
-        key says.
-        """
-        reasons = () if cached else why or self._reasons(task)
+    def note(self, task: Task, *, cached: bool, seconds: float = 0.0) -> None:
+        """Note that a task has ended."""
+        reasons = () if cached else self._reasons(task)
         done = Done(task, cached, reasons, seconds)
         with self._lock:
             self._done[task.name] = done
@@ -201,13 +185,13 @@ class Tasks:
             return {name: dict(done.task.parts) for name, done in sorted(self._done.items())}
 
     def _reasons(self, task: Task) -> tuple[str, ...]:
+        before = self._last.get(task.name)
+        if task.kind in UNKEYED:
+            return tuple(map(str, changes(before or task.parts, task.parts))) or (ALWAYS,)
         if self.store is None:
             return (OFF,)
-        before = self._last.get(task.name)
         if before is None:
             return (UNKNOWN,) if self._last else (FIRST,)
-        if NOT_KEPT in before:
-            return (NOT_KEPT,)
         return tuple(map(str, changes(before, task.parts))) or (GONE,)
 
 
@@ -226,10 +210,10 @@ def _decoded[T](data: bytes, type_: type[T]) -> T | None:
 
 def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
     """ "module changed" becomes "module changed: source file model.py changed"."""
-    known = [reason for reason in capture if reason not in (FIRST, UNKNOWN, GONE, OFF)]
+    known = [reason for reason in capture if reason != ALWAYS]
     if not known:
         return done.reasons
     return tuple(
-        f"{reason}: {', '.join(known)}" if reason == "module changed" else reason
+        f"{reason}: {', '.join(known)}" if reason.startswith("module") else reason
         for reason in done.reasons
     )

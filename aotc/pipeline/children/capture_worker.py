@@ -1,5 +1,5 @@
 """Traces a program into a scratch folder, in a process that
-`aotc.pipeline.children.recorded_worker` is.
+`aotc.pipeline.children.program_worker` is.
 
 It is a process of its own because it imports jax and the user's code, and because its jax has
 to take closed-over constants for arguments.
@@ -37,6 +37,7 @@ from aotc.capture import (
     fixture_inputs,
     jax_private,
     project_files,
+    source_imports,
     trace_errors,
     traced_shardings,
     user_exceptions,
@@ -52,12 +53,14 @@ from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
 from aotc.check import plain_jax
+from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import KnownWeights, ProgramJob, Scratch, digest_of
-from aotc.pipeline.watching import sources_only
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import Mesh
 from aotc_runtime.schema.manifest_labels import label
@@ -99,6 +102,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = traced_shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
+    trials: trial_files.Plans = {target: [] for target in job.wanted}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     for name, spec in manifest.entry_points.items():
@@ -132,11 +136,22 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                captured[name] = _write_fixtures(entry_point, plans[name], manifest, scratch, files)
+                recorded = fixture_inputs.recorded_inputs(name, manifest)
+                if recorded:
+                    _note(files, recorded.file, recorded.digest)
+                captured[name] = _write_fixtures(
+                    entry_point, plans[name], manifest, recorded, scratch, files
+                )
+                captured[name], planned = plan_and_trace(
+                    captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
+                )
                 _check_x64(manifest)
             except AotcError as error:
                 failed += _collected(error, job)
                 del captured[name]
+                continue
+            for target, entry in planned.items():
+                trials[target].append(entry)
         if not captured:
             raise_if(failed)
         sets: dict[str, Mapping[str, Tensor]] = {
@@ -164,16 +179,18 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
+    trial_files.write_plans(scratch.folder, trials)
     scratch.write_known(KnownWeights(tuple(file_digests.known().items()), shards_of))
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,
             weights=origins,
-            sources=project_files.sources(manifest.root, sources_only.IMPORTED),
+            sources=project_files.sources(manifest.root, source_imports.IMPORTED),
             files=dict(sorted(files.items())),
             packages=imported_packages(also=TOOLCHAIN),
             shardings=cuts,
             xla_flags=os.environ.get("XLA_FLAGS", ""),
+            jax_options=sha256(repr(sorted(jax.config.values.items())).encode()),
         )
     )
     raise_if(failed)
@@ -222,6 +239,7 @@ def _write_fixtures(
     entry_point: CapturedEntryPoint,
     plan: CallPlan,
     manifest: BuildManifest,
+    recorded: fixture_inputs.Recorded | None,
     scratch: Scratch,
     files: dict[str, str],
 ) -> CapturedEntryPoint:
@@ -233,9 +251,6 @@ def _write_fixtures(
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")
     unexpected: list[str] = []
-    recorded = fixture_inputs.recorded_inputs(name, manifest)
-    if recorded:
-        _note(files, recorded.file, recorded.digest)
     for key, frozen in entry_point.by_key.items():
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))

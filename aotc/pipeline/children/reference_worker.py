@@ -1,4 +1,4 @@
-"""Runs plain JAX on the fixtures, in a process that `aotc.pipeline.children.recorded_worker` is.
+"""Runs plain JAX on the fixtures, in a process that `aotc.pipeline.children.program_worker` is.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
 with the capture but the inputs and weights in the scratch folder.
@@ -20,7 +20,13 @@ from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import jax_trees, project_files, trace_errors, user_exceptions
+from aotc.capture import (
+    jax_trees,
+    project_files,
+    source_imports,
+    trace_errors,
+    user_exceptions,
+)
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
 from aotc.capture.source_files import changed
@@ -37,7 +43,6 @@ from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
-from aotc.pipeline.watching import sources_only
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import Pad
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -95,7 +100,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
         record_all(captured, functions, manifest, scratch, by_loader, progress)
         try_all(plans, captured, manifest, scratch, functions, progress)
-    sources = project_files.sources(manifest.root, sources_only.IMPORTED)
+    sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
 
@@ -157,20 +162,12 @@ def _unexpected(
 def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.Functions) -> Any:
     """A weights set as the program's users hold it: of a model file as that has it, otherwise with
     the numbers that the capture recorded.
-
-    The program is marked as unsteady if it makes others here: then they depend on something that no
-    recorder saw, and the result must not be cached.
     """
     spec = models.manifest.weights[name]
     if name in models.weights:
-        return plain_jax.weights_as_made(None, False, models.arrays(name), functions)[0]
+        return plain_jax.weights_as_made(None, False, models.arrays(name), functions)
     recorded = read_shards(scratch.weights(name))
-    made, steady = plain_jax.weights_as_made(
-        spec.init, spec.source is not None, recorded, functions
-    )
-    if not steady:
-        scratch.unsteady.write_text(f"weights {name} have other values each time", "utf-8")
-    return made
+    return plain_jax.weights_as_made(spec.init, spec.source is not None, recorded, functions)
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:

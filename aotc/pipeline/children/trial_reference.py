@@ -18,9 +18,8 @@ from aotc.base.errors import CaptureError, ParityError, raise_if
 from aotc.base.stages import CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import fixture_inputs, trace_errors
+from aotc.capture import trace_errors
 from aotc.capture.call_arguments import CallPlan, FlatCall
-from aotc.capture.source_files import changed
 from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.check.padding.trial_records import FIXTURE, EntryTrials, PlannedTrial, Sizes
@@ -30,7 +29,7 @@ from aotc.check.padding.trial_verdict import endless, refusals, tried
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.manifest_labels import executable_key, label
 from aotc_runtime.serving.readiness import Difference
 
 SECONDS_MIN = 10.0
@@ -181,14 +180,10 @@ def _record(
 ) -> None:
     """What plain JAX computes at exactly the sizes of a trial.
 
-    Raises CaptureError: AOTC-E826, E829 if the function fails there, E840 for another file than the
-    capture's.
+    Raises CaptureError (AOTC-E826, E829) if the function fails there.
     """
     name, sizes = function.plan.name, trial.sizes
-    recorded = fixture_inputs.recorded_inputs(name, manifest)
-    if recorded:
-        raise_if(changed(program.files, [(recorded.file, recorded.digest)]))
-    inputs = fixture_inputs.fixture_inputs(function.plan, manifest, sizes, recorded)
+    inputs = trial_files.read_arrays(scratch.inputs(executable_key(name, sizes)))
     if trial.inputs != FIXTURE:
         leaves = program.entry_points[name].inputs
         inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)

@@ -32,6 +32,10 @@ depend."""
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """Variables that decide which file a library's name stands for."""
 
+NATIVE_PREFIXES = (
+    *("OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_"),
+)
+
 
 def toolchain_code() -> Parts:
     """Digests of the code of aotc and aotc-runtime, as parts of a key."""
@@ -143,7 +147,18 @@ def _processor(path: Path) -> str:
 def library_parts(environment: Mapping[str, str]) -> Parts:
     """Variables that decide which libraries a process loads."""
     return {
-        f"environment {name}": sha256(environment[name].encode(errors="surrogateescape"))
-        for name in LIBRARY_VARIABLES
-        if name in environment
+        f"environment {n}": variable(n, environment) for n in LIBRARY_VARIABLES if n in environment
     }
+
+
+def native_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables on which the numbers of native code can depend: threads, kernels, memory."""
+    names = sorted(name for name in environment if name.startswith(NATIVE_PREFIXES))
+    return {f"environment {name}": variable(name, environment) for name in names}
+
+
+def variable(name: str, environment: Mapping[str, str]) -> str:
+    """The digest of a variable's value, which may be a secret; or that it is not set."""
+    if name not in environment:
+        return "not set"
+    return sha256(environment[name].encode(errors="surrogateescape"))

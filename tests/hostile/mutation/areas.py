@@ -345,8 +345,8 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/watching/remembered_tasks.py",),
-        ("tests/unit/pipeline/watching/test_remembered.py",),
+        ("pipeline/cache/task_files.py",),
+        ("tests/unit/pipeline/cache/test_task_files.py",),
     ),
     Area(
         TOOLCHAIN,
@@ -383,7 +383,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("compile/binary/elf.py", "compile/xla/executable_records.py"),
-        ("tests/unit/compile/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
+        ("tests/unit/compile/test_records.py",),
     ),
     Area(
         RUNTIME,
@@ -546,7 +546,7 @@ AREAS = (
         TOOLCHAIN,
         (
             "pipeline/children/user_process.py",
-            "pipeline/children/recorded_worker.py",
+            "pipeline/children/program_worker.py",
             "pipeline/children/capture_worker.py",
             "pipeline/children/reference_worker.py",
             "pipeline/children/trial_reference.py",

@@ -15,7 +15,7 @@ from pathlib import Path
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import jax_private
 from aotc.pipeline.children import capture_worker
-from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.scratch_folder import Scratch
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.dimension_specs import MultiplesOf, Rule, sizes_of
-from aotc.pipeline.build_plan import every_executable
+from aotc.pipeline.scratch_folder import ProgramJob
 from aotc_runtime.schema.bundle_manifest import CompileHere, Dimension, Pad, Split
 
 Read = Callable[[str | bytes], BuildManifest]
@@ -94,9 +94,10 @@ def test_a_target_has_profiles_of_its_own_and_everything_is_traced_once(read: Re
         {"batch": 8, "seq": 16},
     )
     wanted = {target: manifest.executables(target) for target in manifest.targets}
-    traced = [dict(key.sizes) for key in every_executable(wanted) if key.entry_point == "encode"]
+    every = ProgramJob(manifest, manifest.targets, wanted).executables
+    traced = [dict(key.sizes) for key in every if key.entry_point == "encode"]
     assert tuple(traced) == manifest.profiles("encode", "cpu-x86-64-v3")
-    assert len([key for key in every_executable(wanted) if key.entry_point == "scale"]) == 3
+    assert len([key for key in every if key.entry_point == "scale"]) == 3
 
 
 def test_policies_become_values_with_their_defaults(read: Read) -> None:

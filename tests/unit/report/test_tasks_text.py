@@ -7,7 +7,6 @@ import pytest
 from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cached_tasks import Done, End, Undone
 from aotc.pipeline.tasks.unfinished_tasks import Unfinished
-from aotc.pipeline.watching.remembered_tasks import NEVER_KEPT
 from aotc.report.tasks_report import (
     FAILED_MAX,
     REASONS_MAX,
@@ -78,14 +77,3 @@ def test_tasks_without_a_result_have_no_key_and_codes_if_they_failed() -> None:
 
 def test_where_nothing_was_begun_there_is_nothing_to_tell() -> None:
     assert list(unfinished_lines(Unfinished((), (PACK,), "nothing"), explain=True)) == []
-
-
-def test_a_failed_build_notes_what_a_program_asks_that_changes() -> None:
-    why = tuple(f"{NEVER_KEPT}it asked {what}" for what in ("a", "b", "c", "d", "e"))
-    ran = Done(Task(Kind.CAPTURE, "", {}), False, why, 1.0)
-    again = Done(Task(Kind.REFERENCE, "", {}), False, why, 1.0)
-    *_, last = unfinished_lines(Unfinished((ran, again), failed(1), "nothing"), explain=False)
-    assert last == (
-        "note: every build runs the program, which may give something else each time: "
-        "it asked a; it asked b; it asked c; 2 more reasons by --explain"
-    )

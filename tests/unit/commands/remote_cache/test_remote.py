@@ -67,16 +67,6 @@ def test_an_entry_is_given_to_another_host_and_kept_there(
     assert ours.notes() == theirs.notes() == ()
 
 
-def test_both_places_are_asked_for_what_builds_elsewhere_may_have_put_as_well(
-    tmp_path: Path, storage: Path
-) -> None:
-    store = share(LocalStore(tmp_path / "a", 10_000), f"file://{storage}", OURS, TRUSTED)
-    store.put(KEY, b"theirs")
-    store.local.put(KEY, b"ours")
-    assert store.get(KEY) == b"ours"
-    assert list(store.every(KEY)) == [b"ours", b"theirs"]
-
-
 @pytest.mark.parametrize("damage", ["changed", "cut", "empty", "moved"])
 def test_what_is_wrong_there_is_not_used_and_told(
     damage: str, storage: Path, server: Server, tmp_path: Path

@@ -29,7 +29,6 @@ def test_an_entry_is_given_back_to_whoever_opens_the_folder(store: LocalStore) -
     assert store.get(KEY) is None
     store.put(KEY, b"data")
     assert LocalStore(store.folder, 10_000).get(KEY) == b"data"
-    assert (list(store.every(KEY)), list(store.every(OTHER))) == ([b"data"], [])
     assert store.get(OTHER) is None and store.notes() == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 from aotc.base.errors import CompileError
 from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import FIRST, GONE, NOT_KEPT, OFF, UNKNOWN, End, Tasks, Undone
+from aotc.pipeline.cache.cached_tasks import ALWAYS, FIRST, GONE, OFF, UNKNOWN, End, Tasks, Undone
 from aotc_runtime.base.errors import Finding
 
 OLD = Task(Kind.EXECUTABLE, "f", {"module": "1"})
@@ -52,8 +52,14 @@ def test_the_reason_is_what_changed_since_the_last_build(tmp_path: Path) -> None
     assert reasons({}, cached=False) == (OFF,)
     assert reasons({"executable f": {"module": "1"}}) == ("module 1 -> 2",)
     assert reasons({"executable f": {"module": "2"}, "": {}}) == (GONE,)
-    assert reasons({"executable f": {NOT_KEPT: ""}, "": {}, " ": {}}) == (NOT_KEPT,)
-    assert reasons({each: {} for each in ("executable g", "", " ", "  ")}) == (UNKNOWN,)
+    assert reasons({each: {} for each in ("executable g", "", " ")}) == (UNKNOWN,)
+
+
+def test_a_capture_says_what_changed_or_that_every_build_does_it() -> None:
+    for last, reason in (({}, ALWAYS), ({"a": "1"}, ALWAYS), ({"a": "2"}, "a 2 -> 1")):
+        tasks = Tasks(None, {"capture": last})
+        tasks.note(Task(Kind.CAPTURE, "", {"a": "1"}), cached=False)
+        assert tasks.done()[0].reasons == (reason,)
 
 
 def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> None:

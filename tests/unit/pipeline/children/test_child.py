@@ -11,15 +11,15 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_parent
 from aotc.pipeline.children import user_process
-from aotc.pipeline.children.recorded_worker import Job
+from aotc.pipeline.children.program_worker import Job
 
 
 def run(worker: str, folder: Path) -> None:
-    """Run a module with this source as a worker that is recorded."""
+    """Run a module with this source as a worker."""
     (folder / "a_worker.py").write_text(worker)
     user_process.run(
-        worker_parent.module("aotc.pipeline.children.recorded_worker"),
-        Job("a_worker", str(folder / "m.toml"), str(folder), b""),
+        worker_parent.module("aotc.pipeline.children.program_worker"),
+        Job("a_worker", str(folder), b""),
         type(None),
         within=folder,
         variables=dict(os.environ) | {"PYTHONPATH": str(folder)},

@@ -23,8 +23,7 @@ from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.request_service import HELD_SECONDS
-from aotc_serve.service.request_service import Service
+from aotc_serve.service.request_service import HELD_SECONDS, Service
 from aotc_serve.service.served_loading import Settings
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)

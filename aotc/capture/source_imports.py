@@ -2,13 +2,14 @@
 
 Python trusts bytecode whose source has the same size and modification time in whole seconds. Tools
 that set times (checkouts, archives, images) can leave another source with both; a build that ran
-the old bytecode would cache its result under the digest of the new source.
+the old bytecode would build a program that its provenance does not name.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -20,6 +21,7 @@ from importlib.machinery import (
 )
 from typing import Any
 
+from aotc.capture import library_files
 from aotc_runtime.base.digest import sha256
 
 
@@ -50,10 +52,11 @@ _find_in = FileFinder.path_hook(
 )
 
 
-def install(is_library: Callable[[str], bool]) -> None:
-    """Do so from now on in this process. is_library: whether a folder belongs to a library; modules
-    there are loaded as usual.
-    """
+def install() -> None:
+    """Do so from now on in this process. Modules of libraries are loaded as usual."""
+
+    def is_library(folder: str) -> bool:
+        return os.path.join(folder, "").startswith(library_files.folders())
 
     def hook(path: str) -> Any:
         if is_library(path):

@@ -1,0 +1,103 @@
+"""`python -m aotc.pipeline.children.program_worker FOLDER`: run a worker that runs the user's code,
+and leave in the build's scratch folder what the program read while it was captured.
+
+A zygote that has imported jax and the workers forks it for a build (`aotc.base.workers.zygote`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
+from aotc.base.workers import confined_process as apart
+from aotc.base.workers import worker_environment
+from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.worker_child import Progress, answer
+from aotc.capture import source_imports
+from aotc.capture.program_reads import Recorder
+from aotc.pipeline.children.user_process import begin_as_if_alone
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch
+
+
+class Job(Struct, frozen=True):
+    """worker: the module whose `work` is run.  folder: the scratch folder.  program: an encoded
+    `ProgramJob`.  options: variables for jax that this worker has beside those of the process.
+    apart: what it may use, where it runs nothing that a user wrote; None otherwise.  secrets: files
+    that nothing of a model file may read.
+    """
+
+    worker: str
+    folder: str
+    program: bytes
+    options: dict[str, str] = {}
+    apart: Apart | None = None
+    secrets: tuple[str, ...] = ()
+
+
+def prepare() -> None:
+    """Import what programs need, and read once what is the same for all of them."""
+    for worker in (CAPTURE_WORKER, REFERENCE_WORKER):
+        importlib.import_module(worker)
+    # Not at the top: a worker in a process of its own imports jax with its options.
+    from aotc.capture import jax_private
+    from aotc.capture.imported_packages import imported_packages
+    from aotc.compile.compiler_registry import platforms
+
+    jax_private.import_for_lowering()
+    platforms()
+    imported_packages()
+
+
+def run(job: Job, progress: Progress) -> None:
+    """Run the worker. Raises what the worker raises."""
+    scratch = Scratch(Path(job.folder))
+    apart.keep_secret(*job.secrets)
+    if job.apart is not None:
+        scratch.write_measures(job.worker, apart.begin(job.apart))
+    os.environ.update(job.options)
+    if "jax" in sys.modules:  # of the zygote
+        from aotc.capture import jax_private
+
+        jax_private.take_options(job.options)
+        begin_as_if_alone()
+    source_imports.install()
+    recorder = Recorder(scratch.folder) if job.worker == CAPTURE_WORKER else None
+    try:
+        importlib.import_module(job.worker).work(scratch, job.program, progress)
+    finally:  # a capture that refuses some entry points leaves the others
+        if recorder is not None:
+            _write_read(recorder, scratch, ProgramJob.decode(job.program))
+
+
+def _write_read(recorder: Recorder, scratch: Scratch, program: ProgramJob) -> None:
+    # Not at the top, as above.
+    from aotc.capture import project_files
+    from aotc.config.checkpoint_files import files_of
+
+    read = recorder.variables()
+    known = {name: read[name] for name in read if not worker_environment.decides(name)}
+    scratch.write_variables(known)
+    manifest = program.manifest
+    listed = {
+        path.resolve()
+        for path in (
+            manifest.path,
+            *(file.path for named in manifest.files() for file in files_of(named)),
+        )
+    }
+    root = manifest.path.resolve().parent
+    scratch.write_files(project_files.read_by(recorder.files(), root, listed))
+
+
+def main() -> None:
+    """Do the job."""
+    answer(Job, run)
+
+
+if __name__ == "__main__":
+    main()
