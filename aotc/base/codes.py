@@ -116,18 +116,6 @@ USAGE = {
         expected="the PIN of the token",
         hint="set AOTC_PKCS11_PIN, add pin-source=FILE to the URI, or run in a terminal",
     ),
-    "AOTC-E020": Code(
-        "a model signature inside the bundle's folder",
-        "write it beside the folder",
-        expected="a place outside of the bundle's folder",
-        hint="write it beside the folder, as without -o",
-    ),
-    "AOTC-E021": Code(
-        "a key that model_signing does not take",
-        "make one with `aotc keygen --type ecdsa-p256`",
-        expected="an ECDSA P-256 key, which model_signing takes",
-        hint="make one with `aotc keygen --type ecdsa-p256`",
-    ),
     "AOTC-E022": Code(
         "no signer, or more than one, for the scheme of a key URI",
         "install the package that serves it; spell the path of a file `./NAME`",
@@ -379,28 +367,6 @@ TRUST = {
         "add a key, or move a `not_after` that is still right",
         expected="{threshold} or more keys that count {when}",
         hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
-    ),
-    "AOTC-E351": Code(
-        "no model signature: not a Sigstore bundle in JSON with one signature",
-        "pass what `aotc attest --openssf` or `model_signing sign key` wrote",
-        hint="pass the file that `aotc attest --openssf` or `model_signing sign key` wrote",
-    ),
-    "AOTC-E352": Code(
-        "a model signature that the given key did not make",
-        "pass the signer's public key, or fetch the signature again",
-        expected="a signature by key {key}",
-        hint="pass the signer's public key, or fetch the signature again",
-    ),
-    "AOTC-E353": Code(
-        "a model signature about something else than whole files by SHA-256, or one that "
-        "contradicts itself",
-        "sign the folder with `aotc attest --openssf` or model_signing 1.x",
-        hint="sign the folder with `aotc attest --openssf` or with model_signing 1.x",
-    ),
-    "AOTC-E354": Code(
-        "a file that is changed, missing or not listed in the model signature",
-        "fetch the bundle again; after `aotc sign`, make the model signature again",
-        hint="the bundle is not the one that was signed, or `aotc sign` added a signature since",
     ),
 }
 

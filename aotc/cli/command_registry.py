@@ -35,8 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Sign and trust": (
         "aotc.cli.keygen_command:keygen",
         "aotc.cli.sign_command:sign",
-        "aotc.commands.attest.attest_command:attest",
-        "aotc.commands.attest.attach_command:attach",
+        "aotc.commands.attach.attach_command:attach",
         "aotc.cli.trust:trust",
         "aotc.commands.channel.channel_command:channel",
     ),
@@ -60,7 +59,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 OPTIONS = {
     "--check-reproducible": "aotc.commands.reproduce.reproducibility_check:BuildAgain",
     "--executor": "aotc.commands.dask.executor_option_service:on_cluster",
-    "--openssf": "aotc.commands.attest.model_signature:require_model_signature",
     "--remote-cache": "aotc.commands.remote_cache.remote_cache_service:share",
     "--tune": "aotc.commands.tune.tuning_service:Measure",
 }

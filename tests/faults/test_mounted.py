@@ -61,7 +61,6 @@ WRITING = (
     ("build", "tiny.toml", "--layout", "folder"),
     ("build", "tiny.toml", "-o", "b.aotb", "--tune", "--save-tuning", "tuning.json"),
     ("sign", "b.aotb", "--key", "p256.key"),
-    ("attest", "b.aotb", "--openssf", "--key", "p256.key"),
     ("keygen", "new", "--plain"),
     ("trust", "init", "--key", "p256.pub", "--name", "x", "-o", "new.toml"),
     ("trust", "add-key", "trust.toml", "--key", "p256.pub"),

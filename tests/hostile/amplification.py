@@ -33,7 +33,6 @@ IMPORTED = (
         "aotc.cli.sign_command",
     ),
     *("aotc.cli.trust_option", "aotc.cli.verify_command", "aotc.report.inspect_report"),
-    *("aotc.commands.attest.attest_command", "aotc.commands.attest.model_signature"),
     *("aotc.commands.channel.channel_command", "aotc.commands.channel.channel_repository"),
     *(
         "aotc.commands.diff.diff_command",

@@ -142,7 +142,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("commands/attest/sigstore_bundle.py",),
+        ("commands/attach/sigstore_bundle.py",),
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
     Area(TOOLCHAIN, ("capture/npz_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
@@ -379,14 +379,6 @@ AREAS = (
             "tests/unit/cli/test_command_trust_changes.py",
             "tests/unit/cli/test_command_trust.py",
             "tests/unit/cli/test_command_trust_roles.py",
-        ),
-    ),
-    Area(
-        TOOLCHAIN,
-        ("commands/attest/model_signature.py", "commands/attest/openssf_signing.py"),
-        (
-            "tests/unit/commands/attest/test_model_signatures.py",
-            "tests/unit/commands/attest/test_command_attest.py",
         ),
     ),
     Area(
