@@ -212,18 +212,6 @@ USAGE = {
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
     ),
-    "AOTC-E046": Code(
-        "`--plot` of another kind than SVG or PNG",
-        "name a file that ends in `.svg` or `.png`",
-        expected="a file that ends in .svg or .png",
-        hint="give the file such a name",
-    ),
-    "AOTC-E047": Code(
-        "`--plot` of a PNG without matplotlib",
-        "`pip install ./runtime '.[plots]'`, or write SVG",
-        expected="matplotlib, which draws PNG files",
-        hint="write a .svg file, or from a clone: pip install ./runtime '.[plots]'",
-    ),
     "AOTC-E050": Code(
         "`aotc merge`: bundles of different programs",
         "build them from the same manifest, sources, weights and fixtures, with one version of jax",

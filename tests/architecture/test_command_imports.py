@@ -22,7 +22,7 @@ COMMANDS = sorted(
     ]
 )
 
-HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
+HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec"
 
 
 def imported_by(path: Path) -> set[str]:

@@ -32,7 +32,7 @@ from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
-from aotc.commands.profiles.traffic.traffic_log import describe_bad, read_traffic
+from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.remote_cache.oci_blobs import layer_of
 from aotc.commands.report_page import origins_section

@@ -10,15 +10,15 @@ import numpy as np
 
 from aotc.base import constants
 from aotc.base.stages import CompileJob
-from aotc.commands.profiles.traffic.call_cost import (
+from aotc.commands.profiles.call_cost import (
     CostModel,
     Elements,
     fit,
     interpolate,
     probe_sizes,
 )
-from aotc.commands.profiles.traffic.probe_messages import Answer, Job
-from aotc.commands.profiles.traffic.size_space import Points, Space
+from aotc.commands.profiles.probe_messages import Answer, Job
+from aotc.commands.profiles.size_space import Points, Space
 from aotc.compile.compiler_registry import backend_for
 from aotc.config import manifest_values
 from aotc.config.build_manifest import BuildManifest

@@ -27,7 +27,7 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights
-from aotc.commands.profiles.traffic.probe_messages import Answer, Job, Probe
+from aotc.commands.profiles.probe_messages import Answer, Job, Probe
 from aotc.commands.profiles.xla_cost import cost_of_call
 from aotc.config import manifest_values as values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec

@@ -10,10 +10,10 @@ import numpy as np
 
 from aotc.base.errors import refusal
 from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
-from aotc.commands.profiles.traffic.profile_choice import Choice, choose
-from aotc.commands.profiles.traffic.profile_routing import Served, serve
-from aotc.commands.profiles.traffic.size_space import Counts, Points, Space, space_of_manifest
-from aotc.commands.profiles.traffic.traffic_log import Traffic, read_traffic
+from aotc.commands.profiles.profile_choice import Choice, choose
+from aotc.commands.profiles.profile_routing import Served, serve
+from aotc.commands.profiles.size_space import Counts, Points, Space, space_of_manifest
+from aotc.commands.profiles.traffic_log import Traffic, read_traffic
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target
 from aotc_runtime.base.suggestions import did_you_mean

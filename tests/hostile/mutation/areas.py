@@ -467,7 +467,7 @@ AREAS = (
     Area(TOOLCHAIN, ("config/tuning_file.py",), ("tests/unit/config/test_tuning_file.py",)),
     Area(
         TOOLCHAIN,
-        ("commands/profiles/traffic/log_lines.py", "commands/profiles/traffic/traffic_log.py"),
+        ("commands/profiles/traffic_log.py",),
         ("tests/unit/commands/profiles/test_log.py",),
     ),
     Area(TOOLCHAIN, ("config/manifest_values.py",), ("tests/unit/config/test_values.py",)),
@@ -514,7 +514,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("commands/profiles/profiles_coverage.py",),
+        ("commands/profiles/traffic_check.py",),
         ("tests/unit/commands/profiles/test_command_profiles.py",),
     ),
     Area(

@@ -114,8 +114,7 @@ def test_the_text_encoder_gets_profiles_from_a_million_requests(aotc: Run, folde
     assert len(today["profiles"]) == 1
     assert suggested["coverage"] == today["coverage"] == 1.0
     assert suggested["cost"] < today["cost"] / 4
-    assert document["bound"] <= suggested["cost"]
-    assert 0 <= document["gap"] < 0.3
+    assert document["optimal"] is False
     assert document["cost_model"]["unit"] == "operations"
     assert "batch*seq^2" in document["cost_model"]["formula"]
     assert document["cost_model"]["largest_error"] < 0.1
@@ -129,7 +128,7 @@ def test_the_best_sizes_of_one_dimension_are_written_in_place(aotc: Run, folder:
         *("--max", "3", "--cost", "elements", "--write", "--json"),
     )
     assert done.document["written"] == "dimensions.batch.profiles"
-    assert (done.document["method"], done.document["gap"]) == ("dynamic programming", 0.0)
+    assert (done.document["method"], done.document["optimal"]) == ("dynamic programming", True)
     assert done.document["traffic"]["outside"] == {"batch above 64": 1}
     assert done.document["suggested"]["coverage"] == pytest.approx(85 / 86)
     text = (folder / "double.toml").read_text()
@@ -191,7 +190,6 @@ def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
         (["--traffic", "none.jsonl"], 2, "AOTC-E040"),
         (["--traffic", "double.toml"], 2, "AOTC-E041"),
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
-        (["--traffic", "batches.jsonl", "--plot", "p.pdf"], 2, "AOTC-E046"),
         (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
         (["--traffic", "batches.jsonl", "--measure", "--cost", "elements"], 2, "AOTC-E001"),
@@ -288,15 +286,13 @@ def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
     (folder / "shapes.jsonl").open("a").write("not a line\n")
     done = aotc(
         *("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl"),
-        *("--cost", "elements", "--plot", "profiles.svg"),
+        *("--cost", "elements"),
     )
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "line 3001 left out: not JSON" in done.stdout
     assert "####" in done.stdout and "batch=8,seq=64" in done.stdout
-    assert "no 8 profiles cost less than" in done.stdout
-    picture = (folder / "profiles.svg").read_text()
-    assert picture.startswith("<svg") and picture.count("<line") > 16
+    assert "by greedy, exchange and shift" in done.stdout
 
 
 def test_without_a_policy_that_pads_only_exact_sizes_count(aotc: Run, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.traffic.call_cost import Elements, fit, interpolate, probe_sizes, spread
+from aotc.commands.profiles.call_cost import Elements, fit, interpolate, probe_sizes, spread
 from tests.unit.commands.profiles.spaces import polynomial, random_traffic
 
 

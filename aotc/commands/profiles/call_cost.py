@@ -1,7 +1,7 @@
 """What a call costs, as a function of its sizes.
 
 Every model is non-decreasing in every size: that is what makes a profile that is larger than what
-it serves never cheaper, and the search in `aotc.commands.profiles.traffic.profile_choice` exact or
+it serves never cheaper, and the search in `aotc.commands.profiles.profile_choice` exact or
 bounded.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from aotc.commands.profiles.traffic.size_space import Points
+from aotc.commands.profiles.size_space import Points
 
 Costs = NDArray[np.float64]
 
