@@ -331,8 +331,8 @@ USAGE = {
         "correct the name or the axes",
     ),
     "AOTC-E084": Code(
-        "`aotc init`: the file, or the module that is written beside it, exists",
-        "name another with `--output`, or the bundle with `--name`",
+        "`aotc init`: the file exists",
+        "name another with `--output`",
         expected="the name of a new file",
     ),
     "AOTC-E085": Code(

@@ -67,19 +67,8 @@ class Parameter(Struct, frozen=True):
     example: Seen | None = None
 
 
-class Module(Struct, frozen=True):
-    """source: of a module with a function to take instead. function: its name there.  weights:
-    those of its parameters.  returned: those of them that functions of the module return.
-    """
-
-    source: str
-    function: str
-    weights: tuple[str, ...]
-    returned: tuple[str, ...]
-
-
 class Answer(Struct, frozen=True):
-    """parameters: of the function, or of the one in `wrapper` that it needs.  enable_x64: whether
+    """parameters: of the function.  enable_x64: whether
     the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
     the function, to which a manifest passes nothing.  needed: the names that each function of
     `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
@@ -91,7 +80,6 @@ class Answer(Struct, frozen=True):
     enable_x64: bool
     takes_any: list[str] = []
     needed: dict[str, list[str]] = {}
-    wrapper: Module | None = None
     ranges: dict[str, tuple[int | None, int | None]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
     donate: list[str] = []

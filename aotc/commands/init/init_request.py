@@ -12,16 +12,33 @@ from typing import Any
 
 from aotc.base.errors import finding, raise_if
 from aotc.capture.model_files.frontend_registry import suffixes
-from aotc.commands.init.array_text import DTYPES, FORM, ArrayText, parse
 from aotc.config.checkpoint_files import ENDING
 from aotc.config.dtype_names import SHORT_DTYPES
 from aotc.config.field_types import is_function_reference, is_identifier
+from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import closest
+from aotc_runtime.schema.bundle_manifest import DType
+
+DTYPES = tuple(sorted([*(dtype.value for dtype in DType), *KEY_DTYPES]))
+
+_FORM = "DTYPE[AXES], such as float32[batch,64], int32[] or key<fry>[4]"
+
+_ARRAY = re.compile(r"\A([A-Za-z0-9_]*(?:<[a-z]+>)?) ?\[([^\[\]]*)\]\Z")
 
 _RANGE = re.compile(r"\A([1-9][0-9]{0,8}):([1-9][0-9]{0,8})\Z")
 _REFERENCE = "package.module:function"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayText:
+    """dtype: as a build manifest writes it; None where only the axes were given.  shape: sizes and
+    names of dimensions.
+    """
+
+    dtype: str | None
+    shape: tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +148,35 @@ def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
     return finding("AOTC-E080", option, found, expected=expected, hint=hint)
 
 
+def parse_array(text: str) -> ArrayText | None:
+    """None for what is not of the form, or has an unknown dtype or axis."""
+    found = _ARRAY.match(text.strip())
+    if found is None:
+        return None
+    dtype = SHORT_DTYPES.get(found[1], found[1]) or None
+    if dtype is not None and dtype not in DTYPES:
+        return None
+    inside = found[2].strip().removesuffix(",")
+    axes = [axis.strip() for axis in inside.split(",")] if inside else []
+    shape: list[int | str] = []
+    for axis in axes:
+        if axis.isascii() and axis.isdigit() and len(axis) < 19:
+            shape.append(int(axis))
+        elif is_identifier(axis):
+            shape.append(axis)
+        else:
+            return None
+    return ArrayText(dtype, tuple(shape))
+
+
 def _array(text: str) -> ArrayText:
-    array = parse(text)
+    array = parse_array(text)
     if array is None:
         written = text.partition("[")[0].strip()
         known = {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
         raise _Unreadable(
-            f"an array as {FORM}", f"did you mean {close}?" if close else "correct it"
+            f"an array as {_FORM}", f"did you mean {close}?" if close else "correct it"
         )
     return array
 
