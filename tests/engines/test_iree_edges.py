@@ -17,7 +17,6 @@ from .search import TOGETHER, Child
 REPAIRED = (
     "binary.atan2.float16",
     "binary.atan2.float32",
-    "binary.div.complex64",
     "binary.pow.float16",
     "binary.pow.float32",
     "binary.pow.float64",
@@ -100,6 +99,7 @@ REPAIRED = (
 )
 
 REFUSED = {
+    "binary.div.complex64": "stablehlo.divide of complex numbers, which XLA has",
     "scatter.dtype.complex64": "stablehlo.scatter of complex numbers",
     "unary.tanh.complex64": "stablehlo.tanh of complex numbers",
     "window.min_grad.float32": "stablehlo.select_and_scatter",
