@@ -44,11 +44,9 @@ IMPORTED = (
     *(
         "aotc.commands.merge.merge_command",
         "aotc.commands.merge.merged_bundle",
-        "aotc.commands.merge.merge_text",
     ),
     *(
         "aotc.commands.report_page.report_command",
-        "aotc.commands.report_page.review_page",
         "aotc.commands.report_page.page_renderer",
     ),
     *("aotc.commands.registry.push_pull_command", "aotc.commands.registry.bundle_pull"),

@@ -456,8 +456,6 @@ AREAS = (
         (
             "commands/merge/fixture_match.py",
             "commands/merge/merged_bundle.py",
-            "commands/merge/merged_targets.py",
-            "commands/merge/same_source.py",
         ),
         (
             "tests/unit/commands/merge/test_merged_bundles.py",
