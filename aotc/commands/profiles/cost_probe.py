@@ -14,7 +14,6 @@ from aotc.commands.profiles.call_cost import (
     CostModel,
     Elements,
     fit,
-    interpolate,
     probe_sizes,
 )
 from aotc.commands.profiles.probe_messages import Answer, Job
@@ -36,7 +35,6 @@ class CostKind(StrEnum):
 
     ANALYSIS = "analysis"
     ELEMENTS = "elements"
-    MEASURED = "measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +79,18 @@ def probe(
             space.entry_point,
             sizes,
             kept,
-            kind is CostKind.MEASURED,
         ),
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",
     )
     where = space.points([each.sizes for each in answer.probes])
-    if kind is CostKind.MEASURED:
-        seconds = np.array([each.seconds for each in answer.probes])
-        model: CostModel = interpolate(where, seconds, "seconds")
-        open_loops = 0
-    else:
-        work = [
-            each.flops + each.transcendentals + BYTES_PER_FLOP * each.bytes_accessed
-            for each in answer.probes
-        ]
-        model = fit(where, np.maximum(np.array(work), 1.0), "operations")
-        open_loops = max(each.open_loops for each in answer.probes)
+    work = [
+        each.flops + each.transcendentals + BYTES_PER_FLOP * each.bytes_accessed
+        for each in answer.probes
+    ]
+    model = fit(where, np.maximum(np.array(work), 1.0), "operations")
+    open_loops = max(each.open_loops for each in answer.probes)
     return Probed(model, _compile(space, sizes, answer, target), len(sizes), open_loops)
 
 

@@ -10,21 +10,19 @@ from aotc.base.stages import Module
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.manifest_values` encodes it.  sizes: what to trace the entry point
     at.
-    kept: indices of those whose modules are wanted.  measure: whether to time calls on this host.
+    kept: indices of those whose modules are wanted.
     """
 
     manifest: bytes
     entry_point: str
     sizes: list[dict[str, int]]
     kept: list[int]
-    measure: bool
 
 
 class Probe(Struct, frozen=True):
     """XLA's cost analysis before optimization, of one call, all steps of loops included.
 
     open_loops: loops of which one step is counted, since how many there are is not known.
-    seconds: the median of some, or 0.
     """
 
     sizes: dict[str, int]
@@ -32,7 +30,6 @@ class Probe(Struct, frozen=True):
     transcendentals: float
     bytes_accessed: float
     open_loops: int
-    seconds: float
 
 
 class Answer(Struct, frozen=True):

@@ -52,7 +52,6 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
     type=click.IntRange(min=1),
     help="What the executables of all profiles may take.",
 )
-@click.option("--measure", is_flag=True, help="Time calls on this host instead of counting work.")
 @click.option(
     "--cost",
     type=click.Choice(["analysis", "elements"]),
@@ -70,7 +69,6 @@ def suggest(
     entry: str | None,
     target: str | None,
     max_bytes: int | None,
-    measure: bool,
     cost: str,
     write: bool,
 ) -> None:
@@ -82,8 +80,6 @@ def suggest(
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
     """
-    if measure and cost == "elements":
-        raise click.UsageError("--measure and --cost elements exclude each other")
     if max_bytes and cost == "elements":
         raise click.UsageError("--max-bytes needs compiled probes, not --cost elements")
     from aotc.base.workers import worker_environment
@@ -101,7 +97,7 @@ def suggest(
         entry_point=entry,
         target=target,
         bytes_max=max_bytes,
-        kind=CostKind.MEASURED if measure else CostKind(cost),
+        kind=CostKind(cost),
     )
     document = suggestion_document(found)
     if write:

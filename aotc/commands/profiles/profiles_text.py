@@ -151,7 +151,7 @@ def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[
     yield f"cost of a call: {model['unit']}{how}{off}"
     if loops := model["open_loops"]:
         what = "a loop" if loops == 1 else f"each of {loops} loops"
-        yield f"of {what} whose length is not known, one step is counted; --measure times all"
+        yield f"of {what} whose length is not known, one step is counted"
 
 
 def _histogram(

@@ -26,9 +26,6 @@ def encode(tokens, mask):
 def double(x):
     return x * 2
 
-def multiplied(params, x):
-    return x @ params["w"].astype(x.dtype)
-
 def doubled_times(x):
     return jax.lax.scan(lambda c, row: (jnp.tanh(c @ c) + row, None), jnp.eye(4), x)[0]
 
@@ -192,7 +189,6 @@ def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
         (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
-        (["--traffic", "batches.jsonl", "--measure", "--cost", "elements"], 2, "AOTC-E001"),
         (["--traffic", "large.jsonl"], 2, "AOTC-E041"),
     ],
 )
@@ -220,31 +216,6 @@ def test_a_link_to_a_manifest_leads_to_what_is_written(aotc: Run, folder: Path) 
     assert done.exit_code == 0
     assert (folder / "double.toml").is_symlink()
     assert "profiles = [30]  # one and all" in (folder / "real.toml").read_text()
-
-
-def test_measured_costs_come_from_this_host(aotc: Run, folder: Path) -> None:
-    done = aotc(
-        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"),
-        *("--max", "2", "--measure", "--json"),
-    )
-    assert done.document["cost_model"]["unit"] == "seconds"
-    assert 0 < done.document["suggested"]["cost"] < 86
-    assert len(done.document["suggested"]["profiles"]) <= 2
-
-
-@pytest.mark.parametrize("dtype", ["", 'dtype = "bfloat16"\n'])
-def test_measured_calls_take_weights_from_files(aotc: Run, folder: Path, dtype: str) -> None:
-    np.savez(folder / "w.npz", w=np.ones((4, 3), np.float32))
-    weights = f'[weights.params]\nsource = "w.npz"\n{dtype}\n[dimensions.batch]'
-    manifest = (
-        DOUBLE.replace("[dimensions.batch]", weights)
-        .replace(":double", ":multiplied")
-        .replace("inputs.x", 'bind = { params = "params" }\ninputs.x')
-    )
-    (folder / "double.toml").write_text(manifest)
-    options = ("--max", "2", "--measure", "--json")
-    done = aotc("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", *options)
-    assert done.document["cost_model"]["unit"] == "seconds"
 
 
 def test_every_step_of_a_loop_over_the_dimension_costs(aotc: Run, folder: Path) -> None:
