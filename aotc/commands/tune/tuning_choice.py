@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.base.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
 from aotc.commands.tune.tuning_variants import DEFAULT
-from aotc.pipeline.build_tuning import Objective
-from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate, TuningCandidate
 
 MARGIN = 0.03
 """What part of the default's time a choice has to save: less is noise, and not worth an option."""
@@ -91,85 +88,3 @@ def together(every: Sequence[Sequence[float]]) -> list[float]:
     every: microseconds of a call by executable and round; of a slow one there are fewer rounds.
     """
     return [math.exp(statistics.mean(map(math.log, times))) for times in zip(*every, strict=False)]
-
-
-def evidence(
-    names: Sequence[str], measured: Mapping[str, Measured], reasons: Mapping[str, str]
-) -> Iterator[TuningCandidate]:
-    """Figures, or why there are none, in the order of the names."""
-    for name in names:
-        if name in measured:
-            yield MeasuredCandidate(
-                name=name,
-                p50_us=f"{measured[name].p50_us:.1f}",
-                relative=f"{measured[name].relative:.3f}",
-                wins=measured[name].wins,
-            )
-        else:
-            reason = reasons.get(name, "the default was not measured")
-            yield LeftOutCandidate(name=name, reason=reason)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineRounds:
-    """What was measured of an engine, by round: microseconds of a call over all executables, and of
-    each start of a process milliseconds and the most bytes in memory.
-    """
-
-    latency: Sequence[float]
-    start: Sequence[float]
-    memory: Sequence[float]
-
-    def of(self, objective: Objective) -> Sequence[float]:
-        """What the objective is about; less is better."""
-        return {"latency": self.latency, "start": self.start, "memory": self.memory}[objective]
-
-
-def engine_choice(
-    engines: Sequence[str],
-    rounds: Mapping[str, EngineRounds],
-    reasons: Mapping[str, str],
-    objective: Objective,
-) -> EngineChoice:
-    """The best engine for an objective: the first one, unless another saves the margin.
-
-    engines: of the list, in order; the first that was measured is compared with.  rounds: of those
-    that were.  reasons: why others were not.
-    """
-    measured: dict[str, Measured] = {}
-    chosen = engines[0]
-    if rounds:
-        base = next(engine for engine in engines if engine in rounds)
-        of = {each: rounds[each].of(objective) for each in engines if each in rounds}
-        measured = summarize(of, base)
-        chosen = choose(measured, base)
-    return EngineChoice(
-        objective=objective,
-        engine=chosen,
-        engines=tuple(
-            MeasuredEngine(
-                engine=engine,
-                latency_us=_figure(rounds[engine].latency),
-                start_ms=_figure(rounds[engine].start),
-                memory_bytes=_sizes(rounds[engine].memory),
-                relative=f"{measured[engine].relative:.3f}",
-                wins=measured[engine].wins,
-            )
-            if engine in measured
-            else LeftOutEngine(engine=engine, reason=reasons[engine])
-            for engine in engines
-        ),
-        rounds=min((len(each.latency) for each in rounds.values()), default=0),
-        starts=min((len(each.start) for each in rounds.values()), default=0),
-        margin=repr(MARGIN),
-    )
-
-
-def _figure(values: Sequence[float]) -> Figure:
-    median, least, most = statistics.median(values), min(values), max(values)
-    return Figure(median=f"{median:.1f}", least=f"{least:.1f}", most=f"{most:.1f}")
-
-
-def _sizes(values: Sequence[float]) -> SizeFigure:
-    median, least, most = statistics.median(values), min(values), max(values)
-    return SizeFigure(median=int(median), least=int(least), most=int(most))

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from aotc.base.evidence import MIXED, LeftOutEngine, MeasuredEngine
-from aotc.commands.tune.tuning_choice import EngineRounds, best_of, engine_choice, together
+from aotc.commands.tune.tuning_choice import best_of, together
+from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice
 from aotc.pipeline.build_tuning import Objective, notes
 
 XLA = EngineRounds([10.0, 11.0, 40.0], [500.0, 510.0, 490.0, 505.0], [9e7, 9e7, 9.1e7, 9e7])
