@@ -791,11 +791,6 @@ BUDGETS = {
         "remove the profile, make it smaller, or raise the limit",
         hint="remove the profile or make it smaller, or raise the limit",
     ),
-    "AOTC-E974": Code(
-        "`aotc profiles suggest`: not even one profile fits into `--max-bytes`",
-        "raise the limit",
-        hint="raise the limit",
-    ),
     "AOTC-E975": Code(
         "a build goes beyond one of its manifest's [gates](build-manifest.md#gates)",
         "change the program, or the gate",

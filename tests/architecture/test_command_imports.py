@@ -13,7 +13,7 @@ from aotc.cli.command_registry import OPTIONS, SECTIONS, load, name_of
 
 TOOLCHAIN = Path(__file__).parents[2] / "aotc"
 
-CALCULATING = {"profiles_check_command", "profiles_suggest_command"}
+CALCULATING = {"profiles_command"}
 
 COMMANDS = sorted(
     [

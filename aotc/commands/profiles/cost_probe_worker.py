@@ -14,10 +14,8 @@ from pathlib import Path
 import jax
 
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.capture import jax_private
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import open_models
-from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
 from aotc.commands.profiles.probe_messages import Answer, Job, Probe
@@ -55,13 +53,7 @@ def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
                 trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
             )
         progress.finished(job.entry_point)
-    return Answer(
-        probes=[_probe(each) for each in traced],
-        modules={
-            index: portable(jax_private.static_module(traced[index].lowered[HOST]))
-            for index in job.kept
-        },
-    )
+    return Answer([_probe(each) for each in traced])
 
 
 def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from aotc.base.stages import Module
-
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.manifest_values` encodes it.  sizes: what to trace the entry point
     at.
-    kept: indices of those whose modules are wanted.
     """
 
     manifest: bytes
     entry_point: str
     sizes: list[dict[str, int]]
-    kept: list[int]
 
 
 class Probe(Struct, frozen=True):
@@ -33,7 +29,6 @@ class Probe(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """modules: by index of the probe."""
+    """In the order of the sizes."""
 
     probes: list[Probe]
-    modules: dict[int, Module]

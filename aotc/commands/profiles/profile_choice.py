@@ -130,7 +130,7 @@ class _Requests:
     per_call: float
 
     def at(self, points: Points) -> _Requests:
-        """The same requests with other sizes, those of equal sizes as one. points: int64[n, d]."""
+        """Requests as these, with other sizes; those of equal sizes as one. points: int64[n, d]."""
         distinct, of_point = np.unique(points, axis=0, return_inverse=True)
         weights = np.bincount(of_point.ravel(), self.weights, len(distinct))
         refused = np.bincount(of_point.ravel(), self.refused, len(distinct))

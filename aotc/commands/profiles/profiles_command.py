@@ -48,11 +48,6 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
     "--target", shell_complete=target_names, help="The target; the manifest's first by default."
 )
 @click.option(
-    "--max-bytes",
-    type=click.IntRange(min=1),
-    help="What the executables of all profiles may take.",
-)
-@click.option(
     "--cost",
     type=click.Choice(["analysis", "elements"]),
     default="analysis",
@@ -68,7 +63,6 @@ def suggest(
     most: int,
     entry: str | None,
     target: str | None,
-    max_bytes: int | None,
     cost: str,
     write: bool,
 ) -> None:
@@ -80,8 +74,6 @@ def suggest(
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
     """
-    if max_bytes and cost == "elements":
-        raise click.UsageError("--max-bytes needs compiled probes, not --cost elements")
     from aotc.base.workers import worker_environment
     from aotc.commands.profiles.cost_probe import CostKind
     from aotc.commands.profiles.manifest_edit import write_profiles
@@ -96,7 +88,6 @@ def suggest(
         most=most,
         entry_point=entry,
         target=target,
-        bytes_max=max_bytes,
         kind=CostKind(cost),
     )
     document = suggestion_document(found)

@@ -15,7 +15,6 @@ from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
 from aotc.commands.profiles.traffic_check import Checked, Offender
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
-from aotc.report.report_text import size
 from aotc_runtime.base.rendering import say
 from aotc_runtime.schema.manifest_labels import sizes_text
 
@@ -24,8 +23,8 @@ ROWS, BAR = 16, 40
 
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Everything that was found; costs in the model's unit, artifact in bytes and seconds."""
-    model, choice, artifact = suggestion.probed.model, suggestion.choice, suggestion.probed.artifact
+    """Everything that was found; costs in the model's unit."""
+    model, choice = suggestion.probed.model, suggestion.choice
     names = suggestion.space.names
     return {
         "manifest": str(suggestion.manifest.path),
@@ -42,7 +41,6 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         },
         "method": choice.method,
         "optimal": choice.is_best,
-        "per_profile_at_most": asdict(artifact) if artifact else None,
         "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
         "today": _served(suggestion, suggestion.today, list(suggestion.space.profiles)),
     }
@@ -62,7 +60,6 @@ def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
 def _served(
     suggestion: Suggestion, served: Served, profiles: list[Mapping[str, int]] | list[dict[str, int]]
 ) -> dict[str, Any]:
-    artifact = suggestion.probed.artifact
     calls = served.calls_by_profile.tolist()
     return {
         "profiles": [
@@ -75,8 +72,6 @@ def _served(
         "padding": served.padding,
         "cost": served.padded_cost,
         "extra_cost": served.extra_cost,
-        "bytes_at_most": artifact.bytes * len(profiles) if artifact else None,
-        "compile_seconds_at_most": artifact.seconds * len(profiles) if artifact else None,
     }
 
 
@@ -110,8 +105,7 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
     yield f"  {'':<34}{'today':>14}{'suggested':>14}"
     rows = _ROWS if any(axis.splits for axis in space.axes) else _ROWS[:2] + _ROWS[4:]
     for what, key, text in rows:
-        if new[key] is not None:
-            yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
+        yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
     yield ""
     yield from _method_lines(suggestion, document)
 
@@ -123,8 +117,6 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
     ("executions of them all", "executions", lambda v: f"{v:,}"),
     ("padding, elements", "padding", lambda v: f"{100 * v:.1f} %"),
     ("padding, cost", "extra_cost", lambda v: f"{100 * v:.1f} %"),
-    ("executables, at most about", "bytes_at_most", size),
-    ("compiling, at most about", "compile_seconds_at_most", lambda v: f"{v:.1f} s"),
 )
 
 

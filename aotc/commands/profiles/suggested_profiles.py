@@ -58,28 +58,26 @@ def suggest(
     most: int,
     entry_point: str | None = None,
     target: str | None = None,
-    bytes_max: int | None = None,
     kind: CostKind = CostKind.ANALYSIS,
     on_stage: Callable[[str], None] = lambda stage: None,
 ) -> Suggestion:
     """The profiles of one entry point that serve a log best, for one target.
 
-    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BudgetExceededError
-    (AOTC-E974); BuildManifestError, CaptureError, CompileError.
+    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BuildManifestError,
+    CaptureError.
     """
     manifest = read_build_manifest(manifest_path)
     written = target or manifest.targets[0]
     name = entry_point_of(manifest, entry_point)
     space = space_of_manifest(manifest, name, written)
-    resolved = resolve_target(written, manifest.root, "--target")
+    resolve_target(written, manifest.root, "--target")
     on_stage("reading the log")
     traffic = read_traffic(log, name, space.names)
     accepted = accept(space, traffic, log)
     on_stage("probing costs")
-    probed = probe(manifest, space, accepted.points, resolved, kind)
-    allowed = _within(most, bytes_max, probed, name)
+    probed = probe(manifest, space, accepted.points, kind)
     on_stage("choosing profiles")
-    choice = choose(space, accepted.points, accepted.counts, probed.model, allowed)
+    choice = choose(space, accepted.points, accepted.counts, probed.model, most)
 
     def served(profiles: Points) -> Served:
         return serve(space, accepted.points, accepted.counts, profiles, probed.model)
@@ -90,7 +88,7 @@ def suggest(
         space=space,
         traffic=traffic,
         accepted=accepted,
-        most=allowed,
+        most=most,
         probed=probed,
         choice=choice,
         served=served(choice.profiles),
@@ -140,18 +138,3 @@ def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
             hint="widen the range in the manifest, or check that the log is of this program",
         )
     return Accepted(traffic.points[kept], traffic.counts[kept], outside)
-
-
-def _within(most: int, bytes_max: int | None, probed: Probed, entry_point: str) -> int:
-    """How many profiles both budgets allow. Raises BudgetExceededError (AOTC-E974)."""
-    if bytes_max is None or probed.artifact is None:
-        return most
-    fitting = bytes_max // probed.artifact.bytes
-    if fitting == 0:
-        raise refusal(
-            "AOTC-E974",
-            f"--max-bytes for {entry_point}",
-            f"{bytes_max} bytes",
-            expected=f"room for a profile of up to {probed.artifact.bytes} bytes",
-        )
-    return min(most, fitting)

@@ -38,7 +38,7 @@ _OF_COMPLEX = (
     "stablehlo.tan",
     "stablehlo.tanh",
 )
-"""Of complex numbers, IREE's lose the signs of zeros, and large and small numbers and angles."""
+"""Functions that lose signs of zeros, large and small numbers, and angles, if they are complex."""
 
 
 def _refuse_complex(operation: Any) -> None:

@@ -115,7 +115,6 @@ def test_the_text_encoder_gets_profiles_from_a_million_requests(aotc: Run, folde
     assert document["cost_model"]["unit"] == "operations"
     assert "batch*seq^2" in document["cost_model"]["formula"]
     assert document["cost_model"]["largest_error"] < 0.1
-    assert suggested["bytes_at_most"] == 8 * document["per_profile_at_most"]["bytes"] > 0
     assert sum(profile["calls"] for profile in suggested["profiles"]) == 1_000_000
 
 
@@ -187,7 +186,6 @@ def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
         (["--traffic", "none.jsonl"], 2, "AOTC-E040"),
         (["--traffic", "double.toml"], 2, "AOTC-E041"),
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
-        (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
         (["--traffic", "large.jsonl"], 2, "AOTC-E041"),
     ],
@@ -238,16 +236,6 @@ def test_a_loop_of_unknown_length_is_noted(aotc: Run, folder: Path) -> None:
     noted = "of a loop whose length is not known, one step is counted"
     assert noted in aotc(*arguments).stdout
     assert noted not in aotc(*arguments, "--cost", "elements").stdout
-
-
-def test_a_size_budget_allows_fewer_profiles(aotc: Run, folder: Path) -> None:
-    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", "--json")
-    free = aotc(*arguments).document
-    each = free["per_profile_at_most"]["bytes"]
-    held = aotc(*arguments, "--max-bytes", str(2 * each)).document
-    assert len(free["suggested"]["profiles"]) == 3
-    assert held["suggested"]["bytes_at_most"] <= 2 * each
-    assert [p["sizes"] for p in held["suggested"]["profiles"]] == [{"batch": 9}, {"batch": 30}]
 
 
 def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
