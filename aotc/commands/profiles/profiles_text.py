@@ -98,7 +98,7 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
             {sizes[axis.name] for sizes in suggestion.profiles},
         )
     yield ""
-    yield f"  {'profile':<34}{'calls':>9}{'padding':>10}{'of the cost':>13}"
+    yield f"  {'profile':<34}{'calls':>9}{'of the cost':>13}"
     yield from _profile_lines(suggestion)
     yield ""
     today, new = document["today"], document["suggested"]
@@ -126,12 +126,9 @@ def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
     every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
         calls = float(served.calls_by_profile[index])
-        real = float(served.elements_by_profile[index])
-        filled = calls * float(np.prod(list(map(float, sizes.values()))))
         share = 100 * calls / max(1, every)
         of_cost = 100 * calls * float(costs[index]) / served.padded_cost
-        padding = 100 * (filled / real - 1) if real else 0.0
-        yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{padding:>8.1f} %{of_cost:>11.1f} %"
+        yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{of_cost:>11.1f} %"
 
 
 def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,6 @@ def suggest(
     entry_point: str | None = None,
     target: str | None = None,
     kind: CostKind = CostKind.ANALYSIS,
-    on_stage: Callable[[str], None] = lambda stage: None,
 ) -> Suggestion:
     """The profiles of one entry point that serve a log best, for one target.
 
@@ -68,15 +67,14 @@ def suggest(
     """
     manifest = read_build_manifest(manifest_path)
     written = target or manifest.targets[0]
-    name = entry_point_of(manifest, entry_point)
+    every = manifest.entry_points
+    sized = [each for each in every if any(manifest.profiles(each, manifest.targets[0]))]
+    name = entry_point_of(every, sized, entry_point)
     space = space_of_manifest(manifest, name, written)
     resolve_target(written, manifest.root, "--target")
-    on_stage("reading the log")
     traffic = read_traffic(log, name, space.names)
     accepted = accept(space, traffic, log)
-    on_stage("probing costs")
     probed = probe(manifest, space, accepted.points, kind)
-    on_stage("choosing profiles")
     choice = choose(space, accepted.points, accepted.counts, probed.model, most)
 
     def served(profiles: Points) -> Served:
@@ -96,12 +94,10 @@ def suggest(
     )
 
 
-def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
-    """The entry point that `--entry` names, or the only one with dimensions. Raises UsageError
-    (AOTC-E042).
+def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
+    """The entry point that `--entry` names, or the only one with dimensions. sized: those with
+    dimensions. Raises UsageError (AOTC-E042).
     """
-    every = manifest.entry_points
-    sized = [name for name in every if any(manifest.profiles(name, manifest.targets[0]))]
     if wanted is None and len(sized) == 1:
         return sized[0]
     if wanted in sized:

@@ -5,7 +5,7 @@ Needs no trust policy: nothing is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from aotc.base.errors import finding, refusal
 from aotc.commands.profiles.call_cost import Elements
 from aotc.commands.profiles.profile_routing import Served, serve
 from aotc.commands.profiles.size_space import Space, space_of_bundle
+from aotc.commands.profiles.suggested_profiles import entry_point_of
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
-from aotc_runtime.schema.bundle_manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -80,11 +81,16 @@ def check_bundle(
     contents, _ = read_unverified(look_into(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
-        raise _refusal(
-            "AOTC-E045", "--target", f"one of: {', '.join(manifests)}", target, manifests
+        raise refusal(
+            "AOTC-E045",
+            "--target",
+            target,
+            expected=f"one of: {', '.join(manifests)}",
+            hint=did_you_mean(target, manifests, "pass --target NAME"),
         )
     first = next(iter(manifests.values()))
-    name = _entry_point(first, entry_point)
+    sized = [each for each, entry in first.entry_points.items() if entry.dimensions]
+    name = entry_point_of(first.entry_points, sized, entry_point)
     traffic = read_traffic(log, name, sorted(first.entry_points[name].dimensions))
     checked = tuple(
         check_traffic(space_of_bundle(manifest, name), traffic, each)
@@ -92,23 +98,6 @@ def check_bundle(
         if target in (None, each)
     )
     return checked, traffic
-
-
-def _entry_point(manifest: BundleManifest, wanted: str | None) -> str:
-    sized = [name for name, entry in manifest.entry_points.items() if entry.dimensions]
-    if wanted is None and len(sized) == 1:
-        return sized[0]
-    if wanted is not None and wanted in sized:
-        return wanted
-    expected = f"an entry point with dimensions: {', '.join(sized) or 'there is none'}"
-    raise _refusal("AOTC-E042", "--entry", expected, wanted, sized)
-
-
-def _refusal(
-    code: str, where: str, expected: str, found: str | None, known: Collection[str]
-) -> AotcError:
-    hint = did_you_mean(found, known, f"pass {where} NAME")
-    return refusal(code, where, found or f"{len(known)} of them", expected=expected, hint=hint)
 
 
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
