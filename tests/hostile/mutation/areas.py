@@ -453,10 +453,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        (
-            "commands/merge/fixture_match.py",
-            "commands/merge/merged_bundle.py",
-        ),
+        ("commands/merge/merged_bundle.py",),
         (
             "tests/unit/commands/merge/test_merged_bundles.py",
             "tests/unit/commands/merge/test_command_merge.py",
