@@ -11,8 +11,7 @@ from aotc.base.errors import refusal
 from aotc.base.stages import CapturedProgram
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc.bundle.write.output_paths import require_new_file
-from aotc.commands.init.init_messages import Answer, Job
-from aotc.commands.init.init_request import Request, is_model_file
+from aotc.commands.init.init_request import Answer, Job, Request, is_model_file
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text, name_of
 from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest

@@ -23,7 +23,8 @@ from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
 from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
 from aotc.capture.model_files.frontend_protocol import Model
-from aotc.commands.init.init_messages import (
+from aotc.commands.init.init_request import (
+    DTYPES,
     Answer,
     Job,
     Parameter,
@@ -34,7 +35,6 @@ from aotc.commands.init.init_messages import (
     SeenOther,
     SeenPlain,
 )
-from aotc.commands.init.init_request import DTYPES
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
 from aotc_runtime.base.errors import AotcError, Finding

@@ -11,17 +11,20 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from aotc.base.errors import finding, raise_if
-from aotc.commands.init.init_messages import (
+from aotc.commands.init.init_request import (
     Answer,
+    ArrayText,
     Parameter,
+    Request,
     Seen,
     SeenArray,
     SeenDict,
     SeenList,
     SeenOther,
     SeenPlain,
+    is_model_file,
+    parse_array,
 )
-from aotc.commands.init.init_request import ArrayText, Request, is_model_file, parse_array
 from aotc.config.field_types import is_function_reference, is_identifier
 from aotc.config.input_specs import WIDE_DTYPES, is_step
 from aotc_runtime.base.errors import Finding

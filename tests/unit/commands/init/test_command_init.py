@@ -17,8 +17,7 @@ from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.commands.init.drafting_process import DEFAULT_TARGET, Drafted, check
 from aotc.commands.init.init_command import init as init_command
-from aotc.commands.init.init_messages import Job
-from aotc.commands.init.init_request import read_request
+from aotc.commands.init.init_request import Job, read_request
 from aotc.commands.init.inspect_function_worker import look
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text
 
