@@ -117,18 +117,6 @@ USAGE = {
         expected="the PIN of the token",
         hint="set AOTC_PKCS11_PIN, add pin-source=FILE to the URI, or run in a terminal",
     ),
-    "AOTC-E020": Code(
-        "a model signature inside the bundle's folder",
-        "write it beside the folder",
-        expected="a place outside of the bundle's folder",
-        hint="write it beside the folder, as without -o",
-    ),
-    "AOTC-E021": Code(
-        "a key that model_signing does not take",
-        "make one with `aotc keygen --type ecdsa-p256`",
-        expected="an ECDSA P-256 key, which model_signing takes",
-        hint="make one with `aotc keygen --type ecdsa-p256`",
-    ),
     "AOTC-E022": Code(
         "no signer, or more than one, for the scheme of a key URI",
         "install the package that serves it; spell the path of a file `./NAME`",
@@ -225,18 +213,6 @@ USAGE = {
     ),
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
-    ),
-    "AOTC-E046": Code(
-        "`--plot` of another kind than SVG or PNG",
-        "name a file that ends in `.svg` or `.png`",
-        expected="a file that ends in .svg or .png",
-        hint="give the file such a name",
-    ),
-    "AOTC-E047": Code(
-        "`--plot` of a PNG without matplotlib",
-        "`pip install ./runtime ./runtime/serve '.[plots]'`, or write SVG",
-        expected="matplotlib, which draws PNG files",
-        hint="write a .svg file, or from a clone: pip install ./runtime ./runtime/serve '.[plots]'",
     ),
     "AOTC-E050": Code(
         "`aotc merge`: bundles of different programs",
@@ -358,8 +334,8 @@ USAGE = {
         "correct the name or the axes",
     ),
     "AOTC-E084": Code(
-        "`aotc init`: the file, or the module that is written beside it, exists",
-        "name another with `--output`, or the bundle with `--name`",
+        "`aotc init`: the file exists",
+        "name another with `--output`",
         expected="the name of a new file",
     ),
     "AOTC-E085": Code(
@@ -382,28 +358,6 @@ TRUST = {
         "add a key, or move a `not_after` that is still right",
         expected="{threshold} or more keys that count {when}",
         hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
-    ),
-    "AOTC-E351": Code(
-        "no model signature: not a Sigstore bundle in JSON with one signature",
-        "pass what `aotc attest --openssf` or `model_signing sign key` wrote",
-        hint="pass the file that `aotc attest --openssf` or `model_signing sign key` wrote",
-    ),
-    "AOTC-E352": Code(
-        "a model signature that the given key did not make",
-        "pass the signer's public key, or fetch the signature again",
-        expected="a signature by key {key}",
-        hint="pass the signer's public key, or fetch the signature again",
-    ),
-    "AOTC-E353": Code(
-        "a model signature about something else than whole files by SHA-256, or one that "
-        "contradicts itself",
-        "sign the folder with `aotc attest --openssf` or model_signing 1.x",
-        hint="sign the folder with `aotc attest --openssf` or with model_signing 1.x",
-    ),
-    "AOTC-E354": Code(
-        "a file that is changed, missing or not listed in the model signature",
-        "fetch the bundle again; after `aotc sign`, make the model signature again",
-        hint="the bundle is not the one that was signed, or `aotc sign` added a signature since",
     ),
 }
 
@@ -839,11 +793,6 @@ BUDGETS = {
         "a profile needs more memory than its target's `memory_limit`",
         "remove the profile, make it smaller, or raise the limit",
         hint="remove the profile or make it smaller, or raise the limit",
-    ),
-    "AOTC-E974": Code(
-        "`aotc profiles suggest`: not even one profile fits into `--max-bytes`",
-        "raise the limit",
-        hint="raise the limit",
     ),
     "AOTC-E975": Code(
         "a build goes beyond one of its manifest's [gates](build-manifest.md#gates)",

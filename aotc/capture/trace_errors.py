@@ -43,7 +43,7 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
             hint = (
                 f"Keras uses {culprit} there, as its predict, evaluate and fit do, which are loops "
                 "on the host: call model.stateless_call(trainable, non_trainable, x, "
-                "training=False); `aotc init module:model` writes such a function"
+                "training=False) in a function"
             )
     elif _needs_value(error):
         expected = "control flow, shapes and indices that do not depend on array values"

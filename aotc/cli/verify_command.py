@@ -8,7 +8,6 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.command_registry import optional
 from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import PLACE, Place, fetching_options
 from aotc_runtime.base.rendering import say
@@ -24,14 +23,6 @@ from aotc_runtime.base.rendering import say
     help="A target of the bundle; default: best for this host.",
 )
 @click.option("--channel", is_flag=True, help="The policy's channel has to name this bundle, too.")
-@click.option(
-    "--openssf",
-    type=click.Path(path_type=Path),
-    help="Require this OpenSSF model signature too: a model.sig.",
-)
-@click.option(
-    "--public-key", type=click.Path(path_type=Path), help="The key that --openssf is signed with."
-)
 @fetching_options
 @command
 def verify(
@@ -40,8 +31,6 @@ def verify(
     trust: Path,
     target: str,
     channel: bool,
-    openssf: Path | None,
-    public_key: Path | None,
     full: bool,
     ca: Path | None,
 ) -> int:
@@ -60,19 +49,11 @@ def verify(
     """
     from aotc_runtime.loader.verify_report import verify_report
 
-    if (openssf is None) != (public_key is None):
-        raise click.UsageError("--openssf and --public-key go together")
-    more = {}
-    if openssf is not None and public_key is not None:
-        if isinstance(bundle, str):
-            raise click.UsageError("--openssf needs every byte: fetch the bundle with `aotc pull`")
-        more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
     places = [bundle] if isinstance(bundle, Path) else []
     with passing_progress("hash", places, 1, quiet=out.json) as told:
         report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel, told=told)
     if report.findings:
-        report_findings(out, report.findings, report.exit_code, **report.document, **more)
+        report_findings(out, report.findings, report.exit_code, **report.document)
         return report.exit_code
-    lines = [*report.lines, *(f"openssf {key_id[:16]}" for key_id in more.values())]
-    out.result({**report.document, **more, "findings": []}, lambda: say(*lines))
+    out.result({**report.document, "findings": []}, lambda: say(*report.lines))
     return 0

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import GROUP, Backend, TargetKind
-from aotc.engines.rocm.rocm_kind import PLATFORM as ROCM
-from aotc.engines.rocm.rocm_kind import RocmKind
 
 type AnyKind = TargetKind[Any]
 
@@ -20,10 +18,8 @@ def _points() -> dict[str, EntryPoint]:
 
 
 def platforms() -> tuple[str, ...]:
-    """The platform of every kind of targets, sorted. Without a package that compiles for AMD GPUs,
-    their target files can still be read.
-    """
-    return tuple(sorted({ROCM, *_points()}))
+    """The platform of every kind of targets, sorted."""
+    return tuple(sorted(_points()))
 
 
 @cache
@@ -31,8 +27,6 @@ def kind_of(platform: str) -> AnyKind:
     """The kind of a platform's targets. Raises CompileError (AOTC-E909) if none is installed."""
     if platform in _points():
         return cast(AnyKind, _points()[platform].load()())
-    if platform == ROCM:
-        return RocmKind()
     raise no_backend(platform, "install the package with its backend")
 
 

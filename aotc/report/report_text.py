@@ -19,7 +19,6 @@ from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
     CudaDevice,
-    RocmDevice,
     Target,
     TargetDevice,
     TpuDevice,
@@ -367,8 +366,6 @@ def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
             what = f"{device.description}{changed}, compute capability {device.compute_capability}"
         case TpuDevice():
             what = device.topology
-        case RocmDevice():
-            what = device.architecture
     return (("device", what), ("runs on", ", ".join(device.kinds)))
 
 

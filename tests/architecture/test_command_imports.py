@@ -14,7 +14,7 @@ from aotc.cli.command_registry import CORE, Commands
 
 TOOLCHAIN = Path(__file__).parents[2] / "aotc"
 
-CALCULATING = {"profiles_check_command", "profiles_suggest_command"}
+CALCULATING = {"profiles_command"}
 
 COMMANDS = sorted(
     [
@@ -23,7 +23,7 @@ COMMANDS = sorted(
     ]
 )
 
-HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
+HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec"
 
 
 def imported_by(path: Path) -> set[str]:

@@ -49,7 +49,7 @@ WRITERS = {
 """Everything that outlives a command is written by these."""
 
 SCRATCH = {
-    "aotc/commands/reproduce/toolchain_copy.py": "a temporary folder of its own: the toolchain",
+    "aotc/commands/reproduce/rebuilt_bundle.py": "a temporary folder of its own: the toolchain",
     "aotc/base/workers/worker_parent.py": "the folder of one job",
     "aotc/base/workers/worker_child.py": "that folder, and its stdout, under another number",
     "aotc/base/workers/confined_process.py": "no file: what /proc takes about this process",

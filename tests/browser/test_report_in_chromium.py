@@ -14,8 +14,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.commands.report_page.hosts_section import Asked
 from aotc.commands.report_page.page_parts import Mark, Page, Section, bars
 from aotc.commands.report_page.page_parts import Text as Paragraph
-from aotc.commands.report_page.page_renderer import render
-from aotc.commands.report_page.review_page import page_of
+from aotc.commands.report_page.page_renderer import page_of, render
 from aotc_runtime.system.bundle_files import open_bundle
 
 if TYPE_CHECKING:

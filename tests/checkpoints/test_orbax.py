@@ -350,7 +350,7 @@ def test_a_bundle_is_built_of_one_and_built_again_from_the_cache(tmp_path: Path)
     assert again.bundle.root_digest == first.bundle.root_digest
 
 
-def test_init_names_a_checkpoint_and_profiles_are_measured_with_its_weights(
+def test_init_names_a_checkpoint_and_profiles_are_probed_with_its_weights(
     tmp_path: Path,
 ) -> None:
     w, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(3, np.float32)
@@ -366,5 +366,5 @@ def test_init_names_a_checkpoint_and_profiles_are_measured_with_its_weights(
 
     aotc("init", "program:f", "--weights", "params=checkpoint", "--input", "x=float32[n,4]")
     assert 'source = "checkpoint"' in (tmp_path / "program.toml").read_text()
-    measure = ("profiles", "suggest", "program.toml", "--traffic", "traffic.jsonl", "--measure")
-    assert json.loads(aotc(*measure))["cost_model"]["unit"] == "seconds"
+    suggest = ("profiles", "suggest", "program.toml", "--traffic", "traffic.jsonl")
+    assert json.loads(aotc(*suggest))["cost_model"]["unit"] == "operations"

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import BudgetExceededError, CaptureError, CompileError
+from aotc.compile.compile_refusals import no_backend
+from aotc.compile.compiler_protocol import Backend
+from aotc.compile.compiler_registry import backend_for
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
@@ -400,14 +403,28 @@ def test_what_another_entry_point_leaks_is_found_after_a_refusal_at_capture(
     assert codes[0] == "AOTC-E829" and "AOTC-E951" in codes
 
 
+@pytest.fixture
+def without_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No backend for TPUs, whatever is installed."""
+
+    def backend(platform: str) -> Backend:
+        if platform == "tpu":
+            raise no_backend(platform, "")
+        return backend_for(platform)
+
+    monkeypatch.setattr("aotc.pipeline.build_backends.backend_for", backend)
+
+
+@pytest.mark.usefixtures("without_tpu")
 def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(project: Project) -> None:
     done: list[Done] = []
     with pytest.raises(CompileError) as caught:
-        project.build("cpu-x86-64-v3", "amd-mi300x", on_done=done.append)
+        project.build("cpu-x86-64-v3", "tpu-v5e-1x1", on_done=done.append)
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
     assert done == []
 
 
+@pytest.mark.usefixtures("without_tpu")
 def test_every_failure_is_reported_and_what_does_not_need_what_is_missing_is_built_all_the_same(
     project: Project,
 ) -> None:
@@ -415,7 +432,7 @@ def test_every_failure_is_reported_and_what_does_not_need_what_is_missing_is_bui
     (project.root / "two.aotb").unlink()
     done: list[Done] = []
     with pytest.raises(CompileError) as caught:
-        project.build("amd-mi300x", "cpu-x86-64-v3", keep_going=True, on_done=done.append)
+        project.build("tpu-v5e-1x1", "cpu-x86-64-v3", keep_going=True, on_done=done.append)
     codes = [finding.code for finding in caught.value.findings]
     assert codes[0] == "AOTC-E909" and "AOTC-E904" in codes
     where = {finding.where.partition(" ")[0] for finding in caught.value.findings}
@@ -428,10 +445,11 @@ def test_every_failure_is_reported_and_what_does_not_need_what_is_missing_is_bui
     assert not (project.root / "two.aotb").exists()
 
 
+@pytest.mark.usefixtures("without_tpu")
 def test_without_any_toolchain_nothing_is_begun(project: Project) -> None:
     done: list[Done] = []
     with pytest.raises(CompileError) as caught:
-        project.build("amd-mi300x", keep_going=True, on_done=done.append)
+        project.build("tpu-v5e-1x1", keep_going=True, on_done=done.append)
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
     assert done == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -73,11 +72,10 @@ def local(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def started(folder: Path, module: str, *arguments: str) -> psutil.Popen:
-    """A process of Dask, with a cache for what it builds."""
+    """A process of Dask."""
     return psutil.Popen(
         [sys.executable, "-m", f"distributed.cli.{module}", *arguments],
         cwd=folder,
-        env={**os.environ, "AOTC_CACHE": str(folder / "cache")},
         stdout=subprocess.DEVNULL,
         stderr=(folder / "said").open("ab"),
     )

@@ -16,8 +16,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.report_page.hosts_section import Asked
-from aotc.commands.report_page.page_renderer import render
-from aotc.commands.report_page.review_page import page_of
+from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline.build import Built, build
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle

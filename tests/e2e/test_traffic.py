@@ -15,9 +15,9 @@ from small_programs import build_signed
 
 import aotc_runtime
 from aotc.commands.profiles.cost_probe import CostKind
-from aotc.commands.profiles.profiles_coverage import check_bundle
-from aotc.commands.profiles.profiles_edit import write_profiles
+from aotc.commands.profiles.manifest_edit import write_profiles
 from aotc.commands.profiles.suggested_profiles import suggest
+from aotc.commands.profiles.traffic_check import check_bundle
 
 PROGRAM = """
 def double(x):
@@ -99,4 +99,3 @@ def test_the_commands_of_the_page_work_as_they_stand(
         printed = capfd.readouterr().out
         assert "left out" not in printed and "outside" not in printed
     assert "100 % covered, 0 % padding" in printed
-    assert (tmp_path / "profiles.svg").exists()

@@ -17,7 +17,6 @@ from .search import TOGETHER, Child
 REPAIRED = (
     "binary.atan2.float16",
     "binary.atan2.float32",
-    "binary.div.complex64",
     "binary.pow.float16",
     "binary.pow.float32",
     "binary.pow.float64",
@@ -88,8 +87,6 @@ REPAIRED = (
     "slice.index.int8",
     "slice.index.uint64",
     "slice.update_index.int8",
-    "small.expm1.float64",
-    "small.log1p.float64",
     "small.sin.float32",
     "sort.argsort_rows.float32",
     "sort.top_all.int32",
@@ -100,7 +97,10 @@ REPAIRED = (
 )
 
 REFUSED = {
+    "binary.div.complex64": "stablehlo.divide of complex numbers, which XLA has",
     "scatter.dtype.complex64": "stablehlo.scatter of complex numbers",
+    "small.expm1.float64": "stablehlo.exponential_minus_one of float64",
+    "small.log1p.float64": "stablehlo.log_plus_one of float64",
     "unary.tanh.complex64": "stablehlo.tanh of complex numbers",
     "window.min_grad.float32": "stablehlo.select_and_scatter",
 }

@@ -15,17 +15,14 @@ from aotc.base.stages import Bundle
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.sign.signing_keys import (
-    KeyType,
     generate_key_pair,
     load_private_key,
-    new_key,
     public_pem,
 )
 from aotc.bundle.trust import trust_files
 from aotc.bundle.trust.trust_text import write_policy
 from aotc.bundle.write import atomic_files
 from aotc.bundle.write.bundle_writer import Assembled, Blob, Form, TargetParts, assemble, pack
-from aotc.commands.attest.model_signature import require_model_signature, write_model_signature
 from aotc.commands.channel import channel_repository
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
@@ -43,9 +40,6 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 SIGNERS = (LocalSigner.ephemeral(), LocalSigner.ephemeral())
 """Made before anything is traced: the same signer adds the same signature."""
-
-ATTESTERS = {state: LocalSigner(new_key(KeyType.ECDSA_P256)) for state in (OLD, NEW)}
-"""Whose model signature stood there, and whose does afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +141,6 @@ def operations(bundle: Path) -> dict[str, Operation]:
                 folder / "trust.toml", [str(folder / "ci.pub")], [], []
             ),
             lambda folder: (OLD, NEW)[len(_read_policy(folder).revoked.keys)],
-        ),
-        "attest": Operation(
-            _then(packed(Form.ARCHIVE, "b.aotb"), _attesters, _attest(OLD)), _attest(NEW), _attested
         ),
         "write arrays": Operation(
             lambda folder: (folder / "x.npz").write_bytes(b"old") and None,
@@ -308,27 +299,6 @@ def _with_policy(folder: Path) -> None:
 
 def _read_policy(folder: Path) -> TrustPolicy:
     return read_policy(folder / "trust.toml")
-
-
-def _attesters(folder: Path) -> None:
-    for state, signer in ATTESTERS.items():
-        (folder / f"{state}.pub").write_text(signer.public_pem())
-
-
-def _attest(state: str) -> Callable[[Path], object]:
-    return lambda folder: write_model_signature(
-        folder / "b.aotb", folder / "model.sig", ATTESTERS[state]
-    )
-
-
-def _attested(folder: Path) -> str:
-    signature = folder / "model.sig"
-    try:
-        require_model_signature(folder / "b.aotb", signature, folder / "old.pub")
-    except AotcError:
-        require_model_signature(folder / "b.aotb", signature, folder / "new.pub")
-        return NEW
-    return OLD
 
 
 def _policy(folder: Path) -> str:

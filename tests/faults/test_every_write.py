@@ -27,7 +27,6 @@ FILES = (
     "trust add-key",
     "trust revoke",
     "publish in a channel",
-    "attest",
     "merge",
     "extract",
 )

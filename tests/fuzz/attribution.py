@@ -20,7 +20,7 @@ from securesystemslib.signer import Signature
 from tuf.api.metadata import Metadata
 
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.attest import sigstore_bundle
+from aotc.commands.attach import sigstore_bundle
 from aotc.commands.channel import channel_repository
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, raise_if

@@ -42,8 +42,6 @@ JSON_READERS = (
     "recipe",
     "claim",
     "evidence",
-    "model_signature",
-    "model_files",
     "tuning",
     "host",
     "channel_root",

@@ -30,10 +30,9 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.capture import npz_files
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged
-from aotc.commands.attest import openssf_signing
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
-from aotc.commands.profiles.traffic.traffic_log import describe_bad, read_traffic
+from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.remote_cache.oci_blobs import layer_of
 from aotc.commands.report_page import origins_section
@@ -163,14 +162,6 @@ def claim(data: bytes) -> None:
 
 def evidence(data: bytes) -> None:
     assert canonical_json.encode(canonical_json.decode(data, Evidence, where="x")) == data
-
-
-def model_signature(data: bytes) -> None:
-    openssf_signing.verified_files(data, load_public_key(ECDSA.public_pem(), "", "x"), "x")
-
-
-def model_files(data: bytes) -> None:
-    assert all(file.startswith("sha256:") for file in openssf_signing._files(data, "x").values())
 
 
 def executable(data: bytes) -> None:
@@ -351,8 +342,6 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         recipe,
         claim,
         evidence,
-        model_signature,
-        model_files,
         executable,
         machine_code,
         tuning,

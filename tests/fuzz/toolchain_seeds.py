@@ -17,7 +17,6 @@ from msgspec import UNSET
 
 from aotc.base.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
 from aotc.base.stages import Executable
-from aotc.commands.attest.openssf_signing import model_signature
 from aotc.commands.dask.executor_messages import Answer
 from aotc.compile.target_files import builtin_folder
 from aotc.compile.xla import xla_objects
@@ -34,7 +33,6 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 
 from .toolchain import (
     DATA,
-    ECDSA,
     KERAS,
     KEY,
     NAME,
@@ -150,8 +148,6 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "recipe": [*_builds(statements)],
         "claim": [*statements, _json(_BILL)],
         "evidence": [bytes(contents.blobs[manifest.evidence.digest])],
-        "model_signature": [(signed := model_signature({"a": KEY, "b/c": KEY}, "x", ECDSA))],
-        "model_files": [base64.b64decode(json.loads(signed)["dsseEnvelope"]["payload"])],
         "executable": [made],
         "machine_code": [*xla_objects.contents(made).objects[:2]],
         "tuning": [tuning_file.encode(TUNING), tuning_file.encode(CHOSEN)],

@@ -34,7 +34,6 @@ IMPORTED = (
         "aotc.cli.sign_command",
     ),
     *("aotc.cli.trust_option", "aotc.cli.verify_command", "aotc.report.inspect_report"),
-    *("aotc.commands.attest.attest_command", "aotc.commands.attest.model_signature"),
     *("aotc.commands.channel.channel_command", "aotc.commands.channel.channel_repository"),
     *(
         "aotc.commands.diff.diff_command",
@@ -46,11 +45,9 @@ IMPORTED = (
     *(
         "aotc.commands.merge.merge_command",
         "aotc.commands.merge.merged_bundle",
-        "aotc.commands.merge.merge_text",
     ),
     *(
         "aotc.commands.report_page.report_command",
-        "aotc.commands.report_page.review_page",
         "aotc.commands.report_page.page_renderer",
     ),
     *("aotc.commands.registry.push_pull_command", "aotc.commands.registry.bundle_pull"),

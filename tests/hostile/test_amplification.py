@@ -390,9 +390,6 @@ READING: dict[str, Command] = {
         "command", "merge", bundle, "-o", f"{bundle}.merged", "--unsigned-inputs"
     ),
     "sign": lambda bundle, policy, key: ("command", "sign", bundle, "--key", key),
-    "attest": lambda bundle, policy, key: (
-        "command", "attest", bundle, "--openssf", "--key", key, "-o", f"{bundle}.sig"
-    ),
     "explain": lambda bundle, policy, key: ("command", "explain", bundle, "predict", "--untrusted"),
     "channel publish": lambda bundle, policy, key: (
         "command", "channel", "publish", key.with_name("channel"), bundle,

@@ -83,7 +83,7 @@ DOCUMENTED = sorted(
         for page in PAGES
         for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
         for match in _COMMAND.finditer(block)
-        if not any(word in match[1] for word in ("--openssf", "--channel", "oci://"))
+        if not any(word in match[1] for word in ("--channel", "oci://"))
     }
 )
 

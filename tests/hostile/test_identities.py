@@ -18,7 +18,7 @@ pytest.importorskip("sigstore", reason="pip install 'aotc-runtime[sigstore]'")
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.attest.sigstore_bundle import attach_sigstore
+from aotc.commands.attach.sigstore_bundle import attach_sigstore
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.host_facts import HostFacts

@@ -13,8 +13,7 @@ import pytest
 from aotc.bundle.read.bundle_review import Review, review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.report_page.hosts_section import Asked
-from aotc.commands.report_page.page_renderer import render
-from aotc.commands.report_page.review_page import page_of
+from aotc.commands.report_page.page_renderer import page_of, render
 from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy

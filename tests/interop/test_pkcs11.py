@@ -101,20 +101,6 @@ def test_a_build_signs_in_the_token(token: SoftHsm, tmp_path: Path) -> None:
         assert loaded.signers == (key.key_id,)
 
 
-def test_a_model_signature_is_made_in_the_token(
-    token: SoftHsm, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    from aotc.commands.attest.model_signature import require_model_signature
-
-    sig, pub = tmp_path / "model.sig", tmp_path / "k.pub"
-    uri = token.uri("token=test;object=p256")
-    bundle = str(digits_bundle[0])
-    done = aotc(tmp_path, token, "attest", bundle, "--openssf", "--key", uri, "-o", str(sig))
-    assert done.returncode == 0, done.stdout
-    pub.write_text(signer(token, "object=p256").public_pem())
-    require_model_signature(digits_bundle[0], sig, pub)
-
-
 def test_the_page_signs_with_a_token(softhsm: SoftHsm, signed: Path) -> None:
     before = (signed / "digits.aotb").read_bytes()
     page.require("PKCS#11 tokens", signed, **softhsm.environment)

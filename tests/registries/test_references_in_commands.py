@@ -186,8 +186,3 @@ def test_limits_of_a_policy_count_what_was_left(there: tuple[str, str], policy: 
     for more in ([], ["--full"]):
         found = document("verify", there[1], "--trust", policy, *more)
         assert "AOTC-E320" in [each["code"] for each in found["findings"]], more
-
-
-def test_commands_that_use_every_byte_say_so(there: tuple[str, str], policy: Path) -> None:
-    done = aotc("verify", there[0], "--trust", policy, "--openssf", "m.sig", "--public-key", "k")
-    assert done.exit_code == 2 and "aotc pull" in done.stderr

@@ -41,12 +41,6 @@ def _begins_an_npz(head: bytes) -> bool:
     return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
 
 
-def _begins_a_sigstore_bundle(head: bytes) -> bool:
-    """JSON that begins with the media type, as model-signing and aotc write it."""
-    start = head.replace(b" ", b"").replace(b"\n", b"")
-    return start.startswith(b'{"mediaType":"application/vnd.dev.sigstore.bundle')
-
-
 def _begins_a_bill_of_materials(head: bytes) -> bool:
     """JSON of CycloneDX, in the canonical form that aotc writes."""
     return head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-')
@@ -61,7 +55,6 @@ BUNDLE = Kind("a bundle", _begins_a_bundle)
 NPZ = Kind("an .npz file", _begins_an_npz)
 BILL_OF_MATERIALS = Kind("a bill of materials", _begins_a_bill_of_materials)
 REPORT = Kind("a report", _begins_a_report)
-MODEL_SIGNATURE = Kind("a model signature", _begins_a_sigstore_bundle)
 
 
 def require_file_place(path: Path, replaceable: Kind) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,15 +13,12 @@ from aotc.base.child_processes import StoppedError
 from aotc.base.errors import finding, is_code, raise_if, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.commands.dask import executor_worker
-from aotc.commands.dask.executor_messages import Answer, Blobs, Request, decode_answer, job_of
+from aotc.commands.dask.executor_messages import Answer, Request, decode_answer, job_of
 from aotc.compile.compiler_protocol import Backend
 from aotc.pipeline.cache.cache_keys import Parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith
-
-SMALL_BYTES = 64 * 2**10
-"""Blobs up to this size are sent at once; asking whether a worker has them would cost more."""
 
 IN_FLIGHT = 64
 """Tasks submitted at a time, enough that no worker waits for one."""
@@ -40,16 +36,6 @@ class Cluster(Executor):
     def stop_build(self, build: str) -> None:
         """Stop what workers compile for a build, without waiting until they have stopped."""
         executor_worker.stop_build(build)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    request: bytes
-    blobs: Blobs
-
-    @property
-    def small(self) -> Blobs:
-        return {d: data for d, data in self.blobs.items() if len(data) <= SMALL_BYTES}
 
 
 class ExecutorBackend:
@@ -73,15 +59,13 @@ class ExecutorBackend:
         AOTC-E913 workers with another toolchain, E914 an executor that lost the task, E915 a
         damaged answer.
         """
-        shipped, blobs = job_of(job)
         request = Request(
             build=self._build,
             platform=self.platform,
             toolchain=dict(self._parts),
-            job=msgspec.msgpack.encode(shipped),
+            job=msgspec.msgpack.encode(job_of(job)),
         )
-        packed = _Packed(msgspec.msgpack.encode(request), blobs)
-        answer = self._answer(job, packed)
+        answer = self._ask(job, msgspec.msgpack.encode(request))
         if answer.stopped and not self._stopped.done():
             raise _lost(job, "a worker that stopped it by itself")
         return _executable(job, answer)
@@ -97,27 +81,11 @@ class ExecutorBackend:
                 # Its workers may be threads of this process. Others finish what they have begun.
                 executor_worker.stop_build(self._build)
 
-    def _answer(self, job: CompileJob, packed: _Packed) -> Answer:
-        """Ask with small blobs only, then with those that the worker lacked as well. The next
-        worker may lack others, so the last attempt sends all of them.
-        """
-        given = packed.small
-        while True:
-            answer = self._ask(job, packed.request, given)
-            if not answer.missing:
-                return answer
-            if given.keys() == packed.blobs.keys():
-                raise _damaged(job, "a worker that did not get what was sent to it")
-            if not packed.blobs.keys() >= {*answer.missing}:
-                raise _damaged(job, "a worker that wants what is no part of the task")
-            more = {digest: packed.blobs[digest] for digest in answer.missing}
-            given = packed.blobs if more.keys() <= given.keys() else {**given, **more}
-
-    def _ask(self, job: CompileJob, request: bytes, blobs: Blobs) -> Answer:
+    def _ask(self, job: CompileJob, request: bytes) -> Answer:
         if self._stopped.done():
             raise StoppedError
         try:
-            future: Future[Any] = self._executor.submit(executor_worker.answer, request, blobs)
+            future: Future[Any] = self._executor.submit(executor_worker.answer, request)
         except RuntimeError as error:  # what executors raise that were shut down, or are broken
             raise _lost(job, _error_text(error)) from error
         while not future.done():

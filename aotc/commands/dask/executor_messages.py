@@ -1,13 +1,10 @@
 """What is sent to a worker and back: plain bytes, so that any executor can carry them.
 
-A request names modules and constants by their digests. Small blobs are sent with it; of the others,
-a worker answers which it lacks. An answer begins with the SHA-256 of the request's digest and its
-own, so that an answer to another request is recognised.
+An answer begins with the SHA-256 of the request's digest and its own, so that an answer to another
+request, or to one that was damaged on its way, is recognised.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -20,9 +17,6 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import Mesh, Target
 
 DIGEST_BYTES = 32
-
-type Blobs = Mapping[str, bytes]
-"""Bytes by digest, "sha256:…"."""
 
 
 class Request(Struct, frozen=True):
@@ -40,19 +34,19 @@ class Request(Struct, frozen=True):
 
 
 class Array(Struct, frozen=True):
-    """A constant. dtype: as numpy spells it.  digest: of its bytes, in C order."""
+    """A constant. dtype: as numpy spells it.  data: in C order."""
 
     dtype: str
     shape: tuple[int, ...]
-    digest: str
+    data: bytes
 
 
 class Job(Struct, frozen=True):
-    """A compile job with digests in place of its module and constants."""
+    """A compile job. module: a StableHLO artifact."""
 
     label: str
     target: Target
-    module: str
+    module: bytes
     stablehlo_version: str
     custom_call_targets: tuple[str, ...]
     options: dict[str, str]
@@ -61,61 +55,48 @@ class Job(Struct, frozen=True):
     calls: dict[str, str]
     weights: tuple[int, ...]
 
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """The digests of its module and constants."""
-        return (self.module, *(array.digest for array in self.constants.values()))
-
 
 class Answer(Struct, frozen=True):
-    """One of five answers: an executable; findings, if it does not compile; digests of missing
-    blobs; differences between the toolchains; or that the build was stopped.
+    """One of four answers: an executable; findings, if it does not compile; differences between the
+    toolchains; or that the build was stopped.
     """
 
     executable: Executable | None = None
     findings: tuple[Finding, ...] = ()
-    missing: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     stopped: bool = False
 
 
-def job_of(job: CompileJob) -> tuple[Job, Blobs]:
-    """A job as it is sent, and its blobs."""
-    arrays = {index: np.ascontiguousarray(value) for index, value in job.constants.items()}
-    raw = {index: array.tobytes() for index, array in arrays.items()}
-    constants = {
-        index: Array(array.dtype.str, array.shape, sha256(raw[index]))
-        for index, array in arrays.items()
-    }
-    blobs = {sha256(data): data for data in (job.module.artifact, *raw.values())}
+def job_of(job: CompileJob) -> Job:
+    """A job as it is sent."""
     module = job.module
-    return (
-        Job(
-            label=job.label,
-            target=job.target,
-            module=sha256(module.artifact),
-            stablehlo_version=module.stablehlo_version,
-            custom_call_targets=module.custom_call_targets,
-            options=dict(job.options),
-            constants=constants,
-            mesh=job.mesh,
-            calls=dict(job.calls),
-            weights=job.weights,
-        ),
-        blobs,
+    return Job(
+        label=job.label,
+        target=job.target,
+        module=module.artifact,
+        stablehlo_version=module.stablehlo_version,
+        custom_call_targets=module.custom_call_targets,
+        options=dict(job.options),
+        constants={
+            index: Array(value.dtype.str, value.shape, value.tobytes())
+            for index, value in job.constants.items()
+        },
+        mesh=job.mesh,
+        calls=dict(job.calls),
+        weights=job.weights,
     )
 
 
-def compile_job(job: Job, blobs: Blobs) -> CompileJob:
-    """The job as the client had it. blobs: all of the job's, with their digests checked."""
-    artifact = blobs[job.module]
+def compile_job(job: Job) -> CompileJob:
+    """The job as the client had it."""
+    digest = sha256(job.module)
     return CompileJob(
         label=job.label,
-        module=Module(artifact, job.module, job.stablehlo_version, job.custom_call_targets),
+        module=Module(job.module, digest, job.stablehlo_version, job.custom_call_targets),
         target=job.target,
         options=job.options,
         constants={
-            index: np.frombuffer(blobs[array.digest], array.dtype).reshape(array.shape)
+            index: np.frombuffer(array.data, array.dtype).reshape(array.shape)
             for index, array in job.constants.items()
         },
         mesh=job.mesh,

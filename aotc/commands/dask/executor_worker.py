@@ -1,11 +1,7 @@
-"""The worker's side: the function that executors call, in a long-lived process.
-
-Blobs that were sent once are kept in the cache of the worker's host, by digest.
-"""
+"""The worker's side: the function that executors call, in a long-lived process."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -13,12 +9,10 @@ from contextlib import contextmanager
 from functools import cache
 
 from aotc.base.child_processes import StoppedError
-from aotc.base.errors import UsageError
 from aotc.base.msgpack_values import unpacked
 from aotc.base.workers.forked_workers import renew
 from aotc.commands.dask.executor_messages import (
     Answer,
-    Blobs,
     Job,
     Request,
     compile_job,
@@ -26,14 +20,9 @@ from aotc.commands.dask.executor_messages import (
 )
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
-from aotc.pipeline.cache.cache_folder import OFF, open_store
 from aotc.pipeline.cache.cache_keys import Parts, changes
-from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
-
-CACHE_VARIABLE = "AOTC_CACHE"
 
 STOPPED_KEPT = 256
 """How many stopped builds are remembered, since tasks of theirs may still arrive."""
@@ -73,11 +62,9 @@ class _Running:
 _RUNNING = _Running()
 
 
-def answer(request: bytes, blobs: Blobs) -> bytes:
-    """Compile what a request asks for; an encoded `Answer`. blobs: those that came with it; the
-    others are looked up in this host's cache.
-    """
-    return encode_answer(request, _answer(unpacked(request, Request), blobs))
+def answer(request: bytes) -> bytes:
+    """Compile what a request asks for; an encoded `Answer`."""
+    return encode_answer(request, _answer(unpacked(request, Request)))
 
 
 def stop_build(build: str) -> None:
@@ -85,18 +72,15 @@ def stop_build(build: str) -> None:
     _RUNNING.stop(build)
 
 
-def _answer(request: Request, blobs: Blobs) -> Answer:
+def _answer(request: Request) -> Answer:
     try:
         differences = changes(request.toolchain, _own_parts(request.platform))
         if told := tuple(map(str, differences)):
             return Answer(differences=told)
-        job = unpacked(request.job, Job)
-        found = _collect(job, blobs)
-        if missing := tuple(digest for digest in job.digests if digest not in found):
-            return Answer(missing=missing)
+        job = compile_job(unpacked(request.job, Job))
         backend = backend_for(request.platform)
         with _RUNNING.compiling(request.build, backend):
-            return Answer(executable=backend.compile(compile_job(job, found)))
+            return Answer(executable=backend.compile(job))
     except AotcError as error:
         return Answer(findings=tuple(Finding(**each.to_json()) for each in error.findings))
     except StoppedError:
@@ -106,32 +90,3 @@ def _answer(request: Request, blobs: Blobs) -> Answer:
 @cache
 def _own_parts(platform: str) -> Parts:
     return toolchain_parts(backend_for(platform))
-
-
-@cache
-def _store() -> LocalStore | None:
-    """This host's cache, which keeps blobs; None without one, and they are sent each time."""
-    place = os.environ.get(CACHE_VARIABLE) or None
-    if place == OFF:
-        return None
-    try:
-        return open_store(place, None, os.environ)
-    except UsageError:
-        return None
-
-
-def _collect(job: Job, given: Blobs) -> dict[str, bytes]:
-    """The blobs of a job that this worker has, by digest; a damaged one counts as missing."""
-    store, found, new = _store(), dict[str, bytes](), False
-    for digest in job.digests:
-        data = given.get(digest)
-        if data is not None and sha256(data) == digest:
-            found[digest] = data
-            if store:
-                store.put(digest, data)
-                new = True
-        elif store and (data := store.get(digest)) is not None and sha256(data) == digest:
-            found[digest] = data
-    if store and new:
-        store.trim()
-    return found

@@ -14,8 +14,9 @@ from msgspec import UNSET
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
 from aotc.bundle.read.json_differences import differing
+from aotc.bundle.read.module_differences import compared
 from aotc.commands.diff.bundle_changes import KINDS, NONE, PROOF_ERRORS, Change
-from aotc.commands.diff.module_diff import ModulePair, TextDiff, compare_texts
+from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
@@ -23,6 +24,21 @@ from aotc_runtime.schema.bundle_manifest import BlobRef, Parity, ParityRan, Weig
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleDiff:
+    """Two modules of the same executables, as text. before, after: digests.  lines: begin with "-",
+    "+", " " or "@@".  left_out: how many more there are.  note: why there are none, although the
+    modules differ.
+    """
+
+    places: tuple[str, ...]
+    before: str
+    after: str
+    lines: tuple[str, ...]
+    left_out: int
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,7 @@ class Diff:
     before: Review
     after: Review
     changes: tuple[Change, ...]
-    modules: tuple[TextDiff, ...]
+    modules: tuple[ModuleDiff, ...]
 
     @property
     def is_same(self) -> bool:
@@ -59,23 +75,26 @@ def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
         if each.fact.field == "module" and each.in_both:
             digests = each.before.digest, each.after.digest
             pairs.setdefault(digests, []).append(_place(each))
-    modules = compare_texts(
-        [
-            ModulePair(
-                tuple(places),
-                *digests,
-                bytes(before.contents.blobs[digests[0]]),
-                bytes(after.contents.blobs[digests[1]]),
-            )
-            for digests, places in pairs.items()
-        ],
-        lines_max,
-    )
+    modules = _modules(pairs, before, after, lines_max)
     changes += _remaining(before, after, changes)
     order = {kind: index for index, kind in enumerate(KINDS)}
     # Stable: within a kind, changes stay in the order of targets, entry points and profiles.
     changes.sort(key=lambda change: (order.get(change.kind, len(order)), change.kind))
     return Diff(before, after, tuple(changes), tuple(modules))
+
+
+def _modules(
+    pairs: Mapping[tuple[str, str], Sequence[str]], before: Review, after: Review, lines_max: int
+) -> Iterator[ModuleDiff]:
+    """pairs: places by the digests of their modules."""
+    blobs = {one: before.contents.blobs[one] for one, _ in pairs}
+    blobs |= {two: after.contents.blobs[two] for _, two in pairs}
+    forms = [(Form.STABLEHLO, bytes(blob)) for blob in blobs.values()]
+    text = dict(zip(blobs, texts(forms, "modules of both bundles"), strict=True))
+    for (one, two), places in pairs.items():
+        lines, note = compared(text[one], text[two])
+        kept = tuple(lines[:lines_max])
+        yield ModuleDiff(tuple(places), one, two, kept, len(lines) - len(kept), note)
 
 
 def _bundles(before: Review, after: Review) -> Iterator[Change]:

@@ -10,8 +10,7 @@ from typing import Any
 from aotc.bundle.read.bundle_review import Review
 from aotc.bundle.read.executable_numbers import NUMBERS
 from aotc.commands.diff.bundle_changes import Change
-from aotc.commands.diff.bundle_diff import Diff
-from aotc.commands.diff.module_diff import TextDiff
+from aotc.commands.diff.bundle_diff import Diff, ModuleDiff
 from aotc.report.report_text import count, size
 
 CHANGES_MAX = 20
@@ -82,7 +81,7 @@ def diff_lines(diff: Diff) -> Iterator[str]:
     if rounding:
         yield "rounding"
         yield f"  {_rounding(rounding)}"
-    alike: dict[object, list[TextDiff]] = {}
+    alike: dict[object, list[ModuleDiff]] = {}
     for module in diff.modules:
         alike.setdefault((module.lines, module.left_out, module.note), []).append(module)
     for modules in alike.values():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +12,10 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.stages import CapturedProgram
 from aotc.base.workers.confined_process import Apart
-from aotc.bundle.write.atomic_files import prepared, write_atomically
+from aotc.bundle.write.atomic_files import write_atomically
 from aotc.bundle.write.output_paths import require_new_file
-from aotc.commands.init.draft_types import Draft
-from aotc.commands.init.init_messages import Answer, Job
-from aotc.commands.init.init_request import Request, is_model_file
-from aotc.commands.init.manifest_draft import draft, name_of
-from aotc.commands.init.manifest_text import manifest_text
+from aotc.commands.init.init_request import Answer, Job, Request, is_model_file
+from aotc.commands.init.manifest_draft import Draft, draft, manifest_text, name_of
 from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
@@ -40,14 +36,11 @@ type OnOutput = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A manifest that nothing has traced yet. text: its TOML.  modules: what it names that is new,
-    as source text.
-    """
+    """A manifest that nothing has traced yet. text: its TOML."""
 
     path: Path
     draft: Draft
     text: str
-    modules: Mapping[Path, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ def draft_manifest(
     """
     named = name or name_of(request.function)
     path = output or Path(f"{named}.toml")
-    _require_new(path, "name another with --output")
+    _require_new(path)
     chosen = targets or (DEFAULT_TARGET,)
     for target in chosen:
         if target != NATIVE:
@@ -100,19 +93,14 @@ def draft_manifest(
         key: source if is_function_reference(source) else _beside(source, root)
         for key, source in request.weights.items()
     }
-    module = path.with_name(f"{_identifier(named)}_entry.py")
-    if answer.wrapper is not None:
-        _require_new(module, "name the bundle otherwise with --name")
     drafted = draft(
         replace(request, weights=moved),
         answer,
         name=named,
         entry_point=entry_point,
         targets=chosen,
-        module=module.stem,
     )
-    modules = {module: answer.wrapper.source} if answer.wrapper else {}
-    return Drafted(path, drafted, manifest_text(drafted), modules)
+    return Drafted(path, drafted, manifest_text(drafted))
 
 
 def _limits(model_file: Path, folder: str) -> Apart:
@@ -123,25 +111,20 @@ def _limits(model_file: Path, folder: str) -> Apart:
     return Apart.stated(size, folder)
 
 
-def _require_new(path: Path, hint: str) -> None:
+def _require_new(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise refusal(
             "AOTC-E084",
             str(path),
             "a folder" if path.is_dir() else "a file of that name",
-            hint=f"{hint}; nothing was written",
+            hint="name another with --output; nothing was written",
         )
     require_new_file(path)
 
 
-def _identifier(name: str) -> str:
-    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
-
-
 def write(drafted: Drafted) -> None:
-    """Write the manifest, and all that is new with it. Raises UsageError (AOTC-E003)."""
-    with prepared({path: text.encode() for path, text in drafted.modules.items()}) as modules:
-        write_atomically(drafted.path, [drafted.text.encode()], before=modules)
+    """Write the manifest. Raises UsageError (AOTC-E003)."""
+    write_atomically(drafted.path, [drafted.text.encode()])
 
 
 def check(

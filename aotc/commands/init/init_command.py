@@ -118,14 +118,12 @@ def init(
             return 0
     report_findings(out, refused.findings, refused.exit_code, **_written(drafted))
     if not out.json:
-        written = " and ".join(map(str, (drafted.path, *drafted.modules)))
-        warn(f"note: wrote {written}; correct this or the program, and build")
+        warn(f"note: wrote {drafted.path}; correct this or the program, and build")
     return refused.exit_code
 
 
 def _written(drafted: Drafted) -> dict[str, object]:
-    modules = {str(path): text for path, text in drafted.modules.items()}
-    return {"path": str(drafted.path), "manifest": drafted.text, "modules": modules}
+    return {"path": str(drafted.path), "manifest": drafted.text}
 
 
 def _document(drafted: Drafted, checked: Checked) -> dict[str, object]:

@@ -1,4 +1,6 @@
-"""What the user says about a function's parameters, read from the options of `aotc init`."""
+"""The parameters of a function: what the options of `aotc init` say of them, and what the process
+that looks at the function is asked and answers.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,38 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from aotc.base.errors import finding, raise_if
+from aotc.base.workers.confined_process import Apart
 from aotc.capture.model_files.frontend_registry import suffixes
-from aotc.commands.init.array_text import DTYPES, FORM, ArrayText, parse
 from aotc.config.checkpoint_files import ENDING
 from aotc.config.dtype_names import SHORT_DTYPES
 from aotc.config.field_types import is_function_reference, is_identifier
+from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import closest
+from aotc_runtime.schema.bundle_manifest import DType
+
+DTYPES = tuple(sorted([*(dtype.value for dtype in DType), *KEY_DTYPES]))
+
+_FORM = "DTYPE[AXES], such as float32[batch,64], int32[] or key<fry>[4]"
+
+_ARRAY = re.compile(r"\A([A-Za-z0-9_]*(?:<[a-z]+>)?) ?\[([^\[\]]*)\]\Z")
 
 _RANGE = re.compile(r"\A([1-9][0-9]{0,8}):([1-9][0-9]{0,8})\Z")
 _REFERENCE = "package.module:function"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayText:
+    """dtype: as a build manifest writes it; None where only the axes were given.  shape: sizes and
+    names of dimensions.
+    """
+
+    dtype: str | None
+    shape: tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +153,35 @@ def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
     return finding("AOTC-E080", option, found, expected=expected, hint=hint)
 
 
+def parse_array(text: str) -> ArrayText | None:
+    """None for what is not of the form, or has an unknown dtype or axis."""
+    found = _ARRAY.match(text.strip())
+    if found is None:
+        return None
+    dtype = SHORT_DTYPES.get(found[1], found[1]) or None
+    if dtype is not None and dtype not in DTYPES:
+        return None
+    inside = found[2].strip().removesuffix(",")
+    axes = [axis.strip() for axis in inside.split(",")] if inside else []
+    shape: list[int | str] = []
+    for axis in axes:
+        if axis.isascii() and axis.isdigit() and len(axis) < 19:
+            shape.append(int(axis))
+        elif is_identifier(axis):
+            shape.append(axis)
+        else:
+            return None
+    return ArrayText(dtype, tuple(shape))
+
+
 def _array(text: str) -> ArrayText:
-    array = parse(text)
+    array = parse_array(text)
     if array is None:
         written = text.partition("[")[0].strip()
         known = {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
         raise _Unreadable(
-            f"an array as {FORM}", f"did you mean {close}?" if close else "correct it"
+            f"an array as {_FORM}", f"did you mean {close}?" if close else "correct it"
         )
     return array
 
@@ -206,3 +249,83 @@ def _names(request: Request) -> Iterator[Finding]:
                 expected = f"one option for {name}, which {seen[name]} names too"
                 yield _problem(option, expected, f"{name} again", "remove one of the two")
             seen.setdefault(name, option)
+
+
+class Job(Struct, frozen=True):
+    """function, example: "package.module:function"; example returns the arguments of a call.
+    likes: functions that return an input each.  is_file: whether the function is a model file.
+    apart: what reading it may use, of a model file.
+    """
+
+    root: str
+    function: str
+    example: str | None
+    likes: tuple[str, ...] = ()
+    is_file: bool = False
+    apart: Apart | None = None
+
+
+class SeenArray(Struct, frozen=True, tag="array"):
+    """low, high: the numbers of an array of integers.  original: its dtype in the example, where
+    jax with 64-bit types off would narrow it to `dtype`.
+    """
+
+    shape: list[int]
+    dtype: str
+    bytes: int
+    low: int | None = None
+    high: int | None = None
+    original: str | None = None
+
+
+class SeenDict(Struct, frozen=True, tag="dict"):
+    items: dict[str, Seen]
+
+
+class SeenList(Struct, frozen=True, tag="list"):
+    items: list[Seen]
+
+
+class SeenPlain(Struct, frozen=True, tag="plain"):
+    """A value that TOML can write."""
+
+    value: Any
+
+
+class SeenOther(Struct, frozen=True, tag="other"):
+    """path: of the part that is the reason, below the parameter.  kind: what it is."""
+
+    path: str
+    kind: str
+
+
+type Seen = SeenArray | SeenDict | SeenList | SeenPlain | SeenOther
+
+
+class Parameter(Struct, frozen=True):
+    """annotation: `DTYPE[AXES]` as a jaxtyping annotation says it, if there is one.  example: its
+    value in the example call, if it has one.
+    """
+
+    name: str
+    has_default: bool
+    annotation: str | None = None
+    example: Seen | None = None
+
+
+class Answer(Struct, frozen=True):
+    """parameters: of the function.  enable_x64: whether
+    the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
+    the function, to which a manifest passes nothing.  needed: the names that each function of
+    `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
+    for an open end.  sizes: of these, those that alone a model file has the program for.  donate:
+    parameters that a model changes.
+    """
+
+    parameters: list[Parameter]
+    enable_x64: bool
+    takes_any: list[str] = []
+    needed: dict[str, list[str]] = {}
+    ranges: dict[str, tuple[int | None, int | None]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
+    donate: list[str] = []

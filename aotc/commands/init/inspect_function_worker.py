@@ -10,26 +10,24 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from aotc.base.errors import raise_if, refusal
+from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
 from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
 from aotc.capture.model_files.frontend_protocol import Model
-from aotc.commands.init import generated_wrappers, python_callables
-from aotc.commands.init.array_text import DTYPES
-from aotc.commands.init.init_messages import (
+from aotc.commands.init.init_request import (
+    DTYPES,
     Answer,
     Job,
-    Module,
     Parameter,
     Seen,
     SeenArray,
@@ -40,9 +38,10 @@ from aotc.commands.init.init_messages import (
 )
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
-from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.errors import AotcError, Finding
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @runs_users_code
@@ -61,9 +60,8 @@ def look(job: Job, progress: Progress) -> Answer:
     progress.started(f"importing {job.function}")
     function = import_program.resolve(job.function, root, "FUNCTION")
     module = sys.modules[job.function.partition(":")[0]]
-    raise_if(python_callables.unsuited(job.function, function, module))
-    wrapper = generated_wrappers.around(job.function, function)
-    signature = wrapper.signature if wrapper else _signature(job.function, function)
+    raise_if(_unsuited(job.function, function, module))
+    signature = _signature(job.function, function)
     values: Mapping[str, Any] = {}
     if job.example:
         example = import_program.resolve(job.example, root, "--example")
@@ -87,18 +85,13 @@ def look(job: Job, progress: Progress) -> Answer:
                 example=_seen(values[parameter.name]) if parameter.name in values else None,
             )
             for parameter in signature.parameters.values()
-            if parameter.kind not in python_callables.TAKES_ANY
+            if parameter.kind not in _TAKES_ANY
         ],
-        takes_any=python_callables.takes_any(signature),
+        takes_any=_takes_any(signature),
         needed={
             name: missing(import_program.resolve(name, root, "--like"), ()) for name in job.likes
         },
         enable_x64=bool(jax.config.jax_enable_x64),
-        wrapper=Module(
-            wrapper.source, generated_wrappers.FUNCTION, wrapper.weights, wrapper.returned
-        )
-        if wrapper
-        else None,
     )
 
 
@@ -109,14 +102,71 @@ def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signatur
         raise _refusal(
             reference, "a function whose signature Python can tell", str(error), "wrap it"
         ) from error
-    raise_if(python_callables.nameless(reference, signature))
+    raise_if(_nameless(reference, signature))
     return signature
 
 
+def _unsuited(reference: str, function: Callable[..., Any], module: Any) -> Iterator[Finding]:
+    """AOTC-E085 for a class, a method that was looked up on its class, a generator, a coroutine.
+
+    module: in which the function was looked up.
+    """
+    name = reference.partition(":")[2]
+    owner, _, method = name.rpartition(".")
+    if inspect.isclass(function):
+        yield _finding(
+            reference,
+            f"the class {function.__name__}, which makes an object when it is called",
+            "name an object that can be called, or a method of one: "
+            f"model = {function.__name__}(...) beside it, and {_beside(reference, 'model')}",
+        )
+    elif owner and _is_unbound(_attribute(module, owner), method):
+        yield _finding(
+            reference,
+            f"a method, of which nobody says whose: {owner} is a class",
+            f"name it on an object: model = {owner}(...) beside it, and "
+            f"{_beside(reference, f'model.{method}')}",
+        )
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        hint = "return the arrays together: a tuple, or stacked by jax.lax.scan"
+        yield _finding(reference, "a generator: it yields", hint)
+    elif inspect.iscoroutinefunction(function):
+        yield _finding(reference, "a coroutine: `async def`", "write it as a plain `def`")
+
+
+def _nameless(reference: str, signature: inspect.Signature) -> Iterator[Finding]:
+    """AOTC-E085 for a function all of whose arguments would land in *args or **kwargs."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds and all(kind in _TAKES_ANY for kind in kinds):
+        hint = "wrap it, with a name for each argument: def f(x, y): return ..."
+        yield _finding(reference, f"{reference.partition(':')[2]}{signature}", hint)
+
+
+def _takes_any(signature: inspect.Signature) -> list[str]:
+    """ "*args" and "**kwargs", as the function calls them."""
+    return [str(p) for p in signature.parameters.values() if p.kind in _TAKES_ANY]
+
+
+def _is_unbound(owner: Any, method: str) -> bool:
+    return inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, method))
+
+
+def _attribute(owner: Any, path: str) -> Any:
+    for step in path.split("."):
+        owner = getattr(owner, step)
+    return owner
+
+
+def _beside(reference: str, name: str) -> str:
+    return f"{reference.partition(':')[0]}:{name}"
+
+
+def _finding(reference: str, found: str, hint: str) -> Finding:
+    return finding("AOTC-E085", reference, found, hint=hint)
+
+
 def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
-    names = [
-        p.name for p in signature.parameters.values() if p.kind not in python_callables.TAKES_ANY
-    ]
+    names = [p.name for p in signature.parameters.values() if p.kind not in _TAKES_ANY]
     ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
     if isinstance(made, dict):
         if extra := [key for key in made if key not in names]:

@@ -2,28 +2,112 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from aotc.base.errors import finding, raise_if
-from aotc.commands.init.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
-from aotc.commands.init.drafted_parameters import ParameterReader
-from aotc.commands.init.init_messages import Answer
-from aotc.commands.init.init_request import Request, is_model_file
-from aotc.config.field_types import is_identifier
-from aotc.config.input_specs import WIDE_DTYPES
+from aotc.commands.init.init_request import (
+    Answer,
+    ArrayText,
+    Parameter,
+    Request,
+    Seen,
+    SeenArray,
+    SeenDict,
+    SeenList,
+    SeenOther,
+    SeenPlain,
+    is_model_file,
+    parse_array,
+)
+from aotc.config.field_types import is_function_reference, is_identifier
+from aotc.config.input_specs import WIDE_DTYPES, is_step
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import closest, with_article
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 
 DEFAULT_RANGE = (1, 64)
 DEFAULT_SIZES = (1, 8, 64)
 LARGEST_RANGE = 4096
 """The largest size of a model file's range that is taken as it is; there is a profile for it."""
+
+LARGE_BYTES = 1 << 20
+"""A parameter that takes more in the example is more likely weights than a request's input."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayInput:
+    """low, high: the numbers its fixtures are drawn from, of an array of integers. guessed: that
+    nobody said so.
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: str
+    low: int | None = None
+    high: int | None = None
+    guessed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LikeInput:
+    """A structure that a function returns. sizes: dimensions that it takes by their names."""
+
+    function: str
+    sizes: tuple[str, ...] = ()
+
+
+type InputDraft = ArrayInput | LikeInput | dict[str, InputDraft] | list[InputDraft]
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionDraft:
+    """profiles: sizes, or a rule's name."""
+
+    low: int
+    high: int
+    profiles: tuple[int, ...] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the manifest will say. function: or the path of a model file, where is_file.  weights:
+    set to file or function.  notes: what its reader should look at.  donate: inputs.
+    """
+
+    name: str
+    entry_point: str
+    function: str
+    targets: tuple[str, ...]
+    enable_x64: bool
+    weights: Mapping[str, str]
+    dimensions: Mapping[str, DimensionDraft]
+    inputs: Mapping[str, InputDraft]
+    static: Mapping[str, Any]
+    notes: tuple[str, ...]
+    is_file: bool = False
+    donate: tuple[str, ...] = ()
+
+
+def leaves_of(tree: InputDraft, path: str) -> Iterator[tuple[str, ArrayInput]]:
+    """Path and array of every leaf that is known here."""
+    match tree:
+        case ArrayInput():
+            yield path, tree
+        case dict():
+            for key, item in tree.items():
+                yield from leaves_of(item, f"{path}/{key}")
+        case list():
+            for index, item in enumerate(tree):
+                yield from leaves_of(item, f"{path}/{index}")
+        case LikeInput():
+            return
 
 
 def draft(
@@ -33,29 +117,22 @@ def draft(
     name: str,
     entry_point: str | None,
     targets: tuple[str, ...],
-    module: str,
 ) -> Draft:
-    """entry_point: the function's name by default.  module: the name of the wrapper's.
+    """entry_point: the function's name by default.
 
     Raises UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a
     manifest cannot describe, E083 an option for what the function does not have.
     """
-    function, notes = request.function, [_left_out(any_) for any_ in answer.takes_any]
-    if wrapper := answer.wrapper:
-        function = f"{module}:{wrapper.function}"
-        notes = [_wrapped(request.function, module), *notes]
-        returned = {name: f"{module}:{name}" for name in wrapper.returned}
-        known = {name: source for name, source in returned.items() if name not in request.named}
-        request = replace(request, weights={**known, **request.weights})
-    reader = ParameterReader(request, wrapper.weights if wrapper else ())
+    notes = [_left_out(any_) for any_ in answer.takes_any]
+    reader = _ParameterReader(request)
     inputs, static = reader.parameters(answer.parameters, answer.needed)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
     leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
     dimensions = _dimensions(request, leaves, reader.sizes, answer)
     return Draft(
         name=name,
-        entry_point=entry_point or entry_point_of(function),
-        function=function,
+        entry_point=entry_point or entry_point_of(request.function),
+        function=request.function,
         targets=targets,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
@@ -63,15 +140,8 @@ def draft(
         inputs=inputs,
         static=static,
         notes=(*reader.notes, *notes, *_cut_ranges(dimensions, answer)),
-        is_file=is_model_file(function),
+        is_file=is_model_file(request.function),
         donate=tuple(answer.donate),
-    )
-
-
-def _wrapped(function: str, module: str) -> str:
-    return (
-        f"{module}.py is new, with what the manifest calls: a function with named arguments around "
-        f"{function}; change it as you like"
     )
 
 
@@ -161,3 +231,297 @@ def entry_point_of(function: str) -> str:
         return stem if is_identifier(stem) else "run"
     last = function.rpartition(".")[2].rpartition(":")[2]
     return last if is_identifier(last) else "run"
+
+
+class _ParameterReader:
+    """problems, notes: collected.  sizes: of each dimension in the example."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.used: set[str] = set()
+        self.problems: list[Finding] = []
+        self.notes: list[str] = []
+        self.sizes: dict[str, tuple[int, str]] = {}
+
+    def _like(self, function: str, needed: Mapping[str, Sequence[str]]) -> LikeInput:
+        """What it needs and has a dimension's name is that dimension's size."""
+        arrays = self.request.inputs.values()
+        axes = {axis for array in arrays for axis in array.shape if isinstance(axis, str)}
+        return LikeInput(function, tuple(n for n in needed.get(function, ()) if n in axes))
+
+    def parameters(
+        self, parameters: list[Parameter], needed: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, InputDraft], dict[str, Any]]:
+        inputs: dict[str, InputDraft] = {}
+        static = dict(self.request.static)
+        for parameter in parameters:
+            name, example = parameter.name, parameter.example
+            if name in self.request.weights or name in self.request.static:
+                continue
+            if name in self.request.likes:
+                inputs[name] = self._like(self.request.likes[name], needed)
+            elif any(path.startswith(f"{name}/") for path in self.request.inputs) and not example:
+                inputs[name] = self._nested(name)
+            elif isinstance(example, SeenPlain) and name not in self.request.inputs:
+                static[name] = example.value
+                self.notes.append(_fixed(name, example.value))
+            elif example is not None and not isinstance(example, SeenPlain):
+                inputs[name] = self._tree(example, name)
+                self._maybe_weights(name, example)
+            elif name in self.request.inputs:
+                inputs[name] = self._stated(name, self.request.inputs[name], None)
+            elif parameter.annotation and (array := parse_array(parameter.annotation)):
+                inputs[name] = self._stated(name, array, None)
+            elif not parameter.has_default:
+                self._nothing_known(name)
+        for path in sorted(self.request.inputs.keys() - self.used):
+            if path.partition("/")[0] in {parameter.name for parameter in parameters}:
+                self._no_such_leaf(path)
+        return inputs, static
+
+    def _tree(self, seen: Seen, path: str) -> InputDraft:
+        match seen:
+            case SeenArray():
+                return self._array(seen, path)
+            case SeenDict():
+                for key in seen.items:
+                    if not is_step(key):
+                        self._cannot(f"{path}/{key}", "keys of printable ASCII without '/'", key)
+                return {key: self._tree(item, f"{path}/{key}") for key, item in seen.items.items()}
+            case SeenList():
+                return [self._tree(item, f"{path}/{i}") for i, item in enumerate(seen.items)]
+            case SeenPlain():
+                self._cannot(path, "arrays inside of an input", f"the value {seen.value!r}")
+            case SeenOther():
+                parameter = path.partition("/")[0]
+                self.problems.append(
+                    finding(
+                        "AOTC-E082",
+                        f"{path}{seen.path}",
+                        with_article(seen.kind),
+                        expected="arrays, and dicts and lists of arrays, which a manifest writes",
+                        hint="let a function return it: "
+                        f"--like {parameter}=package.module:function",
+                    )
+                )
+        return []
+
+    def _array(self, seen: SeenArray, path: str) -> ArrayInput:
+        stated = self.request.inputs.get(path)
+        if stated is not None:
+            return self._stated(path, stated, seen)
+        if seen.original:
+            self.notes.append(
+                f"{path} is {seen.original} in the example; {seen.dtype} here, as jax makes it "
+                "while 64-bit types are off"
+            )
+        return ArrayInput(tuple(seen.shape), seen.dtype, seen.low, seen.high)
+
+    def _stated(self, path: str, stated: ArrayText, seen: SeenArray | None) -> ArrayInput:
+        self.used.add(path)
+        dtype = stated.dtype or (seen.dtype if seen else None)
+        if dtype is None:
+            shape = ",".join(str(axis) for axis in stated.shape)
+            hint = f"say --input '{path}=float32[{shape}]'"
+            self._says(path, "a dtype, since there is no example", "axes alone", hint)
+            dtype = "float32"
+        if seen is not None:
+            self._check_example(path, stated, seen)
+        low, high, guessed = (seen.low, seen.high, False) if seen else (None, None, False)
+        if low is None and dtype.lstrip("u").startswith("int"):
+            low, high, guessed = 0, 1, True
+        return ArrayInput(stated.shape, dtype, low, high, guessed)
+
+    def _check_example(self, path: str, stated: ArrayText, seen: SeenArray) -> None:
+        shape = tuple(seen.shape)
+        if len(shape) != len(stated.shape) or any(
+            isinstance(axis, int) and axis != size
+            for axis, size in zip(stated.shape, shape, strict=True)
+        ):
+            expected = f"axes that fit the example's shape {list(shape)}"
+            found = f"[{','.join(str(axis) for axis in stated.shape)}]"
+            self._says(path, expected, found, "correct the axes, or the example")
+            return
+        for axis, size in zip(stated.shape, shape, strict=True):
+            if isinstance(axis, str):
+                before, other = self.sizes.setdefault(axis, (size, path))
+                if before != size:
+                    self._says(
+                        path,
+                        f"{axis} to be {before}, as in {other}",
+                        f"{size} in the example",
+                        "give axes of different sizes different names",
+                    )
+
+    def _nested(self, name: str) -> InputDraft:
+        """Dicts from leaf paths; there is no example to say whether a step is an index."""
+        root: dict[str, InputDraft] = {}
+        for path, array in self.request.inputs.items():
+            first, *steps = path.split("/")
+            if first != name:
+                continue
+            node = root
+            for step in steps[:-1]:
+                inner = node.setdefault(step, {})
+                if not isinstance(inner, dict):
+                    break
+                node = inner
+            else:
+                if steps and steps[-1] not in node:
+                    node[steps[-1]] = self._stated(path, array, None)
+                    continue
+            self.used.add(path)
+            self._says(path, "a path beside the others", "one below another array", "correct it")
+        return root
+
+    def _maybe_weights(self, name: str, seen: Seen) -> None:
+        if name in self.request.inputs or _bytes(seen) < LARGE_BYTES:
+            return
+        self.notes.append(
+            f"{name} takes {_bytes(seen) / 2**20:.1f} MiB in the example, and is passed with every "
+            f"call; weights are bound once: --weights {name}=FILE.safetensors or "
+            f"{name}=package.module:function"
+        )
+
+    def _nothing_known(self, name: str) -> None:
+        hint = (
+            f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
+            f"--static {name}=1.0, or --example package.module:function"
+        )
+        self.problems.append(
+            finding(
+                "AOTC-E081",
+                f"{self.request.function}, parameter {name}",
+                "no example, no option for it, no annotation with a shape, and no default",
+                hint=hint,
+            )
+        )
+
+    def _no_such_leaf(self, path: str) -> None:
+        hint = "name an array of the example, as the manifest does: PARAMETER/KEY/INDEX"
+        self._says(path, "the path of an array in the example", "no such array", hint)
+
+    def _cannot(self, path: str, expected: str, found: str) -> None:
+        self.problems.append(
+            finding(
+                "AOTC-E082",
+                path,
+                found,
+                expected=expected,
+                hint="change the example, or let a function return the structure (--like)",
+            )
+        )
+
+    def _says(self, path: str, expected: str, found: str, hint: str) -> None:
+        self.problems.append(
+            finding("AOTC-E083", f"--input {path}", found, expected=expected, hint=hint)
+        )
+
+
+_DTYPES = {bool: "bool", int: "int32", float: "float32"}
+
+
+def _fixed(name: str, value: Any) -> str:
+    dtype = _DTYPES.get(type(value))
+    wish = f"; to pass it with every call: --input '{name}={dtype}[]'" if dtype else ""
+    return f"{name} is fixed to its value in the example{wish}"
+
+
+def _bytes(seen: Seen) -> int:
+    match seen:
+        case SeenArray():
+            return seen.bytes
+        case SeenDict():
+            return sum(_bytes(item) for item in seen.items.values())
+        case SeenList():
+            return sum(_bytes(item) for item in seen.items)
+    return 0
+
+
+def manifest_text(draft: Draft) -> str:
+    """The text of a build manifest of schema 1 (docs/build-manifest.md)."""
+    return "\n".join(_lines(draft)) + "\n"
+
+
+def _lines(draft: Draft) -> Iterator[str]:
+    yield "schema = 1"
+    yield f"name = {_value(draft.name)}"
+    yield 'version = "0.1.0"'
+    yield f"targets = {_value(list(draft.targets))}"
+    if draft.enable_x64:
+        yield "enable_x64 = true"
+    for name, source in draft.weights.items():
+        yield ""
+        yield f"[weights.{_key(name)}]"
+        kind = "init" if is_function_reference(source) else "source"
+        yield f"{kind} = {_value(source)}"
+    for name, dimension in draft.dimensions.items():
+        yield ""
+        yield f"[dimensions.{_key(name)}]"
+        yield f"range = [{dimension.low}, {dimension.high}]  # what calls may have"
+        profiles = dimension.profiles
+        shown = list(profiles) if isinstance(profiles, tuple) else profiles
+        yield f"profiles = {_value(shown)}  # compiled; others need out_of_profile, or are refused"
+    at = f"entry_points.{_key(draft.entry_point)}"
+    yield ""
+    yield f"[{at}]"
+    yield f"{'source' if draft.is_file else 'function'} = {_value(draft.function)}"
+    if draft.weights:
+        yield f"bind = {_value({name: name for name in draft.weights})}"
+    if draft.static:
+        yield f"static = {_value(dict(draft.static))}"
+    for name, tree in draft.inputs.items():
+        yield f"inputs.{_key(name)} = {_input(tree)}"
+    if draft.donate:
+        yield f"donate = {_value(list(draft.donate))}  # calls return their new values"
+    yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"
+    leaves = [item for name, tree in draft.inputs.items() for item in leaves_of(tree, name)]
+    yield ""
+    yield f"[{at}.fixtures]"
+    yield "seed = 0  # random inputs; `file` takes recorded ones"
+    if draft.is_file:
+        yield '# for what its framework gives: file = "inputs.npz", expected = "expected.npz"'
+    ranges = {path: [leaf.low, leaf.high] for path, leaf in leaves if leaf.low is not None}
+    if ranges:
+        guessed = any(leaf.guessed for _, leaf in leaves)
+        comment = "  # edit: the numbers that callers pass" if guessed else ""
+        yield f"ranges = {_value(ranges)}{comment}"
+
+
+def _input(tree: InputDraft) -> str:
+    match tree:
+        case ArrayInput():
+            return f"{{ shape = {_value(list(tree.shape))}, dtype = {_value(tree.dtype)} }}"
+        case LikeInput():
+            sizes = _value({name: name for name in tree.sizes})
+            arguments = f", arguments = {sizes}" if tree.sizes else ""
+            return f"{{ like = {_value(tree.function)}{arguments} }}"
+        case dict():
+            return _table((key, _input(item)) for key, item in tree.items())
+        case list():
+            return f"[{', '.join(_input(item) for item in tree)}]"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            # JSON's escapes of a string are TOML's, but for the one character TOML forbids.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case Mapping():
+            return _table((key, _value(item)) for key, item in value.items())
+        case list() | tuple():
+            return f"[{', '.join(_value(item) for item in value)}]"
+        case _:
+            return repr(value)
+
+
+def _table(items: Iterator[tuple[str, str]]) -> str:
+    inside = ", ".join(f"{_key(key)} = {text}" for key, text in items)
+    return f"{{ {inside} }}" if inside else "{}"
+
+
+def _key(name: str) -> str:
+    """Quoted where TOML wants it: names of Python may have any letters."""
+    return name if _BARE.match(name) else _value(name)

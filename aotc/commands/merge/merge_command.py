@@ -54,8 +54,7 @@ def merge(
 
     from aotc.bundle.write.bundle_writer import Form
     from aotc.bundle.write.output_paths import require_other_place
-    from aotc.commands.merge.merge_text import merge_lines, merge_report
-    from aotc.commands.merge.merged_bundle import merge_bundles
+    from aotc.commands.merge.merged_bundle import merge_bundles, merge_lines, merge_report
     from aotc_runtime.verification.policy_reader import read_policy
 
     place = output or layout

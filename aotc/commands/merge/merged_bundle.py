@@ -2,29 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from aotc.base.errors import finding, raise_if
 from aotc.base.stages import Attestation, Bundle
+from aotc.bundle.read.bundle_facts import program_texts
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Ingredient, merging
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.write.bundle_writer import Form, pack, require_place
+from aotc.bundle.write.bundle_writer import Assembled, Form, pack, require_place, rooted
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
-from aotc.commands.merge.merged_targets import merge
+from aotc.report.copy_report import copy_report, identity_lines, target_lines
 from aotc_runtime.base.canonical_json import decode_foreign
-from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.schema.bundle_manifest import ProfileRecord, Tolerance
+from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.serving.readiness import compare
 from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.root_signatures import Voucher
+
+type Array = np.ndarray[Any, Any]
+
+OUTPUTS = "outputs/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixture:
+    """bundle: where it was read.  data: a safetensors file."""
+
+    bundle: str
+    digest: str
+    data: memoryview
+
+
+def check_fixtures(parts: Sequence[TargetPart]) -> Iterator[Finding]:
+    """AOTC-E050 for each fixture that differs from the same one of a bundle before it.
+
+    Raises BundleFormatError (AOTC-E131 to E133) for one that is no safetensors file.
+    """
+    first: dict[str, _Fixture] = {}
+    seen: set[tuple[str, str]] = set()
+    for part in parts:
+        for name, entry_point in sorted(part.manifest.entry_points.items()):
+            for profile in entry_point.profiles:
+                place = label(name, profile.sizes)
+                fixture = _fixture(part, profile)
+                other = first.setdefault(place, fixture)
+                if (place, fixture.digest) in seen or other.digest == fixture.digest:
+                    continue
+                seen.add((place, fixture.digest))
+                if found := _difference(other, fixture, entry_point.tolerance, place):
+                    yield finding(
+                        "AOTC-E050",
+                        f"{part.bundle} fixture {place}",
+                        f"{fixture.digest}: {found}",
+                        expected=f"{other.digest}, as in {other.bundle}, or the same inputs and "
+                        "results within the tolerance",
+                        hint="build both with the same fixtures, and the same versions of jax",
+                    )
+
+
+def _fixture(part: TargetPart, profile: ProfileRecord) -> _Fixture:
+    data = part.blobs[profile.fixture.digest].data
+    return _Fixture(part.bundle, profile.fixture.digest, memoryview(data))
+
+
+def _difference(one: _Fixture, other: _Fixture, tolerance: Tolerance, place: str) -> str:
+    """In what they differ beyond the tolerance; empty if in nothing."""
+    arrays = [_arrays(fixture, place) for fixture in (one, other)]
+    if arrays[0].keys() != arrays[1].keys():
+        strangers = ", ".join(sorted(arrays[0].keys() ^ arrays[1].keys()))
+        return f"only one of them has {strangers}"
+    for name, expected in arrays[0].items():
+        actual = arrays[1][name]
+        if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+            shown = [f"{a.dtype.name}{list(a.shape)}" for a in (actual, expected)]
+            return f"{name} is {shown[0]} instead of {shown[1]}"
+        is_output = name.startswith(OUTPUTS)
+        rtol, atol = (float(tolerance.rtol), float(tolerance.atol)) if is_output else (0.0, 0.0)
+        difference = compare(actual, expected, rtol, atol)
+        if not difference.within:
+            return f"{name} differs by up to {difference.max_abs:.3g}, {difference.ulp_max} ulp"
+    return ""
+
+
+def _arrays(fixture: _Fixture, place: str) -> dict[str, Array]:
+    where = f"{fixture.bundle} fixture {place}"
+    return {
+        name: np.frombuffer(fixture.data[info.start : info.end], numpy_dtype(info.dtype)).reshape(
+            info.shape
+        )
+        for name, info in read_tensors(fixture.data, where=where).items()
+    }
+
+
+def check_same_source(parts: Sequence[TargetPart]) -> Iterator[Finding]:
+    """AOTC-E050 for everything in which a bundle differs from those before it.
+
+    Fixtures are compared apart (`fixtures_match`): what plain JAX computed differs in the last bits
+    between machines.
+    """
+    first: dict[str, tuple[str, str]] = {}
+    told: set[tuple[str, str]] = set()
+    for part in parts:
+        for what, value in program_texts(part.manifest):
+            expected, bundle = first.setdefault(what, (value, part.bundle))
+            if value != expected and (part.bundle, what) not in told:
+                told.add((part.bundle, what))
+                yield finding(
+                    "AOTC-E050",
+                    f"{part.bundle} {what}",
+                    value,
+                    expected=f"{expected}, as in {bundle}",
+                    hint="merge bundles that were built from the same manifest, sources and "
+                    "weights, with the same versions of aotc and jax",
+                )
+
+
+def merge(parts: Sequence[TargetPart]) -> Assembled:
+    """Join targets of the same program.
+
+    The result depends on the targets alone, not on their order or on how they were distributed
+    over bundles. Raises UsageError: AOTC-E050 bundles of different programs, every difference at
+    once; E051 two different targets of one name.
+    """
+    raise_if([*check_same_source(parts), *check_fixtures(parts)])
+    raise_if(_check_targets(parts))
+    chosen = {part.manifest.target.name: part for part in reversed(parts)}
+    ordered = [chosen[name] for name in sorted(chosen)]
+    return rooted(
+        [part.reference for part in ordered],
+        {digest: blob for part in ordered for digest, blob in part.blobs.items()},
+        {part.manifest.target.name: part.manifest for part in ordered},
+    )
+
+
+def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
+    first: dict[str, TargetPart] = {}
+    for part in parts:
+        name = part.manifest.target.name
+        other = first.setdefault(name, part)
+        if other.reference.digest != part.reference.digest:
+            yield finding(
+                "AOTC-E051",
+                f"{part.bundle} {name}",
+                f"{part.reference.digest}, {_executables(part, other)}",
+                target=name,
+                digest=other.reference.digest,
+                bundle=other.bundle,
+            )
+
+
+def _executables(part: TargetPart, other: TargetPart) -> str:
+    """In which executables two targets differ."""
+    one, two = (
+        {
+            (name, index): profile.executable.digest
+            for name, entry_point in p.manifest.entry_points.items()
+            for index, profile in enumerate(entry_point.profiles)
+        }
+        for p in (part, other)
+    )
+    differ = sum(one.get(key) != two.get(key) for key in one.keys() | two.keys())
+    return f"of whose {len(one)} executables {differ} differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +262,42 @@ def _finished(vouchers: Sequence[Voucher]) -> datetime | None:
             times.append(account.runDetails.metadata.finishedOn)
     stated = [time for time in times if time is not None]
     return min(stated) if stated and len(stated) == len(times) else None
+
+
+def merge_report(merged: MergedBundle) -> dict[str, Any]:
+    """What was written, who signed it, what it was made of, and what its user should know."""
+    return {
+        **copy_report(merged.bundle),
+        "signed_by": merged.attestation.key_id if merged.attestation else None,
+        "inputs": [
+            {
+                "name": found.name,
+                "root_digest": found.root_digest,
+                "targets": list(found.targets),
+                "signers": list(found.signers),
+            }
+            for found in merged.inputs
+        ],
+        "notes": list(_notes(merged.bundle)),
+    }
+
+
+def _notes(bundle: Bundle) -> Iterator[str]:
+    accepted = {name: m.accepts_jaxlib for name, m in sorted(bundle.manifests.items())}
+    if len(set(accepted.values())) > 1:
+        listed = ", ".join(f"{name} {' or '.join(found)}" for name, found in accepted.items())
+        yield f"no jaxlib runs all targets alike: {listed}"
+
+
+def merge_lines(report: dict[str, Any]) -> list[str]:
+    """The report for people."""
+    lines = [
+        *identity_lines(report),
+        f"signed  {(report['signed_by'] or 'nobody')[:16]}",
+        *target_lines(report),
+    ]
+    for found in report["inputs"]:
+        signers = ", ".join(signer[:16] for signer in found["signers"])
+        by = f"signed by {signers}" if signers else "whoever signed it"
+        lines.append(f"from    {found['root_digest']}, {by}")
+    return lines

@@ -2,41 +2,29 @@
 some sizes.
 
 Runs in a process of its own for the reasons of `aotc.pipeline.children.capture_worker`. Nothing is
-compiled unless calls are to be timed.
+compiled.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
-import numpy as np
 
-from aotc.base.stages import Stored, Tensor
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.capture import fixture_inputs, jax_private, jax_trees
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import judge_lowered, open_models
-from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
-from aotc.capture.weight_sets import Weights
-from aotc.commands.profiles.traffic.probe_messages import Answer, Job, Probe
-from aotc.commands.profiles.xla_cost import CallCost, cost_of_call
+from aotc.commands.profiles.probe_messages import Answer, Job, Probe
+from aotc.commands.profiles.xla_cost import cost_of_call
 from aotc.config import manifest_values as values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
 from aotc.pipeline.scratch_folder import scratch_folder
-
-ROUNDS = 7
-SECONDS_PER_TURN = 0.02
 
 
 @runs_users_code
@@ -70,20 +58,7 @@ def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
         if job.entry_point in models.opened:
             judge_lowered(job.entry_point, traced[-1].lowered[HOST])
         progress.finished(job.entry_point)
-    seconds = [0.0] * len(traced)
-    if job.measure:
-        progress.started(f"measuring {job.entry_point}")
-        seconds = _turns(_calls(traced, weights, manifest))
-    return Answer(
-        probes=[
-            _probe(each, spent, is_measured=job.measure)
-            for each, spent in zip(traced, seconds, strict=True)
-        ],
-        modules={
-            index: portable(jax_private.static_module(traced[index].lowered[HOST]))
-            for index in job.kept
-        },
-    )
+    return Answer([_probe(each) for each in traced])
 
 
 def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:
@@ -96,73 +71,15 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
     )
 
 
-def _probe(traced: TracedProfile, seconds: float, *, is_measured: bool) -> Probe:
-    # XLA counts nothing of modules that were exported for any size.
-    cost = CallCost() if is_measured else cost_of_call(traced.traced, traced.lowered[HOST])
+def _probe(traced: TracedProfile) -> Probe:
+    cost = cost_of_call(traced.traced, traced.lowered[HOST])
     return Probe(
         sizes=traced.sizes,
         flops=cost.flops,
         transcendentals=cost.transcendentals,
         bytes_accessed=cost.bytes_accessed,
         open_loops=cost.open_loops,
-        seconds=seconds,
     )
-
-
-def _calls(
-    traced: Sequence[TracedProfile], weights: Mapping[str, Weights], manifest: BuildManifest
-) -> list[Callable[[], Any]]:
-    """Return calls of plain JAX, compiled for this host; they share one copy of the weights."""
-    arrays = {name: _arrays(each) for name, each in weights.items()}
-
-    def call_of(profile: TracedProfile) -> Callable[[], Any]:
-        call = profile.call
-        inputs = fixture_inputs.fixture_inputs(
-            call.plan,
-            manifest,
-            profile.sizes,
-            fixture_inputs.recorded_inputs(call.plan.name, manifest),
-        )
-        values = [
-            arrays[leaf.owner][leaf.path]
-            if leaf.is_weight
-            else inputs[jax_trees.join(leaf.owner, leaf.path)]
-            for leaf in call.leaves
-        ]
-        compiled = profile.lowered[HOST].compile()
-        return lambda: jax.block_until_ready(compiled(*values))
-
-    return [call_of(each) for each in traced]
-
-
-def _arrays(weights: Weights) -> dict[str, np.ndarray[Any, Any]]:
-    """Read a weights set into memory. Raises OSError, CaptureError."""
-    weights.fetch()
-    return {path: _array(tensor) for path, tensor in weights.tensors.items()}
-
-
-def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    if not isinstance(tensor, Stored):
-        return tensor
-    return np.frombuffer(b"".join(tensor.chunks()), tensor.dtype).reshape(tensor.shape)
-
-
-def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """Median seconds of each call. They take turns, so that other load on the host affects all."""
-    times: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        call()
-    for _ in range(ROUNDS):
-        for call, mine in zip(calls, times, strict=True):
-            stop = time.perf_counter() + SECONDS_PER_TURN
-            while True:
-                before = time.perf_counter()
-                call()
-                after = time.perf_counter()
-                mine.append(after - before)
-                if after >= stop:
-                    break
-    return [statistics.median(mine) for mine in times]
 
 
 def prepare() -> None:

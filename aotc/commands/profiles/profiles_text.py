@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aotc.commands.profiles.size_histogram import histogram
+from aotc.commands.profiles.call_cost import Polynomial
+from aotc.commands.profiles.profile_routing import Served
+from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
-from aotc.commands.profiles.traffic.call_cost import Polynomial
-from aotc.commands.profiles.traffic.profile_routing import Served
-from aotc.commands.profiles.traffic.size_space import Space
-from aotc.commands.profiles.traffic.traffic_check import Checked, Offender
-from aotc.commands.profiles.traffic.traffic_log import Traffic, describe_bad
-from aotc.report.report_text import size
+from aotc.commands.profiles.traffic_check import Checked, Offender
+from aotc.commands.profiles.traffic_log import Traffic, describe_bad
 from aotc_runtime.base.rendering import say
 from aotc_runtime.schema.manifest_labels import sizes_text
 
+ROWS, BAR = 16, 40
+"""Rows of a histogram, and the columns of its longest bar."""
+
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Everything that was found; costs in the model's unit, artifact in bytes and seconds."""
-    model, choice, artifact = suggestion.probed.model, suggestion.choice, suggestion.probed.artifact
+    """Everything that was found; costs in the model's unit."""
+    model, choice = suggestion.probed.model, suggestion.choice
     names = suggestion.space.names
     return {
         "manifest": str(suggestion.manifest.path),
@@ -38,9 +40,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
             "formula": model.text(names) if isinstance(model, Polynomial) else "",
         },
         "method": choice.method,
-        "bound": choice.bound,
-        "gap": choice.gap,
-        "per_profile_at_most": asdict(artifact) if artifact else None,
+        "optimal": choice.is_best,
         "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
         "today": _served(suggestion, suggestion.today, list(suggestion.space.profiles)),
     }
@@ -60,7 +60,6 @@ def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
 def _served(
     suggestion: Suggestion, served: Served, profiles: list[Mapping[str, int]] | list[dict[str, int]]
 ) -> dict[str, Any]:
-    artifact = suggestion.probed.artifact
     calls = served.calls_by_profile.tolist()
     return {
         "profiles": [
@@ -73,8 +72,6 @@ def _served(
         "padding": served.padding,
         "cost": served.padded_cost,
         "extra_cost": served.extra_cost,
-        "bytes_at_most": artifact.bytes * len(profiles) if artifact else None,
-        "compile_seconds_at_most": artifact.seconds * len(profiles) if artifact else None,
     }
 
 
@@ -94,22 +91,21 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
     yield from _notes(space, suggestion.traffic, suggestion.accepted.outside)
     for column, axis in enumerate(space.axes):
         yield ""
-        yield from histogram(
+        yield from _histogram(
             axis.name,
             suggestion.accepted.points[:, column],
             suggestion.accepted.counts,
             {sizes[axis.name] for sizes in suggestion.profiles},
         )
     yield ""
-    yield f"  {'profile':<34}{'calls':>9}{'padding':>10}{'of the cost':>13}"
+    yield f"  {'profile':<34}{'calls':>9}{'of the cost':>13}"
     yield from _profile_lines(suggestion)
     yield ""
     today, new = document["today"], document["suggested"]
     yield f"  {'':<34}{'today':>14}{'suggested':>14}"
     rows = _ROWS if any(axis.splits for axis in space.axes) else _ROWS[:2] + _ROWS[4:]
     for what, key, text in rows:
-        if new[key] is not None:
-            yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
+        yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
     yield ""
     yield from _method_lines(suggestion, document)
 
@@ -121,8 +117,6 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
     ("executions of them all", "executions", lambda v: f"{v:,}"),
     ("padding, elements", "padding", lambda v: f"{100 * v:.1f} %"),
     ("padding, cost", "extra_cost", lambda v: f"{100 * v:.1f} %"),
-    ("executables, at most about", "bytes_at_most", size),
-    ("compiling, at most about", "compile_seconds_at_most", lambda v: f"{v:.1f} s"),
 )
 
 
@@ -132,31 +126,57 @@ def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
     every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
         calls = float(served.calls_by_profile[index])
-        real = float(served.elements_by_profile[index])
-        filled = calls * float(np.prod(list(map(float, sizes.values()))))
         share = 100 * calls / max(1, every)
         of_cost = 100 * calls * float(costs[index]) / served.padded_cost
-        padding = 100 * (filled / real - 1) if real else 0.0
-        yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{padding:>8.1f} %{of_cost:>11.1f} %"
+        yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{of_cost:>11.1f} %"
 
 
 def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
-    model, gap = document["cost_model"], document["gap"]
-    if gap is None:
-        yield f"by {document['method']}; not everything can be covered, and no bound is known"
-    elif gap < 1e-9:
-        yield f"by {document['method']}: no {suggestion.most} profiles cost less"
-    else:
-        yield (
-            f"by {document['method']}: no {suggestion.most} profiles cost less than "
-            f"{100 / (1 + gap):.1f} % of these"
-        )
+    model = document["cost_model"]
+    best = f": no {suggestion.most} profiles cost less" if document["optimal"] else ""
+    yield f"by {document['method']}{best}"
     how = f", from {model['probes']} probes" if model["probes"] else ""
     off = f", off by up to {100 * model['largest_error']:.2g} % there" if how else ""
     yield f"cost of a call: {model['unit']}{how}{off}"
     if loops := model["open_loops"]:
         what = "a loop" if loops == 1 else f"each of {loops} loops"
-        yield f"of {what} whose length is not known, one step is counted; --measure times all"
+        yield f"of {what} whose length is not known, one step is counted"
+
+
+def _histogram(
+    name: str, sizes: NDArray[np.int64], counts: NDArray[np.int64], profiles: Collection[int]
+) -> Iterator[str]:
+    """Lines of at most 80 columns: a row for each range of sizes, and its profiles behind it.
+
+    sizes, counts: int64[n], each size perhaps several times.
+    """
+    edges = _bins(sizes)
+    rows = np.searchsorted(edges, sizes, side="right") - 1
+    totals = np.bincount(rows, counts, len(edges) - 1)
+    width = len(str(int(edges[-1] - 1)))
+    yield f"  {name}"
+    for low, high, total in zip(edges[:-1], edges[1:] - 1, totals, strict=True):
+        span = f"{low:>{width}}" if low == high else f"{low:>{width}} to {high}"
+        bar = "#" * round(BAR * total / totals.max())
+        bar = bar or ("." if total else "")
+        inside = [str(size) for size in sorted(profiles) if low <= size <= high]
+        marks = _fitting(inside, 80 - (2 * width + 8 + BAR + 9 + 3))
+        share = f"{100 * total / totals.sum():.1f} %"
+        yield f"  {span:<{2 * width + 4}}  {bar:<{BAR}}{share:>8} {marks}".rstrip()
+
+
+def _bins(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[at most ROWS + 1]: where ranges of equal width begin, and where the last one ends."""
+    low, high = int(sizes.min()), int(sizes.max())
+    step = max(1, -(-(high + 1 - low) // ROWS))
+    return np.append(np.arange(low, high + 1, step), high + 1)
+
+
+def _fitting(marks: list[str], room: int) -> str:
+    text = "< " + " ".join(marks) if marks else ""
+    if len(text) <= room:
+        return text
+    return f"< {len(marks)} profiles"[:room]
 
 
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from aotc.base.errors import refusal
 from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
-from aotc.commands.profiles.traffic.profile_choice import Choice, choose
-from aotc.commands.profiles.traffic.profile_routing import Served, serve
-from aotc.commands.profiles.traffic.size_space import Counts, Points, Space, space_of_manifest
-from aotc.commands.profiles.traffic.traffic_log import Traffic, read_traffic
+from aotc.commands.profiles.profile_choice import Choice, choose
+from aotc.commands.profiles.profile_routing import Served, serve
+from aotc.commands.profiles.size_space import Counts, Points, Space, space_of_manifest
+from aotc.commands.profiles.traffic_log import Traffic, read_traffic
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target
 from aotc_runtime.base.suggestions import did_you_mean
@@ -58,28 +58,24 @@ def suggest(
     most: int,
     entry_point: str | None = None,
     target: str | None = None,
-    bytes_max: int | None = None,
     kind: CostKind = CostKind.ANALYSIS,
-    on_stage: Callable[[str], None] = lambda stage: None,
 ) -> Suggestion:
     """The profiles of one entry point that serve a log best, for one target.
 
-    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BudgetExceededError
-    (AOTC-E974); BuildManifestError, CaptureError, CompileError.
+    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BuildManifestError,
+    CaptureError.
     """
     manifest = read_build_manifest(manifest_path)
     written = target or manifest.targets[0]
-    name = entry_point_of(manifest, entry_point)
+    every = manifest.entry_points
+    sized = [each for each in every if any(manifest.profiles(each, manifest.targets[0]))]
+    name = entry_point_of(every, sized, entry_point)
     space = space_of_manifest(manifest, name, written)
-    resolved = resolve_target(written, manifest.root, "--target")
-    on_stage("reading the log")
+    resolve_target(written, manifest.root, "--target")
     traffic = read_traffic(log, name, space.names)
     accepted = accept(space, traffic, log)
-    on_stage("probing costs")
-    probed = probe(manifest, space, accepted.points, resolved, kind)
-    allowed = _within(most, bytes_max, probed, name)
-    on_stage("choosing profiles")
-    choice = choose(space, accepted.points, accepted.counts, probed.model, allowed)
+    probed = probe(manifest, space, accepted.points, kind)
+    choice = choose(space, accepted.points, accepted.counts, probed.model, most)
 
     def served(profiles: Points) -> Served:
         return serve(space, accepted.points, accepted.counts, profiles, probed.model)
@@ -90,7 +86,7 @@ def suggest(
         space=space,
         traffic=traffic,
         accepted=accepted,
-        most=allowed,
+        most=most,
         probed=probed,
         choice=choice,
         served=served(choice.profiles),
@@ -98,12 +94,10 @@ def suggest(
     )
 
 
-def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
-    """The entry point that `--entry` names, or the only one with dimensions. Raises UsageError
-    (AOTC-E042).
+def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
+    """The entry point that `--entry` names, or the only one with dimensions. sized: those with
+    dimensions. Raises UsageError (AOTC-E042).
     """
-    every = manifest.entry_points
-    sized = [name for name in every if any(manifest.profiles(name, manifest.targets[0]))]
     if wanted is None and len(sized) == 1:
         return sized[0]
     if wanted in sized:
@@ -140,18 +134,3 @@ def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
             hint="widen the range in the manifest, or check that the log is of this program",
         )
     return Accepted(traffic.points[kept], traffic.counts[kept], outside)
-
-
-def _within(most: int, bytes_max: int | None, probed: Probed, entry_point: str) -> int:
-    """How many profiles both budgets allow. Raises BudgetExceededError (AOTC-E974)."""
-    if bytes_max is None or probed.artifact is None:
-        return most
-    fitting = bytes_max // probed.artifact.bytes
-    if fitting == 0:
-        raise refusal(
-            "AOTC-E974",
-            f"--max-bytes for {entry_point}",
-            f"{bytes_max} bytes",
-            expected=f"room for a profile of up to {probed.artifact.bytes} bytes",
-        )
-    return min(most, fitting)

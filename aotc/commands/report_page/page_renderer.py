@@ -9,10 +9,20 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from aotc.bundle.read.bundle_review import Review
+from aotc.commands.report_page import (
+    evidence_section,
+    executables_section,
+    hosts_section,
+    identity_section,
+    origins_section,
+)
+from aotc.commands.report_page.entry_points_section import entry_points
 from aotc.commands.report_page.page_parts import (
     UNITS,
     Bars,
@@ -82,3 +92,30 @@ def _plain(value: object) -> object:
     more = len(text) - TEXT_MAX
     shown = printable(text[:TEXT_MAX])
     return f"{shown}… and {more:,} characters more" if more > 0 else shown
+
+
+def page_of(review: Review, asked: hosts_section.Asked, policy: dict[str, Any] | None) -> Page:
+    """policy: the one of `asked` as `aotc.report.trust_report.policy_document` has it.
+
+    Times, paths and this host are no part of it: the same bundle, policy and hosts give the same
+    page, until a key of the policy begins or ceases to count.
+    """
+    return Page(
+        title=f"{review.name} {review.version}",
+        root_digest=review.root_digest,
+        trust=identity_section.trust_mark(review),
+        sections=(
+            identity_section.identity(review),
+            identity_section.signers(review, policy),
+            entry_points(review),
+            executables_section.profiles(review),
+            executables_section.parity(review),
+            evidence_section.placement(review),
+            hosts_section.compatibility(review, asked),
+            evidence_section.capture(review),
+            evidence_section.compilation(review),
+            executables_section.limits(review),
+            origins_section.toolchain(review),
+            origins_section.provenance(review),
+        ),
+    )

@@ -59,8 +59,7 @@ def report(
     from aotc.bundle.write.atomic_files import write_atomically
     from aotc.bundle.write.output_paths import REPORT, require_file_place
     from aotc.commands.report_page.hosts_section import Asked
-    from aotc.commands.report_page.page_renderer import render
-    from aotc.commands.report_page.review_page import page_of
+    from aotc.commands.report_page.page_renderer import page_of, render
     from aotc.compile.target_files import known_targets
     from aotc.report.report_text import size
     from aotc.report.trust_report import policy_document

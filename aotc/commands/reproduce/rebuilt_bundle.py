@@ -7,15 +7,20 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import msgspec
 
+import aotc
+import aotc_runtime
+import aotc_serve
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.constants import EVERYTHING
 from aotc.base.errors import UsageError, finding, quoted, raise_if
@@ -26,8 +31,8 @@ from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
 from aotc.commands.reproduce.stage_differences import differences
-from aotc.commands.reproduce.toolchain_copy import toolchain_copy
 from aotc.compile.mlir.module_texts import Form, texts
+from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc.pipeline.tasks import code_identity
@@ -35,6 +40,28 @@ from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
+
+
+@contextmanager
+def toolchain_copy() -> Iterator[Path]:
+    """A folder with both packages, the built-in targets, and the metadata that names backends."""
+    with tempfile.TemporaryDirectory(prefix="aotc-toolchain-") as name:
+        folder = Path(name)
+        for package in (aotc, aotc_runtime, aotc_serve):
+            (source,) = package.__path__
+            ignored = ignore_patterns("__pycache__")
+            copytree(source, folder / package.__name__, ignore=ignored, dirs_exist_ok=True)
+        packaged = folder / aotc.__name__ / "targets"
+        copytree(builtin_folder(), packaged, dirs_exist_ok=True)
+        for project in ("aotc", "aotc-runtime", "aotc-serve"):
+            found = distribution(project)
+            metadata = folder / f"{project.replace('-', '_')}-{found.version}.dist-info"
+            metadata.mkdir()
+            for file in ("METADATA", "entry_points.txt"):
+                if text := found.read_text(file):
+                    (metadata / file).write_text(text, "utf-8")
+        yield folder
+
 
 OURS = ("aotc", "aotc-runtime")
 RUN = (

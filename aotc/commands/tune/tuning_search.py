@@ -22,8 +22,7 @@ from aotc.base.workers import worker_environment
 from aotc.commands.tune import startup_measurement, tuning_messages, tuning_process
 from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize, together
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
-from aotc.commands.tune.tuning_hosts import cannot_run
-from aotc.commands.tune.tuning_variants import DEFAULT, candidates_for
+from aotc.commands.tune.tuning_variants import DEFAULT, candidates_for, cannot_run
 from aotc.pipeline.build_tuning import Assemble, Best, Objective, Way, main_target
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.provisional_bundle import pack_provisional

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.base.errors import CompileError
-from aotc.commands.tune.tuning_hosts import cannot_run, unsuited
 from aotc.commands.tune.tuning_search import search
+from aotc.commands.tune.tuning_variants import cannot_run, unsuited
 from aotc_runtime.schema.bundle_manifest import Target
 
 

@@ -13,12 +13,21 @@ from aotc.base.workers import worker_environment, worker_parent
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers
 from aotc.compile.xla import plugin_jobs
 from aotc.compile.xla.xla_compiler import built_with
-from aotc.engines.cuda import cuda_custom_calls, cuda_wheels, gpu_descriptions
+from aotc.engines.cuda import cuda_wheels, gpu_descriptions
 from aotc.engines.cuda.cuda_wheels import Wheels
 from aotc.engines.cuda.cuda_worker import Job
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Compilation, CudaDevice, Target
+from aotc_runtime.schema.served_kernels import CUDA_BUILT_IN, cuda_module
+
+SERVED = "cuBLAS, cuDNN, cuSOLVER, TopK, and jax's kernels for random numbers and linear algebra"
+
+
+def is_allowed(target: str) -> bool:
+    """Whether the runtime can serve this target on a CUDA device."""
+    return target.startswith(CUDA_BUILT_IN) or cuda_module(target) is not None
+
 
 WORKER = worker_parent.module("aotc.engines.cuda.cuda_worker")
 
@@ -26,8 +35,8 @@ LEFT_OUT = ("autotuning",)
 """What a compiler with a device would do as well: XLA times kernels against each other on it."""
 
 PLATFORM = plugin_jobs.Platform(
-    is_allowed=cuda_custom_calls.is_allowed,
-    served=cuda_custom_calls.SERVED,
+    is_allowed=is_allowed,
+    served=SERVED,
     correct="correct `changes` or `text` in the target file",
 )
 

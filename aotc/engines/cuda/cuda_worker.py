@@ -4,12 +4,43 @@ Uses jaxlib, the plugin, and cramjam.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aotc.base.evidence import ExecutableEvidence
 from aotc.base.workers.worker_child import answer
+from aotc.compile.binary import elf
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
+from aotc.compile.xla import xla_objects
+from aotc.compile.xla.executable_records import messages
+from aotc.compile.xla.memory_plan import memory_plan
+from aotc.engines.cuda.cuda_disassembly import cubins
+
+
+def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvidence:
+    """The evidence with these two added; unchanged if the layout of the bytes is not known."""
+    try:
+        parts = list(messages(serialized))
+        assignments = [xla_objects.assignment_of_module(part) for part in parts]
+        plans = [memory_plan(found) for found in assignments if found is not None]
+        return replace(evidence, plan=plans[0] if plans else evidence.plan, kernels=_kernels(parts))
+    except ValueError:
+        return evidence
+
+
+def _kernels(parts: Iterable[bytes]) -> dict[str, int]:
+    """Bytes of machine code by function, those of one name together. Raises ValueError."""
+    sizes: Counter[str] = Counter()
+    for part in parts:
+        for kernel in cubins(part):
+            for function in elf.functions(kernel):
+                sizes[function.name] += len(function.code)
+    return dict(sorted(sizes.items()))
+
 
 NEUTRAL_CPU = "x86-64"
 """The host processor that every executable states, whichever compiled it."""
@@ -36,7 +67,6 @@ def compile_job(job: Job) -> Result:
     from aotc.compile.xla import cpu_topology, jaxlib_private, pjrt_plugins
     from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
     from aotc.compile.xla.cpu_evidence import examine_module
-    from aotc.engines.cuda.cuda_evidence import with_code
     from aotc_runtime.schema.served_kernels import cuda_module
 
     require_names((*jaxlib_private.NAMES, *pjrt_plugins.NAMES))

@@ -10,14 +10,23 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.compile.compile_refusals import place_of, refused_calls, require_word
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
+from aotc.compile.cpu import arm_processors, cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.iree.iree_job import DRIVER, LEVEL, LEVELS, Job
 from aotc.engines.iree.iree_packages import COMPILER, compiler_version
-from aotc.engines.iree.iree_processors import llvm_features
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.iree.iree_names import DRIVERS
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
+
+
+def llvm_features(target: Target) -> str:
+    """Features for LLVM: every known one that the target lacks is ruled out by name, since a
+    processor's name stands for features of its own, which nobody would require of the host.
+    """
+    known = arm_processors.FEATURES if arm_processors.is_triple(target.triple) else cpu_isa.FEATURES
+    return cpu_isa.llvm(target.features, target.tuning, known)
+
 
 WORKER = worker_parent.module("aotc.engines.iree.iree_worker")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 from aotc.base.errors import refusal
 from aotc.base.stages import CompileJob, Executable
@@ -11,8 +12,31 @@ from aotc.compile.compile_refusals import place_of, refused_calls, require_word
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.onnx_graphs.graph_job import Job
-from aotc.engines.onnx_graphs.graph_packages import versions
 from aotc_runtime.schema.bundle_manifest import BuiltWith
+
+FORMAT = "onnx"
+"""What writes graphs."""
+
+
+def versions(engine: str, extra: str, names: Sequence[str]) -> dict[str, str]:
+    """The version of each distribution. extra: of aotc, that installs them.
+
+    Raises CompileError (AOTC-E907) where one is missing.
+    """
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError as error:
+            raise refusal(
+                "AOTC-E907",
+                f"the engine {engine}",
+                f"{name} is not installed",
+                expected=f"{' and '.join(names)}, which compile for it",
+                hint=f"from a clone: `pip install ./runtime ./runtime/serve '.[{extra}]'`, or name "
+                "another engine in `engines`",
+            ) from error
+    return found
 
 
 def threads_option(platform: str) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from aotc.base.workers import worker_parent
 from aotc.compile.compile_workers import SECONDS_MAX
-from aotc.engines.onnx_graphs.graph_compiler import GraphBackend
+from aotc.engines.onnx_graphs.graph_compiler import FORMAT, GraphBackend
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL
-from aotc.engines.onnx_graphs.graph_packages import FORMAT
 from aotc_runtime.engines.openvino.openvino_names import ENGINE, RUNTIME
 
 WORKER = worker_parent.module("aotc.engines.openvino.openvino_worker")

@@ -55,14 +55,7 @@ class TpuDevice(_Part, frozen=True, tag="tpu", tag_field="family"):
     kinds: tuple[str, ...]
 
 
-class RocmDevice(_Part, frozen=True, tag="rocm", tag_field="family"):
-    """An AMD GPU. architecture: LLVM's name for its instructions, "gfx942"."""
-
-    architecture: str
-    kinds: tuple[str, ...]
-
-
-type TargetDevice = CudaDevice | TpuDevice | RocmDevice
+type TargetDevice = CudaDevice | TpuDevice
 
 
 class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
@@ -573,7 +566,7 @@ class Target(_Part, frozen=True, omit_defaults=True):
 
 
 XLA = "xla"
-XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+XLA_PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def engine_of(platform: str) -> str:

@@ -142,7 +142,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("commands/attest/sigstore_bundle.py",),
+        ("commands/attach/sigstore_bundle.py",),
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
     Area(TOOLCHAIN, ("capture/npz_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
@@ -374,14 +374,6 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("commands/attest/model_signature.py", "commands/attest/openssf_signing.py"),
-        (
-            "tests/unit/commands/attest/test_model_signatures.py",
-            "tests/unit/commands/attest/test_command_attest.py",
-        ),
-    ),
-    Area(
-        TOOLCHAIN,
         ("compile/binary/elf.py", "compile/xla/executable_records.py"),
         ("tests/unit/compile/test_records.py",),
     ),
@@ -478,12 +470,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        (
-            "commands/merge/fixture_match.py",
-            "commands/merge/merged_bundle.py",
-            "commands/merge/merged_targets.py",
-            "commands/merge/same_source.py",
-        ),
+        ("commands/merge/merged_bundle.py",),
         (
             "tests/unit/commands/merge/test_merged_bundles.py",
             "tests/unit/commands/merge/test_command_merge.py",
@@ -492,7 +479,7 @@ AREAS = (
     Area(TOOLCHAIN, ("config/tuning_file.py",), ("tests/unit/config/test_tuning_file.py",)),
     Area(
         TOOLCHAIN,
-        ("commands/profiles/traffic/log_lines.py", "commands/profiles/traffic/traffic_log.py"),
+        ("commands/profiles/traffic_log.py",),
         ("tests/unit/commands/profiles/test_log.py",),
     ),
     Area(TOOLCHAIN, ("config/manifest_values.py",), ("tests/unit/config/test_values.py",)),
@@ -539,7 +526,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("commands/profiles/profiles_coverage.py",),
+        ("commands/profiles/traffic_check.py",),
         ("tests/unit/commands/profiles/test_command_profiles.py",),
     ),
     Area(

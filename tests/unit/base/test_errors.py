@@ -42,17 +42,17 @@ def test_findings_are_raised_as_the_family_of_the_first() -> None:
 
 
 def test_a_finding_speaks_in_the_words_of_its_row() -> None:
-    assert finding("AOTC-E352", "model.sig", "another", key="abc") == Finding(
-        code="AOTC-E352",
-        where="model.sig",
-        expected="a signature by key abc",
-        found="another",
-        hint="pass the signer's public key, or fetch the signature again",
+    assert finding("AOTC-E321", "trust.toml", "1", threshold=2, when="now") == Finding(
+        code="AOTC-E321",
+        where="trust.toml",
+        expected="2 or more keys that count now",
+        found="1",
+        hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
     )
 
 
 def test_a_finding_may_have_words_of_its_own_even_none() -> None:
-    own = finding("AOTC-E352", "model.sig", "another", expected="{key}", hint="")
+    own = finding("AOTC-E321", "trust.toml", "1", expected="{key}", hint="")
     assert (own.expected, own.hint) == ("{key}", "")
 
 

@@ -46,12 +46,6 @@ READ: dict[str, tuple[Sequence[str], int, str, tuple[int, str] | None]] = {
         "AOTC-E006",
         (2, "AOTC-E006"),
     ),
-    "a public key of a signature": (
-        ["verify", "b", "--trust", "t.toml", "--openssf", "s", "--public-key", "PLACE"],
-        5,
-        "AOTC-E308",
-        (5, "AOTC-E308"),
-    ),
     "a log of traffic": (
         ["profiles", "suggest", "m.toml", "--traffic", "PLACE"],
         2,

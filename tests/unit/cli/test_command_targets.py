@@ -19,7 +19,6 @@ def test_the_built_in_targets_are_listed_with_native(aotc: Run) -> None:
     assert all(Path(target["path"]).is_file() for target in listed)
     checked = {target["name"]: target["platform_checked"] for target in listed}
     assert (checked["cpu-x86-64-v3"], checked["nvidia-h100"]) == ("run", "compiled only")
-    assert checked["amd-mi300x"] == "not compiled"
     names = [line.split()[0] for line in aotc("targets", "list").stdout.splitlines()]
     assert names == [*(target["name"] for target in listed), "native"]
 

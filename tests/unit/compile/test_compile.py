@@ -369,10 +369,3 @@ def test_bytes_that_are_no_executable_have_no_canonical_form(data: bytes) -> Non
         xla_objects.canonical(data)
     with pytest.raises(xla_objects.UnknownLayoutError):
         xla_objects.contents(data)
-
-
-def test_a_platform_whose_compiler_needs_its_own_machine_says_so() -> None:
-    with pytest.raises(CompileError) as caught:
-        backend_for("rocm")
-    (finding,) = caught.value.findings
-    assert finding.code == "AOTC-E909" and "ROCm" in finding.hint

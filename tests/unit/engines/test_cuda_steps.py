@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotc.compile.xla.plugin_jobs import steps
-from aotc.engines.cuda.cuda_custom_calls import is_allowed
+from aotc.engines.cuda.cuda_compiler import is_allowed
 from aotc_runtime.schema.served_kernels import cuda_module
 
 HLO = """\

@@ -20,9 +20,8 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
 from aotc.compile.target_files import read_target
 from aotc.engines.iree import iree_module_text, repairs
-from aotc.engines.iree.iree_compiler import complaint
+from aotc.engines.iree.iree_compiler import complaint, llvm_features
 from aotc.engines.iree.iree_packages import COMPILER, compiler_version
-from aotc.engines.iree.iree_processors import llvm_features
 from aotc.engines.iree.repairs import angle_repairs, integer_ranges
 
 

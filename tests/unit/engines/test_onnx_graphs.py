@@ -17,7 +17,7 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
 from aotc.engines.onnx_graphs import stablehlo_program
 from aotc.engines.onnx_graphs.graph_builder import Graph
-from aotc.engines.onnx_graphs.graph_packages import FORMAT, versions
+from aotc.engines.onnx_graphs.graph_compiler import FORMAT, versions
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 

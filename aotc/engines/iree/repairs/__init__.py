@@ -13,35 +13,46 @@ from jaxlib.mlir import ir
 
 from aotc.engines.iree.repairs import (
     angle_repairs,
-    complex_repairs,
     float_repairs,
     index_repairs,
     mask_repairs,
     sort_repairs,
     sum_repairs,
 )
-from aotc.engines.iree.repairs.repair_text import UnrepairableError
+from aotc.engines.iree.repairs.repair_text import UnrepairableError, kind_of
 
 __all__ = ["UnrepairableError", "repair"]
 
 type Repairs = Mapping[str, Callable[[Any], None]]
 
+_OF_COMPLEX = (
+    "stablehlo.cosine",
+    "stablehlo.divide",
+    "stablehlo.exponential",
+    "stablehlo.exponential_minus_one",
+    "stablehlo.log",
+    "stablehlo.log_plus_one",
+    "stablehlo.logistic",
+    "stablehlo.power",
+    "stablehlo.sine",
+    "stablehlo.tan",
+    "stablehlo.tanh",
+)
+"""Functions that lose signs of zeros, large and small numbers, and angles, if they are complex."""
+
+
+def _refuse_complex(operation: Any) -> None:
+    if kind_of(operation.results[0])[1].startswith("complex"):
+        raise UnrepairableError(
+            f"{operation.name} of complex numbers, which XLA has: name xla after iree in `engines`"
+        )
+
+
 _FIRST: Repairs = {
     "stablehlo.composite": sort_repairs.composite,
-    "stablehlo.cosine": complex_repairs.refuse,
-    "stablehlo.divide": complex_repairs.divide,
     "stablehlo.dot_general": sum_repairs.long_product,
-    "stablehlo.exponential": complex_repairs.exponential,
-    "stablehlo.exponential_minus_one": complex_repairs.refuse,
-    "stablehlo.log": complex_repairs.log,
-    "stablehlo.log_plus_one": complex_repairs.log_plus_one,
-    "stablehlo.logistic": complex_repairs.refuse,
     "stablehlo.multiply": mask_repairs.multiply,
-    "stablehlo.power": complex_repairs.refuse,
     "stablehlo.reduce_window": sum_repairs.windows,
-    "stablehlo.sine": complex_repairs.refuse,
-    "stablehlo.tan": complex_repairs.refuse,
-    "stablehlo.tanh": complex_repairs.refuse,
 }
 """Repairs that are made of operations which are repaired in turn."""
 
@@ -54,9 +65,9 @@ _SECOND: Repairs = {
     "stablehlo.dot_general": sum_repairs.product,
     "stablehlo.dynamic_slice": index_repairs.dynamic_slice,
     "stablehlo.dynamic_update_slice": index_repairs.dynamic_update_slice,
-    "stablehlo.exponential_minus_one": float_repairs.exponential_minus_one,
+    "stablehlo.exponential_minus_one": float_repairs.refuse_double,
     "stablehlo.gather": index_repairs.gather,
-    "stablehlo.log_plus_one": float_repairs.log_plus_one,
+    "stablehlo.log_plus_one": float_repairs.refuse_double,
     "stablehlo.power": float_repairs.power,
     "stablehlo.reduce": sum_repairs.total,
     "stablehlo.scatter": index_repairs.scatter,
@@ -73,6 +84,7 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
         sort_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
         _put_in_other_words(module, {"stablehlo.dot_general": mask_repairs.product})
+        _put_in_other_words(module, dict.fromkeys(_OF_COMPLEX, _refuse_complex))
         _put_in_other_words(module, _FIRST)
         sort_repairs.number_sorts(module)
         _put_in_other_words(module, _SECOND)

@@ -7,6 +7,7 @@ from typing import Any
 from aotc.engines.iree.repairs.repair_text import (
     BITS,
     FLOATS,
+    UnrepairableError,
     bools,
     chosen,
     constants,
@@ -120,49 +121,14 @@ def cbrt(operation: Any) -> None:
     )
 
 
-def log_plus_one(operation: Any) -> None:
-    """Repair `log1p` of float64, where IREE takes the logarithm of the rounded sum."""
-    kind, element = kind_of(operation.results[0])
-    if element != "f64":
-        return
-    replace(
-        operation,
-        constants(kind, one="1.0", infinity=_INFINITY[element])
-        + f"""
-    %sum = stablehlo.add %a0, %one : {kind}
-    %log = stablehlo.log %sum : {kind}
-    %less = stablehlo.subtract %sum, %one : {kind}
-    %share = stablehlo.divide %a0, %less : {kind}
-    %better = stablehlo.multiply %log, %share : {kind}
-    %is_small = stablehlo.compare EQ, %sum, %one : {pair(kind)}
-    %is_large = stablehlo.compare EQ, %sum, %infinity : {pair(kind)}
-    %some = stablehlo.select %is_large, %log, %better : {chosen(kind)}
-    %r = stablehlo.select %is_small, %a0, %some : {chosen(kind)}
-""",
-    )
-
-
-def exponential_minus_one(operation: Any) -> None:
-    """Repair `expm1` of float64, where IREE subtracts one from the rounded power."""
-    kind, element = kind_of(operation.results[0])
-    if element != "f64":
-        return
-    replace(
-        operation,
-        constants(kind, one="1.0", half="0.5")
-        + f"""
-    %power = stablehlo.exponential %a0 : {kind}
-    %less = stablehlo.subtract %power, %one : {kind}
-    %log = stablehlo.log %power : {kind}
-    %share = stablehlo.divide %a0, %log : {kind}
-    %better = stablehlo.multiply %less, %share : {kind}
-    %size = stablehlo.abs %a0 : {kind}
-    %is_near = stablehlo.compare LT, %size, %half : {pair(kind)}
-    %some = stablehlo.select %is_near, %better, %less : {chosen(kind)}
-    %is_small = stablehlo.compare EQ, %power, %one : {pair(kind)}
-    %r = stablehlo.select %is_small, %a0, %some : {chosen(kind)}
-""",
-    )
+def refuse_double(operation: Any) -> None:
+    """Raises UnrepairableError for float64, of which IREE loses digits near zero: it subtracts one
+    from the rounded power, or takes the logarithm of the rounded sum.
+    """
+    if kind_of(operation.results[0])[1] == "f64":
+        raise UnrepairableError(
+            f"{operation.name} of float64, which XLA has: name xla after iree in `engines`"
+        )
 
 
 def convert(operation: Any) -> None:

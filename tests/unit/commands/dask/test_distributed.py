@@ -19,7 +19,7 @@ from aotc.base.child_processes import StoppedError
 from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc.commands.dask import executor_messages, executor_worker
-from aotc.commands.dask.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
+from aotc.commands.dask.executor_backend import Cluster, ExecutorBackend
 from aotc.compile.target_files import read_target
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
@@ -29,7 +29,7 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, M
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
 SMALL = CompileJob("f", Module(b"module", sha256(b"module"), "1.0.0", ("TopK",)), TARGET)
-LARGE_MODULE = b"module" * SMALL_BYTES
+LARGE_MODULE = b"module" * 2**16
 LARGE = replace(
     SMALL,
     module=Module(LARGE_MODULE, sha256(LARGE_MODULE), "1.0.0", ()),
@@ -63,7 +63,7 @@ class Naming(XlaBackend):
 
 STOPPED = threading.Event()
 
-type Meddle = Callable[[bytes, executor_messages.Blobs], bytes]
+type Meddle = Callable[[bytes], bytes]
 
 
 class Recording(ThreadPoolExecutor):
@@ -71,27 +71,19 @@ class Recording(ThreadPoolExecutor):
 
     def __init__(self, meddle: Meddle | None = None) -> None:
         super().__init__(1)
-        self.meddle, self.sent = meddle, list[dict[str, bytes]]()
+        self.meddle, self.sent = meddle, list[bytes]()
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        request, blobs = args
-        self.sent.append(dict(blobs))
-        return super().submit(self.meddle or fn, request, blobs)
-
-    @property
-    def sent_bytes(self) -> int:
-        return sum(len(data) for blobs in self.sent for data in blobs.values())
+        (request,) = args
+        self.sent.append(request)
+        return super().submit(self.meddle or fn, request)
 
 
 @pytest.fixture(autouse=True)
-def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Workers with a cache of their own, which compile by `Naming`."""
-    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "worker"))
+def workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that compile by `Naming`."""
     monkeypatch.setattr(executor_worker, "backend_for", lambda platform: Naming())
     STOPPED.clear()
-    executor_worker._store.cache_clear()
-    yield
-    executor_worker._store.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -121,47 +113,6 @@ def test_an_executable_is_the_one_that_is_made_here(job: CompileJob) -> None:
         assert backend(executor).compile(job) == Naming().compile(job)
 
 
-def test_a_large_module_is_sent_once_to_who_keeps_it_and_a_small_one_beside_the_task() -> None:
-    with Recording() as executor:
-        backend(executor).compile(SMALL)
-        assert len(executor.sent) == 1
-        backend(executor).compile(LARGE)
-        assert [len(LARGE_MODULE) in map(len, blobs.values()) for blobs in executor.sent[1:]] == [
-            False,
-            True,
-        ]
-        before = executor.sent_bytes
-        backend(executor).compile(replace(LARGE, label="g"))
-        assert executor.sent_bytes - before < SMALL_BYTES
-
-
-def test_a_worker_may_lack_everything_of_a_task() -> None:
-    job = replace(LARGE, constants={})
-    with Recording() as executor:
-        assert backend(executor).compile(job) == Naming().compile(job)
-    assert [len(blobs) for blobs in executor.sent] == [0, 1]
-
-
-def test_a_worker_that_keeps_nothing_is_sent_everything(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("AOTC_CACHE", "off")
-    monkeypatch.chdir(tmp_path)
-    with Recording() as executor:
-        for _ in range(2):
-            assert backend(executor).compile(LARGE) == Naming().compile(LARGE)
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_a_worker_kept_and_was_damaged_is_sent_again(tmp_path: Path) -> None:
-    with Recording() as executor:
-        backend(executor).compile(LARGE)
-        for path in (tmp_path / "worker" / "entries").rglob("*"):
-            if path.is_file():
-                path.write_bytes(path.read_bytes()[:-1] + b"?")
-        assert backend(executor).compile(LARGE) == Naming().compile(LARGE)
-
-
 def test_a_refusal_comes_back_with_its_findings() -> None:
     assert code_of(Recording(), replace(SMALL, label="refused")) == "AOTC-E901"
 
@@ -174,59 +125,47 @@ def test_a_worker_with_another_toolchain_refuses_and_says_what_differs() -> None
     assert "package jaxlib" in finding.found and "0.99.0" in finding.found
 
 
-def truthful(request: bytes, blobs: executor_messages.Blobs) -> executor_messages.Answer:
-    answer = executor_messages.decode_answer(request, executor_worker.answer(request, blobs))
+def truthful(request: bytes) -> executor_messages.Answer:
+    answer = executor_messages.decode_answer(request, executor_worker.answer(request))
     assert answer is not None
     return answer
 
 
-def damaged(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    answer = executor_worker.answer(request, blobs)
+def damaged(request: bytes) -> bytes:
+    answer = executor_worker.answer(request)
     return answer.replace(b"avx", b"fma")
 
 
-def to_another(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    return executor_messages.encode_answer(request + b"?", truthful(request, blobs))
+def to_another(request: bytes) -> bytes:
+    return executor_messages.encode_answer(request + b"?", truthful(request))
 
 
-def wrong_code(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    made = truthful(request, blobs).executable
+def wrong_code(request: bytes) -> bytes:
+    made = truthful(request).executable
     assert made is not None
     return executor_messages.encode_answer(
         request, executor_messages.Answer(executable=replace(made, serialized=b"evil"))
     )
 
 
-def changed_on_the_way(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    return executor_worker.answer(request, {digest: data + b"?" for digest, data in blobs.items()})
+def changed_on_the_way(request: bytes) -> bytes:
+    return executor_worker.answer(request.replace(b"\xc4\x06module", b"\xc4\x06nodule"))
 
 
-def never_enough(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    return executor_messages.encode_answer(
-        request, executor_messages.Answer(missing=(sha256(SMALL.module.artifact),))
-    )
-
-
-def something_else(request: bytes, blobs: executor_messages.Blobs) -> Any:
+def something_else(request: bytes) -> Any:
     return None
 
 
-def no_answer(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+def no_answer(request: bytes) -> bytes:
     return executor_messages.encode_answer(request, executor_messages.Answer())
 
 
-def no_text(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+def no_text(request: bytes) -> bytes:
     body = msgspec.msgpack.encode({"differences": ["X"]}).replace(b"X", b"\xff")
     return executor_messages._digest(request, body) + body
 
 
-def of_another_task(request: bytes, blobs: executor_messages.Blobs) -> bytes:
-    return executor_messages.encode_answer(
-        request, executor_messages.Answer(missing=(sha256(b"another"),))
-    )
-
-
-def without_a_code(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+def without_a_code(request: bytes) -> bytes:
     refusal = Finding("no code", "there", "this", "that", "")
     return executor_messages.encode_answer(request, executor_messages.Answer(findings=(refusal,)))
 
@@ -238,11 +177,9 @@ def without_a_code(request: bytes, blobs: executor_messages.Blobs) -> bytes:
         to_another,
         wrong_code,
         changed_on_the_way,
-        never_enough,
         something_else,
         no_answer,
         no_text,
-        of_another_task,
         without_a_code,
     ],
 )
@@ -250,12 +187,8 @@ def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
     assert code_of(Recording(meddle)) == "AOTC-E915"
 
 
-def test_a_worker_that_wants_what_is_no_part_of_a_large_task_either_is_refused() -> None:
-    assert code_of(Recording(of_another_task), LARGE) == "AOTC-E915"
-
-
 def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> None:
-    def stopped(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+    def stopped(request: bytes) -> bytes:
         return executor_messages.encode_answer(request, executor_messages.Answer(stopped=True))
 
     assert code_of(Recording(stopped)) == "AOTC-E914"
@@ -285,15 +218,12 @@ def test_an_answer_that_was_stopped_with_the_build_is_no_lost_task() -> None:
 def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
     executor_worker.stop_build("a build")
     request = executor_messages.Request("a build", "cpu", dict(PARTS()), b"")
-    job, blobs = executor_messages.job_of(SMALL)
-    request = msgspec.structs.replace(request, job=msgspec.msgpack.encode(job))
-    data = msgspec.msgpack.encode(request)
-    assert executor_messages.decode_answer(
-        data, executor_worker.answer(data, blobs)
-    ) == executor_messages.Answer(stopped=True)
+    job = msgspec.msgpack.encode(executor_messages.job_of(SMALL))
+    data = msgspec.msgpack.encode(msgspec.structs.replace(request, job=job))
+    assert truthful(data) == executor_messages.Answer(stopped=True)
 
 
-def broken(request: bytes, blobs: executor_messages.Blobs) -> bytes:
+def broken(request: bytes) -> bytes:
     raise ModuleNotFoundError("No module named 'aotc'")
 
 
@@ -366,9 +296,8 @@ def test_stopping_ends_what_runs_and_what_waits() -> None:
 
 
 def test_a_job_travels_whole() -> None:
-    job, blobs = executor_messages.job_of(LARGE)
-    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=executor_messages.Job)
-    again = executor_messages.compile_job(decoded, blobs)
+    job = msgspec.msgpack.encode(executor_messages.job_of(LARGE))
+    again = executor_messages.compile_job(msgspec.msgpack.decode(job, type=executor_messages.Job))
     assert replace(again, constants={}) == replace(LARGE, constants={})
     assert again.constants.keys() == LARGE.constants.keys()
     assert again.constants[3].dtype == np.float32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.commands.init.array_text import ArrayText, parse
+from aotc.commands.init.init_request import ArrayText, parse_array
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from aotc.commands.init.array_text import ArrayText, parse
     ],
 )
 def test_dtypes_and_axes_are_read_as_jax_prints_them(text: str, array: ArrayText) -> None:
-    assert parse(text) == array
+    assert parse_array(text) == array
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_dtypes_and_axes_are_read_as_jax_prints_them(text: str, array: ArrayText
     ],
 )
 def test_anything_else_is_none(text: str) -> None:
-    assert parse(text) is None
+    assert parse_array(text) is None

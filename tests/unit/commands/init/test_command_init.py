@@ -15,14 +15,11 @@ import pytest
 from aotc.base.errors import BuildManifestError, UsageError
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.commands.init.draft_types import Draft
 from aotc.commands.init.drafting_process import DEFAULT_TARGET, Drafted, check
 from aotc.commands.init.init_command import init as init_command
-from aotc.commands.init.init_messages import Job
-from aotc.commands.init.init_request import read_request
+from aotc.commands.init.init_request import Job, read_request
 from aotc.commands.init.inspect_function_worker import look
-from aotc.commands.init.manifest_draft import draft
-from aotc.commands.init.manifest_text import manifest_text
+from aotc.commands.init.manifest_draft import Draft, draft, manifest_text
 
 Run = Callable[..., Any]
 Drafting = Callable[..., Draft]
@@ -140,7 +137,6 @@ def drafting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drafti
             name="program",
             entry_point=options["entry_point"],
             targets=(DEFAULT_TARGET,),
-            module="program_entry",
         )
 
     yield drafted
@@ -160,7 +156,7 @@ def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
     text = "\n\n".join(section.strip() for section in sections)
     path = folder / "all.toml"
     path.write_text(text)
-    return set(check(Drafted(path, drafts[0], text, {})).program.entry_points)
+    return set(check(Drafted(path, drafts[0], text)).program.entry_points)
 
 
 def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
@@ -576,3 +572,16 @@ def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Draft
     assert codes == ["AOTC-E083"]
     assert "other would land in *rest or **more" in said
     assert "def f(other, ...)" in said
+
+
+def test_where_keras_computes_with_numpy_its_own_function_for_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "libraries" / "keras").mkdir(parents=True)
+    loop = "import numpy as np\n\n\ndef predict(x):\n    return np.asarray(x)\n"
+    (tmp_path / "libraries" / "keras" / "__init__.py").write_text(loop)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "libraries"))
+    (tmp_path / "classifier.py").write_text("import keras\npredict = keras.predict\n")
+    done = run("init", "classifier:predict", "--input=x=float32[4,64]")
+    assert done.codes == ["AOTC-E826"]
+    assert "stateless_call" in done.stderr and "use jnp" not in done.stderr

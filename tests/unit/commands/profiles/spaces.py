@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aotc.commands.profiles.traffic.call_cost import Polynomial
-from aotc.commands.profiles.traffic.size_space import Axis, Counts, Points, Space
+from aotc.commands.profiles.call_cost import Polynomial
+from aotc.commands.profiles.size_space import Axis, Counts, Points, Space
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 
 PAD, FAIL = OutOfProfilePolicy.PAD, OutOfProfilePolicy.FAIL

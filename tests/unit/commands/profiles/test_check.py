@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.traffic.traffic_check import OFFENDERS, Checked, check_traffic, gate
-from aotc.commands.profiles.traffic.traffic_log import Traffic
+from aotc.commands.profiles.traffic_check import OFFENDERS, Checked, check_traffic, gate
+from aotc.commands.profiles.traffic_log import Traffic
 from tests.unit.commands.profiles.spaces import FAIL, space
 
 

@@ -7,13 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.traffic.call_cost import CostModel, Elements
-from aotc.commands.profiles.traffic.cost_bound import lower_bound
-from aotc.commands.profiles.traffic.one_dimension import best_runs
-from aotc.commands.profiles.traffic.profile_choice import choose
-from aotc.commands.profiles.traffic.profile_routing import serve
-from aotc.commands.profiles.traffic.profile_search import search
-from aotc.commands.profiles.traffic.size_space import Counts, Points, Space
+from aotc.commands.profiles.call_cost import CostModel, Elements
+from aotc.commands.profiles.profile_choice import best_runs, choose
+from aotc.commands.profiles.profile_routing import serve
+from aotc.commands.profiles.size_space import Counts, Points, Space
 from tests.unit.commands.profiles.spaces import FAIL, polynomial, random_traffic, space
 
 ATTENTION = polynomial([[0, 0], [1, 1], [1, 2]], [900.0, 40.0, 3.0])
@@ -42,73 +39,53 @@ def test_in_one_dimension_the_choice_is_the_best_of_all_sets(seed: int) -> None:
     within = space(("seq", 40))
     choice = choose(within, points, counts, model, most)
     served = serve(within, points, counts, choice.profiles, model)
-    assert (served.covered, pytest.approx(choice.cost)) == best_of_all(
+    assert (served.covered, pytest.approx(served.padded_cost)) == best_of_all(
         within, points, counts, model, most
     )
-    assert served.padded_cost == pytest.approx(choice.cost)
-    assert choice.gap == 0
+    assert choice.is_best
     assert len(choice.profiles) <= most
 
 
-def test_divide_and_conquer_gives_the_whole_table_of_the_plain_recurrence() -> None:
+def test_divide_and_conquer_gives_the_cost_of_the_plain_recurrence() -> None:
     random = np.random.default_rng(7)
     weights = random.integers(0, 100, 300).astype(np.float64)
     costs = np.sort(random.uniform(1, 1000, 300))
     before = np.concatenate([[0.0], np.cumsum(weights)])
     row = before[1:] * costs
-    for _, cost in best_runs(weights, costs, 12):
-        assert cost == pytest.approx(row[-1])
-        runs = (before[None, 1:] - before[:-1, None]) * costs[None, :]
+    runs = (before[None, 1:] - before[:-1, None]) * costs[None, :]
+    for most in range(1, 12):
+        ends = best_runs(weights, costs, most)
+        paid = costs[ends] @ np.diff(before[np.array([-1, *ends]) + 1])
+        assert paid == pytest.approx(row[-1])
         row = np.array(
             [min([row[j], *(row[i - 1] + runs[i, j] for i in range(1, j + 1))]) for j in range(300)]
         )
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_in_two_dimensions_the_bound_and_the_cost_hold_the_optimum_between_them(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("aotc.commands.profiles.traffic.profile_search.ENUMERATED_MAX", 0)
+def test_in_two_dimensions_the_choice_is_nearly_the_best_of_all_sets(seed: int) -> None:
     most = 2 + seed % 2
     points, counts = random_traffic(seed, 16, 5, 5)
     within = space(("batch", 5), ("seq", 5))
     _, optimum = best_of_all(within, points, counts, ATTENTION, most)
-    profiles, is_best = search(within, points, counts, ATTENTION, most)
-    found = serve(within, points, counts, profiles, ATTENTION)
-    bound = lower_bound(within, points, counts, ATTENTION, most, found.padded_cost)
+    choice = choose(within, points, counts, ATTENTION, most)
+    found = serve(within, points, counts, choice.profiles, ATTENTION)
     assert found.covered == found.requests
-    assert not is_best
-    assert len(profiles) <= most
-    assert bound <= optimum * (1 + 1e-9)
-    assert optimum <= found.padded_cost * (1 + 1e-9)
-    # What this search is held to; the bound alone would allow anything.
-    assert found.padded_cost <= optimum * 1.03
-    assert bound >= optimum * 0.85
+    assert len(choice.profiles) <= most
+    assert optimum <= found.padded_cost * (1 + 1e-9) <= optimum * 1.03
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_coarser_lattice_than_the_traffic_gives_a_bound_all_the_same(
+def test_fewer_candidates_than_sizes_give_a_good_choice_all_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points, counts = random_traffic(seed, 25, 6, 6)
     within = space(("batch", 6), ("seq", 6))
     _, optimum = best_of_all(within, points, counts, ATTENTION, 2)
-    monkeypatch.setattr("aotc.commands.profiles.traffic.cost_bound.CELLS_MAX", 9)
-    monkeypatch.setattr("aotc.commands.profiles.traffic.profile_search.CELLS_MAX", 9)
-    found, _ = search(within, points, counts, ATTENTION, 2)
-    cost = serve(within, points, counts, found, ATTENTION).padded_cost
-    bound = lower_bound(within, points, counts, ATTENTION, 2, cost)
-    assert 0 < bound <= optimum * (1 + 1e-9) <= cost * (1 + 1e-8)
-    assert cost <= optimum * 1.05
-
-
-def test_few_enough_sets_are_tried_one_by_one() -> None:
-    points, counts = random_traffic(3, 9, 4, 4)
-    within = space(("batch", 4), ("seq", 4))
-    choice = choose(within, points, counts, ATTENTION, 2)
-    assert choice.method == "enumeration"
-    assert choice.gap == 0
-    assert choice.cost == pytest.approx(best_of_all(within, points, counts, ATTENTION, 2)[1])
+    monkeypatch.setattr("aotc.commands.profiles.profile_choice.CANDIDATES_MAX", 9)
+    profiles = choose(within, points, counts, ATTENTION, 2).profiles
+    cost = serve(within, points, counts, profiles, ATTENTION).padded_cost
+    assert optimum <= cost * (1 + 1e-9) <= optimum * 1.05
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -152,14 +129,5 @@ def test_more_profiles_than_sizes_are_not_made_up() -> None:
     points, counts = random_traffic(1, 4, 9, 9)
     choice = choose(space(("batch", 9), ("seq", 9)), points, counts, ATTENTION, 64)
     assert len(choice.profiles) <= len(points)
-    assert choice.cost == pytest.approx(float(counts @ ATTENTION.costs(points)))
-
-
-def test_three_dimensions_are_searched_with_a_bound() -> None:
-    points, counts = random_traffic(5, 400, 9, 30, 40)
-    within = space(("batch", 9), ("height", 30), ("width", 40))
-    model = polynomial([[1, 1, 1]], [2.0])
-    choice = choose(within, points, counts, model, 6)
-    assert choice.method != "enumeration"
-    assert choice.bound is not None and choice.gap is not None
-    assert float(counts @ model.costs(points)) <= choice.bound <= choice.cost
+    cost = serve(space(("batch", 9), ("seq", 9)), points, counts, choice.profiles, ATTENTION)
+    assert cost.padded_cost == pytest.approx(float(counts @ ATTENTION.costs(points)))

@@ -26,9 +26,6 @@ def encode(tokens, mask):
 def double(x):
     return x * 2
 
-def multiplied(params, x):
-    return x @ params["w"].astype(x.dtype)
-
 def doubled_times(x):
     return jax.lax.scan(lambda c, row: (jnp.tanh(c @ c) + row, None), jnp.eye(4), x)[0]
 
@@ -114,12 +111,10 @@ def test_the_text_encoder_gets_profiles_from_a_million_requests(aotc: Run, folde
     assert len(today["profiles"]) == 1
     assert suggested["coverage"] == today["coverage"] == 1.0
     assert suggested["cost"] < today["cost"] / 4
-    assert document["bound"] <= suggested["cost"]
-    assert 0 <= document["gap"] < 0.3
+    assert document["optimal"] is False
     assert document["cost_model"]["unit"] == "operations"
     assert "batch*seq^2" in document["cost_model"]["formula"]
     assert document["cost_model"]["largest_error"] < 0.1
-    assert suggested["bytes_at_most"] == 8 * document["per_profile_at_most"]["bytes"] > 0
     assert sum(profile["calls"] for profile in suggested["profiles"]) == 1_000_000
 
 
@@ -129,7 +124,7 @@ def test_the_best_sizes_of_one_dimension_are_written_in_place(aotc: Run, folder:
         *("--max", "3", "--cost", "elements", "--write", "--json"),
     )
     assert done.document["written"] == "dimensions.batch.profiles"
-    assert (done.document["method"], done.document["gap"]) == ("dynamic programming", 0.0)
+    assert (done.document["method"], done.document["optimal"]) == ("dynamic programming", True)
     assert done.document["traffic"]["outside"] == {"batch above 64": 1}
     assert done.document["suggested"]["coverage"] == pytest.approx(85 / 86)
     text = (folder / "double.toml").read_text()
@@ -191,10 +186,7 @@ def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
         (["--traffic", "none.jsonl"], 2, "AOTC-E040"),
         (["--traffic", "double.toml"], 2, "AOTC-E041"),
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
-        (["--traffic", "batches.jsonl", "--plot", "p.pdf"], 2, "AOTC-E046"),
-        (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
-        (["--traffic", "batches.jsonl", "--measure", "--cost", "elements"], 2, "AOTC-E001"),
         (["--traffic", "large.jsonl"], 2, "AOTC-E041"),
     ],
 )
@@ -224,31 +216,6 @@ def test_a_link_to_a_manifest_leads_to_what_is_written(aotc: Run, folder: Path) 
     assert "profiles = [30]  # one and all" in (folder / "real.toml").read_text()
 
 
-def test_measured_costs_come_from_this_host(aotc: Run, folder: Path) -> None:
-    done = aotc(
-        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"),
-        *("--max", "2", "--measure", "--json"),
-    )
-    assert done.document["cost_model"]["unit"] == "seconds"
-    assert 0 < done.document["suggested"]["cost"] < 86
-    assert len(done.document["suggested"]["profiles"]) <= 2
-
-
-@pytest.mark.parametrize("dtype", ["", 'dtype = "bfloat16"\n'])
-def test_measured_calls_take_weights_from_files(aotc: Run, folder: Path, dtype: str) -> None:
-    np.savez(folder / "w.npz", w=np.ones((4, 3), np.float32))
-    weights = f'[weights.params]\nsource = "w.npz"\n{dtype}\n[dimensions.batch]'
-    manifest = (
-        DOUBLE.replace("[dimensions.batch]", weights)
-        .replace(":double", ":multiplied")
-        .replace("inputs.x", 'bind = { params = "params" }\ninputs.x')
-    )
-    (folder / "double.toml").write_text(manifest)
-    options = ("--max", "2", "--measure", "--json")
-    done = aotc("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", *options)
-    assert done.document["cost_model"]["unit"] == "seconds"
-
-
 def test_every_step_of_a_loop_over_the_dimension_costs(aotc: Run, folder: Path) -> None:
     manifest = DOUBLE.replace(":double", ":doubled_times")
     (folder / "double.toml").write_text(manifest)
@@ -271,16 +238,6 @@ def test_a_loop_of_unknown_length_is_noted(aotc: Run, folder: Path) -> None:
     assert noted not in aotc(*arguments, "--cost", "elements").stdout
 
 
-def test_a_size_budget_allows_fewer_profiles(aotc: Run, folder: Path) -> None:
-    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", "--json")
-    free = aotc(*arguments).document
-    each = free["per_profile_at_most"]["bytes"]
-    held = aotc(*arguments, "--max-bytes", str(2 * each)).document
-    assert len(free["suggested"]["profiles"]) == 3
-    assert held["suggested"]["bytes_at_most"] <= 2 * each
-    assert [p["sizes"] for p in held["suggested"]["profiles"]] == [{"batch": 9}, {"batch": 30}]
-
-
 def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
     aotc: Run, folder: Path
 ) -> None:
@@ -288,15 +245,13 @@ def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
     (folder / "shapes.jsonl").open("a").write("not a line\n")
     done = aotc(
         *("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl"),
-        *("--cost", "elements", "--plot", "profiles.svg"),
+        *("--cost", "elements"),
     )
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "line 3001 left out: not JSON" in done.stdout
     assert "####" in done.stdout and "batch=8,seq=64" in done.stdout
-    assert "no 8 profiles cost less than" in done.stdout
-    picture = (folder / "profiles.svg").read_text()
-    assert picture.startswith("<svg") and picture.count("<line") > 16
+    assert "by greedy, exchange and shift" in done.stdout
 
 
 def test_without_a_policy_that_pads_only_exact_sizes_count(aotc: Run, folder: Path) -> None:

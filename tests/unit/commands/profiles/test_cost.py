@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.traffic.call_cost import Elements, fit, interpolate, probe_sizes, spread
+from aotc.commands.profiles.call_cost import Elements, fit, probe_sizes, spread
 from tests.unit.commands.profiles.spaces import polynomial, random_traffic
 
 
@@ -40,39 +40,19 @@ def test_what_is_no_polynomial_is_fitted_with_the_error_stated() -> None:
     assert found.error > 0.1
 
 
-def test_measured_costs_are_met_at_the_probes_and_lie_between_them() -> None:
-    where = probes(8, 64)
-    costs = (where[:, 0] * (3.0 + where[:, 1])).astype(np.float64)
-    found = interpolate(where, costs, "seconds")
-    assert found.error == 0
-    assert found.costs(where) == pytest.approx(costs)
-    assert found.costs(np.array([[8, 64], [9, 99]])).tolist() == [costs[-1], costs[-1]]
-    between = where[:, 1].min() + 1
-    low, high = found.costs(np.array([[1, 1], [1, where[:, 1].max()]]))
-    assert low < found.costs(np.array([[1, between]]))[0] < high
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_no_model_makes_a_larger_size_cheaper(seed: int) -> None:
     random = np.random.default_rng(seed)
     where = probes(9, 40)
     noisy = random.uniform(1, 10, len(where))
     points, _ = random_traffic(seed, 60, 8, 39)
-    for model in (fit(where, noisy, "flops"), interpolate(where, noisy, "seconds"), Elements()):
+    for model in (fit(where, noisy, "flops"), Elements()):
         for step in ([1, 0], [0, 1]):
             assert (model.costs(points + step) >= model.costs(points) * (1 - 1e-12)).all()
 
 
-def test_a_measurement_that_fell_with_size_is_raised_and_told() -> None:
-    found = interpolate(np.array([[1], [8], [64]]), np.array([2.0, 1.0, 4.0]), "seconds")
-    assert found.costs(np.array([[8]])) == 2.0
-    assert found.error == 1.0
-
-
 def test_a_program_of_one_size_has_one_probe() -> None:
     assert probe_sizes({"batch": [4]}) == [{"batch": 4}]
-    model = interpolate(np.array([[4]]), np.array([2.0]), "seconds")
-    assert model.costs(np.array([[4]])) == 2.0
     assert fit(np.array([[4]]), np.array([2.0]), "flops").costs(np.array([[4]])) == pytest.approx(
         2.0
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.commands.profiles.traffic import traffic_log as reading
-from aotc.commands.profiles.traffic.traffic_log import describe_bad, read_traffic
+from aotc.commands.profiles import traffic_log as reading
+from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 
 NAMES = ("batch", "seq")
 

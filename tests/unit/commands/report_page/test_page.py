@@ -31,8 +31,7 @@ from aotc.commands.report_page.page_parts import (
     bars,
     table,
 )
-from aotc.commands.report_page.page_renderer import TEXT_MAX, render
-from aotc.commands.report_page.review_page import page_of
+from aotc.commands.report_page.page_renderer import TEXT_MAX, page_of, render
 from aotc.report.trust_report import policy_document
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import sizes_text

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from aotc.base.errors import CompileError
-from aotc.commands.tune.tuning_hosts import unsuited
 from aotc.commands.tune.tuning_service import Measure
+from aotc.commands.tune.tuning_variants import unsuited
 from aotc.pipeline.build_tuning import not_tuned
 from aotc_runtime.schema.bundle_manifest import Target
 

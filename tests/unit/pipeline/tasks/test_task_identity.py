@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aotc.capture import installed_packages
-from aotc.commands.reproduce.toolchain_copy import toolchain_copy
+from aotc.commands.reproduce.rebuilt_bundle import toolchain_copy
 from aotc.pipeline.tasks.code_identity import code_digests, of_distribution
 
 RECORD = """\

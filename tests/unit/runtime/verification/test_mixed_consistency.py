@@ -145,7 +145,7 @@ def test_a_contradiction_about_engines_is_told(which: str) -> None:
 
 def test_an_accelerator_of_xlas_is_no_processor() -> None:
     changed = document()
-    changed["target"]["platform"] = changed["requires"]["platform"] = "rocm"
+    changed["target"]["platform"] = changed["requires"]["platform"] = "tpu"
     assert "a processor, where engines are several" in expectations(changed)
 
 

@@ -25,7 +25,7 @@ def attach(out: Output, bundle: Path, file: Path) -> None:
     \b
     aotc attach digits-1.0.0.aotb digits.sigstore.json
     """
-    from aotc.commands.attest.sigstore_bundle import attach_sigstore
+    from aotc.commands.attach.sigstore_bundle import attach_sigstore
 
     root = attach_sigstore(bundle, file)
     document = {"bundle": str(bundle), "file": str(file), "root_digest": root}

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from aotc.base.errors import refusal
-from aotc.config.build_manifest import BuildManifest, dimensions_of
+from aotc.bundle.write.atomic_files import write_atomically
+from aotc.commands.profiles.suggested_profiles import Suggestion
+from aotc.config.build_manifest import BuildManifest, dimensions_of, read_build_manifest
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.toml_source import render_path
 
 type Place = tuple[str, ...]
+
+
+def write_profiles(suggestion: Suggestion) -> str:
+    """Write suggested profiles in one step; returns the key that now holds them.
+
+    The file keeps its mode and its comments.
+
+    Raises UsageError: AOTC-E043 where this cannot be done in place, E003 for a place that cannot be
+    written, E044 for a manifest that has changed meanwhile; BuildManifestError for a manifest that
+    would not be valid afterwards. Nothing is written then.
+    """
+    manifest, space = suggestion.manifest, suggestion.space
+    text, place = with_profiles(manifest, space.entry_point, suggestion.target, suggestion.profiles)
+
+    def check(written: Path) -> None:
+        found = read_build_manifest(written).profiles(space.entry_point, suggestion.target)
+        assert list(found) == suggestion.profiles, "the edit was compared with what it should say"
+        if manifest.path.read_bytes() != manifest.text:
+            raise refusal("AOTC-E044", str(manifest.path), "a file that was changed meanwhile")
+
+    # Through a link, the file it leads to is replaced, not the link.
+    write_atomically(manifest.path.resolve(), [text.encode()], check=check)
+    return render_path(place)
 
 
 def with_profiles(

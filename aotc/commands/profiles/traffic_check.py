@@ -1,19 +1,27 @@
-"""Whether the profiles of a bundle serve some traffic well enough, and what they serve worst."""
+"""Whether the profiles of a bundle serve some traffic well enough, and what they serve worst.
+
+Needs no trust policy: nothing is loaded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from aotc.base.errors import finding
-from aotc.commands.profiles.traffic.call_cost import Elements
-from aotc.commands.profiles.traffic.profile_routing import Served, serve
-from aotc.commands.profiles.traffic.size_space import Space
-from aotc.commands.profiles.traffic.traffic_log import Traffic
+from aotc.base.errors import finding, refusal
+from aotc.commands.profiles.call_cost import Elements
+from aotc.commands.profiles.profile_routing import Served, serve
+from aotc.commands.profiles.size_space import Space, space_of_bundle
+from aotc.commands.profiles.suggested_profiles import entry_point_of
+from aotc.commands.profiles.traffic_log import Traffic, read_traffic
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import read_unverified
 
 OFFENDERS = 10
 
@@ -60,6 +68,36 @@ class Checked:
     @property
     def coverage(self) -> float:
         return self.covered / self.requests
+
+
+def check_bundle(
+    bundle: Path, log: Path, entry_point: str | None = None, target: str | None = None
+) -> tuple[tuple[Checked, ...], Traffic]:
+    """How each target of a bundle serves the calls of one entry point.
+
+    Raises BundleFormatError, IntegrityError; UsageError: AOTC-E040 and E041 for the log, E042 for
+    an entry point, E045 for a target that is not there.
+    """
+    contents, _ = read_unverified(look_into(bundle))
+    manifests = contents.manifests
+    if target is not None and target not in manifests:
+        raise refusal(
+            "AOTC-E045",
+            "--target",
+            target,
+            expected=f"one of: {', '.join(manifests)}",
+            hint=did_you_mean(target, manifests, "pass --target NAME"),
+        )
+    first = next(iter(manifests.values()))
+    sized = [each for each, entry in first.entry_points.items() if entry.dimensions]
+    name = entry_point_of(first.entry_points, sized, entry_point)
+    traffic = read_traffic(log, name, sorted(first.entry_points[name].dimensions))
+    checked = tuple(
+        check_traffic(space_of_bundle(manifest, name), traffic, each)
+        for each, manifest in manifests.items()
+        if target in (None, each)
+    )
+    return checked, traffic
 
 
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:

@@ -1,7 +1,7 @@
 """What a call costs, as a function of its sizes.
 
 Every model is non-decreasing in every size: that is what makes a profile that is larger than what
-it serves never cheaper, and the search in `aotc.commands.profiles.traffic.profile_choice` exact or
+it serves never cheaper, and the search in `aotc.commands.profiles.profile_choice` exact or
 bounded.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from aotc.commands.profiles.traffic.size_space import Points
+from aotc.commands.profiles.size_space import Points
 
 Costs = NDArray[np.float64]
 
@@ -86,36 +86,6 @@ class Polynomial:
         return " + ".join(terms)
 
 
-@dataclass(frozen=True, slots=True)
-class Interpolated:
-    """Multilinear between the probes of a grid; constant beyond its ends.
-
-    levels: sorted sizes by dimension.  values: float[len(levels[0]), …].
-    """
-
-    unit: str
-    error: float
-    levels: tuple[NDArray[np.float64], ...]
-    values: NDArray[np.float64]
-
-    def costs(self, points: Points) -> Costs:
-        corners = []
-        for column, levels in enumerate(self.levels):
-            sizes = np.clip(points[:, column].astype(np.float64), levels[0], levels[-1])
-            if len(levels) == 1:
-                zeros = np.zeros(len(points), dtype=np.int64)
-                corners.append([(zeros, np.ones(len(points)))])
-                continue
-            low = np.clip(np.searchsorted(levels, sizes, side="right") - 1, 0, len(levels) - 2)
-            part = (sizes - levels[low]) / (levels[low + 1] - levels[low])
-            corners.append([(low, 1 - part), (low + 1, part)])
-        total = np.zeros(len(points))
-        for chosen in product(*corners):
-            weight = np.prod([part for _, part in chosen], axis=0)
-            total += weight * self.values[tuple(index for index, _ in chosen)]
-        return total
-
-
 def probe_sizes(levels: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """A grid of sizes to learn a cost model from. levels: accepted sizes by dimension, sorted."""
     number = LEVELS[len(levels) - 1] if 0 < len(levels) <= len(LEVELS) else 2
@@ -150,20 +120,3 @@ def _exponents(points: Points) -> list[tuple[int, ...]]:
     highest = DEGREE_MAX if points.shape[1] == 1 else 2
     known = [min(highest, len(np.unique(column)) - 1) for column in points.T]
     return list(product(*(range(degree + 1) for degree in known)))
-
-
-def interpolate(points: Points, costs: Costs, unit: str) -> Interpolated:
-    """Between the probes of a grid; where a larger size took less, the smaller one's cost stands.
-
-    error: the largest relative difference that this made.
-    """
-    levels: tuple[Any, ...] = tuple(np.unique(column).astype(np.float64) for column in points.T)
-    measured = np.zeros([len(each) for each in levels])
-    where = tuple(
-        np.searchsorted(each, column) for each, column in zip(levels, points.T, strict=True)
-    )
-    measured[where] = costs
-    values = measured
-    for axis in range(values.ndim):
-        values = np.maximum.accumulate(values, axis=axis)
-    return Interpolated(unit, float((values / measured - 1).max()), levels, values)

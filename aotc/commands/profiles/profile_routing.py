@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.traffic.call_cost import CostModel, Costs
-from aotc.commands.profiles.traffic.size_space import Counts, Points, Space
+from aotc.commands.profiles.call_cost import CostModel, Costs
+from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22
@@ -24,7 +24,7 @@ class Served:
     point.  calls: int64[len(routes), k], how many calls of each profile a request of a route is.
     requests, covered, split: counts.  elements, padded_elements: of the covered requests as asked
     for, and as served.  cost, padded_cost: likewise, in the model's unit.  calls_by_profile:
-    int64[k].  elements_by_profile: float64[k], as asked for.
+    int64[k].
     """
 
     routes: tuple[Route | None, ...]
@@ -38,7 +38,6 @@ class Served:
     cost: float
     padded_cost: float
     calls_by_profile: NDArray[np.int64]
-    elements_by_profile: NDArray[np.float64]
 
     @property
     def is_covered(self) -> NDArray[np.bool_]:
@@ -132,9 +131,6 @@ def serve(
         cost=float(weights @ model.costs(points[covered])),
         padded_cost=float(times @ (calls @ costs)),
         calls_by_profile=times @ calls,
-        elements_by_profile=_asked(
-            space, points, counts * elements, profiles, routes, of_route, calls
-        ),
     )
 
 
@@ -162,26 +158,3 @@ def _alike(
     rows = np.stack(keys, axis=1)
     _, first, of_route = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first, of_route.ravel()
-
-
-def _asked(
-    space: Space,
-    points: Points,
-    elements: Costs,
-    profiles: Points,
-    routes: Sequence[Route | None],
-    of_route: NDArray[np.int64],
-    calls: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """float64[k]: elements that calls of each profile were asked for; of a split, by its parts."""
-    total = np.zeros(len(profiles))
-    along = [
-        None if route is None or isinstance(route, Direct) else route.dimension for route in routes
-    ]
-    for dimension in dict.fromkeys(along):
-        chosen = np.array([each == dimension for each in along])
-        column = None if dimension is None else space.names.index(dimension)
-        per_unit = elements if column is None else elements / points[:, column]
-        units = 1 if column is None else profiles[:, column]
-        total += np.bincount(of_route, per_unit, len(routes))[chosen] @ (calls[chosen] * units)
-    return total

@@ -164,10 +164,3 @@ def _value(expression: Expression, names: Sequence[str], points: Points) -> NDAr
             term *= points[:, names.index(name)]
         total += term
     return total
-
-
-def thinned(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most so many of these sizes, evenly spread; both ends are among them."""
-    if len(sizes) <= most:
-        return sizes
-    return sizes[np.unique(np.linspace(0, len(sizes) - 1, most).round().astype(np.int64))]

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from aotc.base.stages import Module
 from aotc.base.workers.confined_process import Apart
 
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.manifest_values` encodes it.  sizes: what to trace the entry point
     at.
-    kept: indices of those whose modules are wanted.  measure: whether to time calls on this host.
     apart: what the process may use, where it runs nothing that a user wrote.
     """
 
     manifest: bytes
     entry_point: str
     sizes: list[dict[str, int]]
-    kept: list[int]
-    measure: bool
     apart: Apart | None = None
 
 
@@ -27,7 +23,6 @@ class Probe(Struct, frozen=True):
     """XLA's cost analysis before optimization, of one call, all steps of loops included.
 
     open_loops: loops of which one step is counted, since how many there are is not known.
-    seconds: the median of some, or 0.
     """
 
     sizes: dict[str, int]
@@ -35,11 +30,9 @@ class Probe(Struct, frozen=True):
     transcendentals: float
     bytes_accessed: float
     open_loops: int
-    seconds: float
 
 
 class Answer(Struct, frozen=True):
-    """modules: by index of the probe."""
+    """In the order of the sizes."""
 
     probes: list[Probe]
-    modules: dict[int, Module]

@@ -1,0 +1,1 @@
+"""Attestations that other tools made, put into a bundle."""

@@ -1,1 +1,0 @@
-"""Signing the files of a bundle for other tools, as OpenSSF Model Signing does."""

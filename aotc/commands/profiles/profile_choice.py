@@ -1,0 +1,363 @@
+"""The profiles that serve some traffic best: as many calls as can be, then at the least cost.
+
+One padded dimension is solved exactly, by dynamic programming. Several dimensions, or a split one,
+are a k-median problem: profiles are added greedily and exchanged (Teitz and Bart, 1968) among a few
+candidates, then single sizes are shifted, judged by what the loader would make of all requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aotc.commands.profiles.call_cost import CostModel, Costs, Elements
+from aotc.commands.profiles.profile_routing import assign, serve
+from aotc.commands.profiles.size_space import Counts, Points, Space
+from aotc_runtime.serving.routing.router import add_up
+
+CANDIDATES_MAX, SPLIT_CANDIDATES_MAX = 1024, 128
+"""Profiles of a start; where a dimension is split, each costs a trial of its own."""
+
+SIZES_MAX = 1024
+"""Sizes of one dimension among which levels are chosen."""
+
+RESTARTS = 30
+"""Without any, what is found in several dimensions costs up to a tenth more."""
+
+TRIED = 48
+"""Candidates that may take the place of any profile where a dimension is split."""
+
+NEIGHBOURS = 6
+"""Sizes tried on each side of a padded one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Profiles, sorted. method: how they were found.  is_best: no set of so many profiles that
+    covers as much costs less.
+    """
+
+    profiles: Points
+    method: str
+    is_best: bool
+
+
+def choose(space: Space, points: Points, counts: Counts, model: CostModel, most: int) -> Choice:
+    """At most `most` profiles for traffic that the space accepts. points: distinct, one or more."""
+    splits = any(axis.splits for axis in space.axes)
+    if not splits and not any(axis.pads for axis in space.axes):
+        order = np.lexsort((*points.T[::-1], -counts))[:most]
+        return Choice(
+            np.unique(points[order], axis=0), "exact sizes, most frequent first", is_best=True
+        )
+    if not splits and len(space.axes) == 1 and not space.relations:
+        order = np.argsort(points[:, 0])
+        ends = best_runs(counts[order].astype(np.float64), model.costs(points[order]), most)
+        return Choice(points[order][ends], "dynamic programming", is_best=True)
+    found = _Search(space, points, counts, model).find(most)
+    return Choice(found, "greedy, exchange and shift", is_best=False)
+
+
+def best_runs(weights: NDArray[np.float64], costs: Costs, most: int) -> list[int]:
+    """Indices of the at most `most` sizes of one padded dimension with which all requests cost
+    least.
+
+    A best set has its sizes among those asked for: a profile can shrink to the largest size it
+    serves. The sizes fall into runs, each served by its largest. With W(i, j) the weight of sizes
+    i < … <= j and C non-decreasing, the cost W(i, j) * C(j) of a run satisfies the quadrangle
+    inequality: the best beginning of the last run grows with its end, and every row of the table is
+    filled by divide and conquer in O(k n log n) (Galil and Park, 1992).
+
+    weights: by size, in increasing order of size.  costs: of a call of each size, non-decreasing.
+    """
+    number = len(weights)
+    before = np.concatenate([[0.0], np.cumsum(weights)])
+    row = before[1:] * costs
+    table: list[NDArray[np.int64]] = []
+    for _ in range(1, min(most, number)):
+        row, starts = _next_row(row, before, costs)
+        table.append(starts)
+    ends = [number - 1]
+    for starts in reversed(table):
+        if starts[ends[-1]] >= 0:
+            ends.append(int(starts[ends[-1]]) - 1)
+    return ends[::-1]
+
+
+def _next_row(
+    row: Costs, before: NDArray[np.float64], costs: Costs
+) -> tuple[Costs, NDArray[np.int64]]:
+    """One more run. row[j]: least cost of sizes 0 … j so far; starts[j]: where its last run begins,
+    -1 where one more run does not help.
+    """
+    number = len(row)
+    after, starts = row.copy(), np.full(number, -1, dtype=np.int64)
+    pending = [(1, number - 1, 1, number - 1)]
+    while pending:
+        low, high, first, last = pending.pop()
+        if low > high:
+            continue
+        middle = (low + high) // 2
+        begins = np.arange(first, min(last, middle) + 1)
+        totals = row[begins - 1] + (before[middle + 1] - before[begins]) * costs[middle]
+        best = int(totals.argmin())
+        if totals[best] < row[middle]:
+            after[middle] = totals[best]
+            starts[middle] = begins[best]
+        pending.append((low, middle - 1, first, int(begins[best])))
+        pending.append((middle + 1, high, int(begins[best]), last))
+    return after, starts
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    """Requests, and what refusing each costs: more than serving all others. Behind them stand the
+    smallest sizes that are served today; refusing one costs less, and more than anything else.
+
+    weights, refused: float64[n]. per_call: added to each call's cost, too little for anything but
+    making fewer calls of equals.
+    """
+
+    space: Space
+    model: CostModel
+    points: Points
+    weights: NDArray[np.float64]
+    refused: NDArray[np.float64]
+    per_call: float
+
+    def at(self, points: Points) -> _Requests:
+        """Requests as these, with other sizes; those of equal sizes as one. points: int64[n, d]."""
+        distinct, of_point = np.unique(points, axis=0, return_inverse=True)
+        weights = np.bincount(of_point.ravel(), self.weights, len(distinct))
+        refused = np.bincount(of_point.ravel(), self.refused, len(distinct))
+        return replace(self, points=distinct, weights=weights, refused=refused)
+
+    def paid(self, profiles: Points) -> Costs:
+        """float64[n]: for all requests of each size, as the loader serves them."""
+        costs = self.model.costs(profiles) + self.per_call
+        by = assign(self.space, self.points, profiles, costs)
+        each = np.where(by >= 0, np.append(costs, np.inf)[by], np.inf)
+        for column, axis in enumerate(self.space.axes):
+            if axis.splits:
+                self._split(each, column, profiles, costs)
+        is_served = np.isfinite(each)
+        return np.where(is_served, self.weights * np.where(is_served, each, 0.0), self.refused)
+
+    def cost(self, profiles: Points) -> float:
+        return float(self.paid(profiles).sum())
+
+    def _split(self, each: Costs, column: int, profiles: Points, costs: Costs) -> None:
+        """Fill in what is served in parts along a dimension."""
+        left = np.flatnonzero(np.isinf(each))
+        pieces = np.unique(profiles[:, column])
+        asked = np.repeat(self.points[left], len(pieces), axis=0)
+        asked[:, column] = np.tile(pieces, len(left))
+        by = assign(self.space, asked, profiles, costs).reshape(len(left), len(pieces))
+        patterns, pattern_of = np.unique(by >= 0, axis=0, return_inverse=True)
+        for number, there in enumerate(patterns):
+            rows = pattern_of.ravel() == number
+            totals, of_row = np.unique(self.points[left[rows], column], return_inverse=True)
+            choices = tuple(pieces[there].tolist())
+            parts = np.array([_parts(total, choices) for total in totals.tolist()])[of_row]
+            paid = (parts * costs[by[rows][:, there]]).sum(axis=1)
+            each[left[rows]] = np.where(np.isnan(paid) | (not choices), np.inf, paid)
+
+
+@lru_cache(maxsize=2**16)
+def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
+    """How many of each piece the loader splits a total into; nan where it cannot."""
+    found = add_up(total, pieces)
+    return tuple(np.nan if found is None else float(found.count(piece)) for piece in pieces)
+
+
+def _requests(space: Space, points: Points, counts: Counts, model: CostModel) -> _Requests:
+    """These, and in a dimension that is split the smallest size that today's profiles serve: every
+    other size may be a sum of it, those included that the traffic did not have.
+    """
+    today = space.points(space.profiles)
+    smallest = [points[:0]]
+    for column, axis in enumerate(space.axes):
+        if axis.splits and len(today):
+            lowered = points.copy()
+            lowered[:, column] = today[:, column].min()
+            lowered = np.unique(lowered[space.related(lowered)], axis=0)
+            ones = np.ones(len(lowered), dtype=np.int64)
+            smallest.append(lowered[serve(space, lowered, ones, today, Elements()).is_covered])
+    kept = np.concatenate(smallest)
+    each = model.costs(points)
+    # One that is split is at most so many calls of a profile that costs the most.
+    dear = float(counts.sum() * model.costs(points.max(axis=0)[None, :])[0] * points.max())
+    return _Requests(
+        space,
+        model,
+        np.concatenate([points, kept]),
+        np.concatenate([counts, np.zeros(len(kept))]),
+        np.concatenate([counts * dear * (len(kept) + 1), np.full(len(kept), dear)]),
+        per_call=1e-9 * float(each.min()),
+    )
+
+
+class _Search:
+    """Good profiles in several dimensions, or where one is split."""
+
+    def __init__(self, space: Space, points: Points, counts: Counts, model: CostModel) -> None:
+        self.space = space
+        self.requests = _requests(space, points, counts, model)
+        self.splits = any(axis.splits for axis in space.axes)
+        levels = _levels(space, points, counts, model)
+        mesh = np.array(list(product(*levels)), dtype=np.int64)
+        mesh = mesh[space.related(mesh)]
+        self.candidates: Points = mesh if len(mesh) else points
+        raised = self.requests.points.copy()
+        for column, axis in enumerate(space.axes):
+            if axis.pads:
+                sizes = levels[column]
+                raised[:, column] = sizes[np.searchsorted(sizes, raised[:, column])]
+        self.cells = self.requests.at(raised)
+        every = [] if self.splits else [self.cells.paid(each[None]) for each in self.candidates]
+        self.table = np.array(every).T
+
+    def find(self, most: int) -> Points:
+        """At most so many profiles."""
+        chosen = self._greedy([], most)
+        if not self.splits:
+            chosen = self._exchanged(chosen, most)
+        return self._shrunk(self._shifted(self.candidates[chosen]))
+
+    def _totals(self, beside: list[int]) -> Costs:
+        """float64[m]: what all requests cost with each candidate beside these."""
+        if self.splits:
+            rows = [self.candidates[[*beside, each]] for each in range(len(self.candidates))]
+            return np.array([self.cells.cost(each) for each in rows])
+        paid = self.table[:, beside].min(axis=1, initial=np.inf)
+        return np.asarray(np.minimum(self.table, paid[:, None]).sum(axis=0))
+
+    def _greedy(self, start: list[int], most: int) -> list[int]:
+        chosen, total = list(start), np.inf
+        while len(chosen) < most:
+            totals = self._totals(chosen)
+            best = int(totals.argmin())
+            if totals[best] >= total:
+                break
+            chosen.append(best)
+            total = float(totals[best])
+        return chosen
+
+    def _exchanged(self, chosen: list[int], most: int) -> list[int]:
+        """Exchanges, then the same from what is left after taking half of it back."""
+        random = np.random.default_rng(0)
+        total, best = self._exchange(chosen)
+        for _ in range(RESTARTS if len(best) > 1 else 0):
+            kept = random.choice(best, size=len(best) // 2, replace=False).tolist()
+            # One of those taken back is replaced by any other, or greedy steps would find it again.
+            kept.append(int(random.integers(len(self.candidates))))
+            total, best = min((total, best), self._exchange(self._greedy(kept, most)))
+        return best
+
+    def _exchange(self, chosen: list[int]) -> tuple[float, list[int]]:
+        """Replace one at a time while that helps."""
+        total, before = float(self.table[:, chosen].min(axis=1).sum()), np.inf
+        while total < before:
+            before = total
+            for place in range(len(chosen)):
+                totals = self._totals(chosen[:place] + chosen[place + 1 :])
+                best = int(totals.argmin())
+                if totals[best] < total * (1 - 1e-12):
+                    chosen[place], total = best, float(totals[best])
+        return total, chosen
+
+    def _shifted(self, profiles: Points) -> Points:
+        """Replace single profiles by others, most of which differ in one size, while that helps."""
+        cost, before = self.requests.cost(profiles), np.inf
+        while cost < before:
+            before = cost
+            for place in range(len(profiles)):
+                for instead in self._instead(profiles[place]):
+                    other = profiles.copy()
+                    other[place] = instead
+                    if (found := self.requests.cost(other)) < cost:
+                        cost, profiles = found, other
+        return profiles
+
+    def _instead(self, profile: Points) -> Points:
+        """What may take a profile's place: one that differs in one size, next to its own where that
+        is padded; any other and some of all candidates where that is split, since it may complete a
+        sum.
+        """
+        found = [self.candidates[:: max(1, len(self.candidates) // TRIED)][: TRIED * self.splits]]
+        for column, axis in enumerate(self.space.axes):
+            sizes = np.unique((self.candidates if axis.splits else self.requests.points)[:, column])
+            if not axis.splits:
+                at = int(np.searchsorted(sizes, profile[column]))
+                sizes = sizes[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
+            tried = np.repeat(profile[None, :], len(sizes), axis=0)
+            tried[:, column] = sizes
+            found.append(tried)
+        every: Points = np.unique(np.concatenate(found), axis=0)
+        return every[self.space.related(every)]
+
+    def _shrunk(self, profiles: Points) -> Points:
+        """Each profile no larger than what it serves, those that serve nothing left out, sorted."""
+        space, points = self.space, self.requests.points
+        profiles = np.unique(profiles, axis=0)
+        ones = np.ones(len(points), dtype=np.int64)
+        served = serve(space, points, ones, profiles, self.requests.model)
+        kept = [points[:0]]
+        for index, profile in enumerate(profiles):
+            mine = points[served.calls[served.of_route, index] > 0]
+            if len(mine):
+                pads = [axis.pads for axis in space.axes]
+                smaller = np.where(pads, mine.max(axis=0), profile)[None]
+                kept.append(smaller if space.related(smaller)[0] else profile[None])
+        found = np.unique(np.concatenate(kept), axis=0)
+        return found if self.requests.cost(found) <= self.requests.cost(profiles) else profiles
+
+
+def _levels(
+    space: Space, points: Points, counts: Counts, model: CostModel
+) -> list[NDArray[np.int64]]:
+    """Sorted sizes by dimension, of which about CANDIDATES_MAX profiles can be made: every size
+    where it has to be met exactly, frequent sizes and parts of them where it is split, and in the
+    others those to which sizes are raised at the least cost.
+    """
+    room = float(SPLIT_CANDIDATES_MAX if any(a.splits for a in space.axes) else CANDIDATES_MAX)
+    levels = [np.unique(column) for column in points.T]
+    loose = []
+    for column, axis in enumerate(space.axes):
+        if axis.splits:
+            first = -(-axis.minimum // axis.multiple_of) * axis.multiple_of
+            levels[column] = np.arange(first, levels[column][-1] + 1, axis.multiple_of)
+        if axis.splits or axis.pads:
+            loose.append(column)
+        else:
+            room /= len(levels[column])
+    means = np.maximum(1, np.average(points, axis=0, weights=counts).round().astype(np.int64))
+    # Dimensions with few sizes keep them all, and leave their room to the others.
+    for done, column in enumerate(sorted(loose, key=lambda column: len(levels[column]))):
+        share = max(2, int(max(1.0, room) ** (1 / (len(loose) - done))))
+        sizes = levels[column]
+        if len(sizes) > share and space.axes[column].splits:
+            asked, of_point = np.unique(points[:, column], return_inverse=True)
+            frequent = np.argsort(-np.bincount(of_point.ravel(), counts), kind="stable")
+            parts = (asked[frequent[: share // 2]], _thinned(sizes, share - share // 2))
+            levels[column] = np.unique(np.concatenate(parts))
+        elif len(sizes) > share:
+            sizes = _thinned(sizes, SIZES_MAX)
+            weights = np.bincount(np.searchsorted(sizes, points[:, column]), counts, len(sizes))
+            beside = np.repeat(means[None, :], len(sizes), axis=0)
+            beside[:, column] = sizes
+            levels[column] = sizes[best_runs(weights, model.costs(beside), share)]
+        room /= len(levels[column])
+    return levels
+
+
+def _thinned(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """At most so many of these sizes, spread by ratio; both ends are among them."""
+    if len(sizes) <= most:
+        return sizes
+    wanted = np.geomspace(sizes[0], sizes[-1], most).round().astype(np.int64)
+    return np.unique(sizes[np.searchsorted(sizes, wanted).clip(0, len(sizes) - 1)])

@@ -1,1 +1,0 @@
-"""Observed shapes, and the profiles that serve them at the least cost."""

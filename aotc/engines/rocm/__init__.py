@@ -1,1 +1,0 @@
-"""AMD GPUs as a kind of targets, for which nothing here compiles."""
