@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from msgspec import UNSET, UnsetType
@@ -23,6 +24,25 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, T
 
 GROUP = "aotc.engines"
 """The group of entry points."""
+
+
+DEFAULT = "default"
+"""The name of the candidate without options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to compile an executable.
+
+    options: of the compiler, beside the target's.  captures: whether weights are constants in the
+    executable instead of arguments.  narrow: whether it is only for executables with weights of 16
+    bits.
+    """
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    captures: bool = False
+    narrow: bool = False
 
 
 class Backend(Protocol):
@@ -55,12 +75,14 @@ class TargetKind[Model: TargetModel](ABC):
 
     model: of their files, whose `platform` says which platform it is.  lowered_for: the platform
     for which jax lowers programs, whose modules the backend takes.  checked: how far programs were
-    taken on such targets, in words (`aotc targets list`).
+    taken on such targets, in words (`aotc targets list`).  packs_weights: whether a load makes a
+    copy of the weights for each executable.
     """
 
     model: type[Model]
     lowered_for: ClassVar[str] = "cpu"
     checked: ClassVar[str] = "not checked"
+    packs_weights: ClassVar[bool] = False
 
     @abstractmethod
     def target(self, model: Model) -> Target:
@@ -98,6 +120,16 @@ class TargetKind[Model: TargetModel](ABC):
     def self_contained(self, target: Target) -> Target:
         """The target with what it refers to by name written out. Raises CompileError."""
         return target
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What `aotc build --tune` measures, in the order of preference, the default first."""
+        return (Candidate(DEFAULT),)
+
+    def assembly(self, executable: bytes, where: str) -> str:
+        """The machine code in an executable as text; "" if it holds none in a layout that is known.
+        Raises UsageError (AOTC-E057) where the disassembler is not installed.
+        """
+        return ""
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """Sentences on what else to know about a target with this jaxlib."""

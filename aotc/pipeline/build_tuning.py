@@ -13,10 +13,10 @@ from msgspec import UNSET
 from aotc.base.child_processes import Processes
 from aotc.base.evidence import MIXED, EngineChoice, LeftOutEngine
 from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
-from aotc.compile.compiler_protocol import Backend
+from aotc.compile.compiler_protocol import Backend, Candidate
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
-from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
+from aotc.pipeline.captured_weights import WeightFiles, candidate_job
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import AssembledTarget
 from aotc_runtime.schema.bundle_manifest import XLA, BuiltWith, Target, Tuned, engine_name

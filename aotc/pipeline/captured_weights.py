@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aotc.base.stages import CapturedProfile, CompileJob
+from aotc.compile.compiler_protocol import Candidate
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import DType, WeightArgument, WeightTensor
@@ -22,21 +23,6 @@ DTYPES = frozenset(
 
 NARROW = frozenset({DType.BFLOAT16, DType.FLOAT16})
 """Dtypes that XLA widens to float32 for a product, on processors that do not multiply them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One way to compile an executable.
-
-    options: of the compiler, beside the target's.  captures: whether weights are constants in the
-    executable instead of arguments.  narrow: whether it is only for executables with weights of 16
-    bits.
-    """
-
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    captures: bool = False
-    narrow: bool = False
 
 
 class WeightFiles:

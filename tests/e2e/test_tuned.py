@@ -18,8 +18,8 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.tune.tuning_service import Measure
-from aotc.commands.tune.tuning_variants import CANDIDATES
 from aotc.compile.target_files import builtin_folder
+from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
@@ -31,7 +31,6 @@ from aotc.pipeline.cache.cached_tasks import Done
 from aotc.report.build_report import build_report
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import (
-    XLA,
     InputArgument,
     LeftOutCandidate,
     MeasuredCandidate,
@@ -191,7 +190,7 @@ def test_with_weights_of_16_bits_the_lean_candidate_is_measured_and_builds_as_re
         file = msgspec.structs.replace(recorded.file, executables=executables)
         return records(here.again(choice, replace(recorded, file=file)))["layers"]
 
-    (lean,) = [c for c in CANDIDATES[XLA] if c.name == "lean"]
+    (lean,) = [c for c in CANDIDATES if c.name == "lean"]
     default, leaner = taking("default", {}), taking("lean", dict(lean.options))
     assert isinstance(leaner.parity, ParityRan)
     widened = count * 4 * side**2

@@ -11,11 +11,9 @@ from typing import Any
 
 from aotc.base.errors import refusal
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
+from aotc.compile.compiler_registry import kind_of
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
-from aotc.compile.xla.cpu_disassembly import disassemble
-from aotc.compile.xla.executable_records import messages
-from aotc.engines.cuda import cuda_disassembly as sass
 from aotc_runtime.schema.bundle_manifest import BlobRef
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import label, sizes_text
@@ -76,7 +74,13 @@ def explain(
         grouped.setdefault(_ref(executable, stage).digest, []).append(executable)
     data = {digest: bytes(review.contents.blobs[digest]) for digest in grouped}
     place = f"{entry_point} of {review.bundle}"
-    made = _texts(data, stage, place)
+    if stage is Stage.ASM:
+        made = {
+            digest: kind_of(_platform(review, executables[0])).assembly(data[digest], place)
+            for digest, executables in grouped.items()
+        }
+    else:
+        made = _texts(data, stage, place)
     return Explained(
         representations=tuple(
             Representation(
@@ -106,13 +110,15 @@ def _ref(executable: ReviewedExecutable, stage: Stage) -> BlobRef:
     return record.module if stage is Stage.STABLEHLO else record.executable
 
 
+def _platform(review: Review, executable: ReviewedExecutable) -> str:
+    return review.targets[executable.target].manifest.platform_of(executable.record)
+
+
 def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str]:
     """Texts by digest; empty for an executable of unknown layout."""
     if stage is Stage.STABLEHLO:
         forms = [(Form.STABLEHLO, module) for module in data.values()]
         return dict(zip(data, texts(forms, where), strict=True))
-    if stage is Stage.ASM:
-        return {digest: _assembly(executable, where) for digest, executable in data.items()}
     modules = {
         digest: module
         for digest, executable in data.items()
@@ -120,18 +126,6 @@ def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str
     }
     forms = [(Form.HLO, module) for module in modules.values()]
     return dict.fromkeys(data, "") | dict(zip(modules, texts(forms, where), strict=True))
-
-
-def _assembly(executable: bytes, where: str) -> str:
-    try:
-        return "\n".join(disassemble(xla_objects.contents(executable).objects))
-    except ValueError:
-        pass
-    try:
-        kernels = [each for data in messages(executable) for each in sass.cubins(data)]
-    except ValueError:
-        return ""
-    return "\n".join(sass.disassemble(kernels, where)) if kernels else ""
 
 
 def _chosen(

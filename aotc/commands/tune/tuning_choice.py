@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.commands.tune.tuning_variants import DEFAULT
+from aotc.compile.compiler_protocol import DEFAULT
 
 MARGIN = 0.03
 """What part of the default's time a choice has to save: less is noise, and not worth an option."""

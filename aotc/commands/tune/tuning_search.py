@@ -22,9 +22,10 @@ from aotc.base.workers import worker_environment
 from aotc.commands.tune import startup_measurement, tuning_messages, tuning_process
 from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize, together
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
-from aotc.commands.tune.tuning_variants import DEFAULT, candidates_for, cannot_run
+from aotc.commands.tune.tuning_variants import candidates_for, cannot_run
+from aotc.compile.compiler_protocol import DEFAULT, Candidate
 from aotc.pipeline.build_tuning import Assemble, Best, Objective, Way, main_target
-from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
+from aotc.pipeline.captured_weights import WeightFiles, candidate_job
 from aotc.pipeline.provisional_bundle import pack_provisional
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.tasks.task_pool import stopping_pool

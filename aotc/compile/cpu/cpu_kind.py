@@ -8,9 +8,16 @@ from typing import Annotated, ClassVar, Literal
 from msgspec.structs import replace
 from pydantic import Field
 
-from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, unknown_name
+from aotc.compile.compiler_protocol import (
+    Backend,
+    Candidate,
+    TargetKind,
+    device_target,
+    unknown_name,
+)
 from aotc.compile.cpu import arm_processors, cpu_isa
 from aotc.compile.target_model import TRIPLES, TargetModel, Words
+from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.config.field_types import Size
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
@@ -102,6 +109,19 @@ class CpuKind(ProcessorKind[CpuModel]):
     model = CpuModel
     platform = "cpu"
     checked = "run"
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Options of XLA, with and without weights as constants."""
+        return CANDIDATES
+
+    def assembly(self, executable: bytes, where: str) -> str:
+        """The functions of its object files."""
+        from aotc.compile.xla import cpu_disassembly, xla_objects
+
+        try:
+            return "\n".join(cpu_disassembly.disassemble(xla_objects.contents(executable).objects))
+        except ValueError:
+            return ""
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """A sentence for each CPU feature set that this jaxlib needs beyond what the target

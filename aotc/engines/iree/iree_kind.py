@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from aotc.compile.compiler_protocol import Backend
+from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate
 from aotc.compile.cpu import arm_processors
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
 from aotc.compile.target_model import TRIPLES
+from aotc.engines.iree.iree_job import DRIVER
 from aotc.engines.iree.iree_packages import COMPILER
 from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
@@ -40,6 +41,10 @@ class IreeKind(ProcessorKind[IreeModel]):
             plugin=RUNTIME,
             accepts_plugin=(version,) if version else (),
         )
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Each driver, which says whether calls run in threads."""
+        return (Candidate(DEFAULT), *(Candidate(driver, {DRIVER: driver}) for driver in DRIVERS))
 
     def backend(self) -> Backend:
         """The installed compiler of IREE."""

@@ -10,6 +10,7 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment
 from aotc.compile.compile_refusals import place_of, refused_calls, require_word
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
+from aotc.compile.compiler_protocol import DEFAULT, Candidate
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc_runtime.schema.bundle_manifest import BuiltWith
@@ -37,6 +38,12 @@ def versions(engine: str, extra: str, names: Sequence[str]) -> dict[str, str]:
                 "another engine in `engines`",
             ) from error
     return found
+
+
+def thread_candidates(engine: str, *words: str) -> tuple[Candidate, ...]:
+    """Return the candidates of an engine that takes graphs: the default, and threads."""
+    option = threads_option(engine)
+    return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in words))
 
 
 def threads_option(platform: str) -> str:

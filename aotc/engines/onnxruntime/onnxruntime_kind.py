@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from aotc.compile.compiler_protocol import Backend, plugin_requirements
+from aotc.compile.compiler_protocol import Backend, Candidate, plugin_requirements
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
 from aotc_runtime.engines.onnxruntime.onnxruntime_names import ENGINE, PROVIDER, RUNTIME
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
@@ -22,6 +22,7 @@ class OnnxKind(ProcessorKind[OnnxModel]):
     model = OnnxModel
     platform = ENGINE
     checked = "run"
+    packs_weights = True
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
@@ -30,6 +31,13 @@ class OnnxKind(ProcessorKind[OnnxModel]):
         processor's memory counts once, as the host's.
         """
         return plugin_requirements((PROVIDER,), RUNTIME, built_with, 0)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Whose threads compute a call."""
+        from aotc.engines.onnx_graphs.graph_compiler import thread_candidates
+        from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, SPINNING
+
+        return thread_candidates(ENGINE, CALLING, POOL, SPINNING)
 
     def backend(self) -> Backend:
         """The installed ONNX Runtime."""

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from aotc.commands.tune.tuning_variants import (
-    CANDIDATES,
     CAPTURED_BYTES_MAX,
     PACKED_BYTES_MAX,
     candidates_for,
 )
+from aotc.compile.xla.xla_candidates import CANDIDATES
 from tests.unit.commands.tune.test_hosts import HOST
 
-OF_XLA = CANDIDATES["xla"]
+OF_XLA = CANDIDATES
 
 
 def names(
@@ -54,7 +54,7 @@ def test_what_the_target_file_says_is_not_varied() -> None:
         ("iree", ["default", "local-sync", "local-task"]),
         ("onnxruntime", ["default", "calling", "pool", "spinning"]),
         ("openvino", ["default", "calling", "pool"]),
-        ("slate", ["default"]),
+        ("tpu", ["default"]),
     ],
 )
 def test_each_engine_has_candidates_of_its_own(platform: str, expected: list[str]) -> None:
