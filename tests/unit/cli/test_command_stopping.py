@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from aotc.cli.stop_signals import Stops
-from aotc_runtime.system import streamed_bundle
+from aotc_runtime.loader import bundle_sources
 from tests.waiting import SECONDS, said_at, started, until
 
 Run = Callable[..., Any]
@@ -67,7 +67,7 @@ def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     aotc(
         "inspect", "b"
     )  # modules that are imported only afterwards would do it in later tests, too
-    return lambda instead: monkeypatch.setattr(streamed_bundle, "look_into", instead)
+    return lambda instead: monkeypatch.setattr(bundle_sources, "look_into", instead)
 
 
 def test_ctrl_c_is_one_line_or_one_document(aotc: Run, inspecting: Callable[..., None]) -> None:

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from aotc.cli.command_group import _hindered, cli
-from aotc_runtime.system import streamed_bundle
+from aotc_runtime.loader import bundle_sources
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -133,7 +133,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
     def broken(path: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(streamed_bundle, "look_into", broken)
+    monkeypatch.setattr(bundle_sources, "look_into", broken)
     done = aotc("inspect", "b")
     assert (done.exit_code, done.stdout) == (1, "")
     first, advice = done.stderr.splitlines()
@@ -145,7 +145,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
 def test_an_internal_error_is_a_json_document_as_well(
     aotc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed_bundle, "look_into", lambda path: 1 / 0)
+    monkeypatch.setattr(bundle_sources, "look_into", lambda path: 1 / 0)
     done = aotc("inspect", "b", "--json")
     assert done.exit_code == 1
     assert done.document["ok"] is False
