@@ -106,8 +106,12 @@ class ProgramJob:
         return tuple(sorted({key for keys in self.wanted.values() for key in keys}))
 
     def encode(self) -> bytes:
-        """The job for another process."""
+        """The job for another process. Raises UnicodeEncodeError for a path that is not UTF-8: jax
+        cannot write it into a module's locations.
+        """
         from aotc.config import manifest_values
+
+        str(self.manifest.path).encode()
 
         return manifest_values.encode(tuple(getattr(self, field.name) for field in fields(self)))
 

@@ -24,6 +24,8 @@ def fetch(
     kind: MapOf,
     ca: Path | None,
 ) -> MappedBundle:
-    """`BundleSource.fetch` of references to registries, out of the store and into it."""
-    kept = Store(default_folder() if store is None else store, ca=ca)
+    """`BundleSource.fetch` of references to registries, out of the store and into it. A `Store` has
+    certificates of its own.
+    """
+    kept = store if isinstance(store, Store) else Store(store or default_folder(), ca=ca)
     return fetched(place, policy, kept, target, ask, kind)

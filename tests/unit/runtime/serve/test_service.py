@@ -85,7 +85,7 @@ def calls_of(repository: Repository) -> int:
     """Requests that keep the bundle from being closed."""
     (place,) = repository._places.values()
     assert place.slot is not None
-    return place.slot._tenancy.calls
+    return place.slot._current.calls
 
 
 @pytest.mark.parametrize("step", ["read", "write"])

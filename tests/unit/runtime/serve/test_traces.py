@@ -72,8 +72,13 @@ async def asked(app: Any, parent: str, rows: int) -> int:
     }  # fmt: skip
     sent: list[dict[str, Any]] = []
 
+    bodies = [{"type": "http.request", "body": header + data, "more_body": False}]
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": header + data, "more_body": False}
+        if bodies:
+            return bodies.pop()
+        await asyncio.Event().wait()  # the client stays
+        raise AssertionError
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
