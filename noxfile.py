@@ -52,7 +52,7 @@ class Suite(NamedTuple):
     """Tests in one environment that has all that they need.
 
     name: of the session and of the folder in out/.  does: for the list.  packages: for pip.
-    marker: of the tests.  paths: of the tests.  variable: set to 1 where tests ask for it.
+    marker, paths: of the tests.
     """
 
     name: str
@@ -60,7 +60,6 @@ class Suite(NamedTuple):
     packages: tuple[str, ...]
     marker: str
     paths: tuple[str, ...]
-    variable: str = ""
 
 
 ENGINES = ("tests/engines", "tests/hostile")
@@ -109,9 +108,9 @@ SUITES = (
 def _session(suite: Suite) -> Callable[[nox.Session], None]:
     def tests(session: nox.Session) -> None:
         python = environment(session, suite.name, *CONSTRAINTS, *suite.packages)
-        variables = {suite.variable: "1"} if suite.variable else {}
-        command = (python, "-m", "pytest", "-n", JOBS, "-m", suite.marker, *suite.paths)
-        run(session, *command, **variables)
+        command = (python, "-m", "pytest", "-n", JOBS, "--dist", "worksteal", "-m", suite.marker)
+        command = (*command, *suite.paths)
+        run(session, *command)
 
     tests.__doc__ = suite.does
     return tests

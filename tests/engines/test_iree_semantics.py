@@ -33,6 +33,7 @@ DIFFERENT: dict[str, str] = {}
 REFUSED: dict[str, str] = {
     "double_complex": "complex<f64>",
     "factorized": "lapack_spotrf_ffi",
+    "random_normal": "log_plus_one of float64",
     "small_floats": "f8E4M3FN",
 }
 """Functions that IREE's compiler refuses, with what its message says."""
