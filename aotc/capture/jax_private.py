@@ -375,3 +375,28 @@ def static_module(lowered: Any) -> Any:
     except (ImportError, AttributeError, KeyError) as error:
         raise _missing("mlir.refine_polymorphic_shapes", AttributeError(str(error))) from error
     return module
+
+
+def cost_analysis(lowered: Any) -> Mapping[str, float]:
+    """XLA's analysis of a `jax.stages.Lowered` before optimization; empty if there is none.
+
+    XLA ends the process for a module whose sizes vary, so that they are filled in first. Raises
+    SizesError.
+    """
+    module = static_module(lowered)
+    if module is lowered.compiler_ir("stablehlo"):
+        return lowered.cost_analysis() or {}
+    try:
+        from jax._src.interpreters import mlir
+        from jax._src.lib import _jax
+
+        convert = _jax.mlir.mlir_module_to_xla_computation
+        code = mlir.module_to_bytecode(module)
+        computation = convert(code, use_tuple_args=False, return_tuple=False)
+        backend = lowered._lowering.compile_args["backend"]
+        found: Mapping[str, float] = _jax.hlo_module_cost_analysis(
+            backend, computation.as_hlo_module()
+        )
+    except (ImportError, AttributeError, KeyError) as error:
+        raise _missing("_jax.hlo_module_cost_analysis", AttributeError(str(error))) from error
+    return found

@@ -55,7 +55,7 @@ def cost_of_call(traced: Any, lowered: Any) -> CallCost:
 
 
 def _analysed(lowered: Any) -> CallCost:
-    found = lowered.cost_analysis() or {}
+    found = jax_private.cost_analysis(lowered)
 
     def count(key: str) -> float:
         # XLA says -1 for what it cannot count.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import pytest
 from jax.sharding import Mesh
@@ -97,3 +98,12 @@ def test_loops_over_a_mesh_count_once_since_their_bodies_need_its_axes() -> None
         whole, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False
     )
     assert cost(spread, (16, 16)).open_loops == 1
+
+
+def test_a_module_that_was_exported_for_any_size_costs_what_it_does_at_its_size() -> None:
+    def function(x: jax.Array) -> jax.Array:
+        return jnp.sin(x) @ x.T
+
+    (n,) = jax.export.symbolic_shape("n")
+    made = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((n, 3), "float32"))
+    assert cost(made.call, (4, 3)) == cost(function, (4, 3))
