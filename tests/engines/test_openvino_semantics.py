@@ -337,3 +337,20 @@ def test_products_of_weights_alone_stand_beside_inputs(depth: int) -> None:
 
     weights = [np.full(depth, 0.5, np.float32), np.full((depth, 1), 3, np.float32)]
     require_same(function, numbers(12, 2, 1), weights)
+
+
+@pytest.mark.parametrize("sizes", [(7, 3), (3, 3), (3, 7)], ids=str)
+@pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_steps_along_an_axis_with_a_single_result_do_not_matter(
+    sizes: tuple[int, int], pads: tuple[int, int], channels: int
+) -> None:
+    """OpenVINO reads what is no input of such a convolution of one channel."""
+    words = ("NHWC", "HWIO", "NHWC")
+
+    def function(kernel: Array, x: Array) -> Array:
+        steps, padding = (1, 2) if sizes[1] == 3 else (2, 1), [pads, pads]
+        return lax.conv_general_dilated(x, kernel, steps, padding, dimension_numbers=words)
+
+    kernel = numbers(3, 3, channels, 4)[0][0]
+    require_same(function, numbers(2, *sizes, channels), [kernel])

@@ -1,7 +1,8 @@
 """Replace operators that OpenVINO computes otherwise than XLA.
 
 They are integers computed in float32, NaN and infinities, absolute values of constants, chains of
-sums and products with constants (`chains`), and sizes that OpenVINO does not find out.
+sums and products with constants (`chains`), convolutions of one channel, and sizes that OpenVINO
+does not find out.
 """
 
 from __future__ import annotations
@@ -317,6 +318,30 @@ def take_absolute_values(openvino: Any, model: Any, fixed: frozenset[str]) -> No
     model.validate_nodes_and_infer_types()
 
 
+def step_by_one(openvino: Any, model: Any) -> None:
+    """Convolve one channel in steps of one along axes with a single result, and take the first:
+    with larger steps OpenVINO 2026.4 reads what is not its input's.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "Convolution" or node.get_input_shape(1)[1] != 1:
+            continue
+        given, spatial = node.get_attributes(), list(node.get_output_shape(0))[2:]
+        strides = [
+            1 if size == 1 else step for step, size in zip(given["strides"], spatial, strict=True)
+        ]
+        if strides == list(given["strides"]):
+            continue
+        pads = given["pads_begin"], given["pads_end"]
+        one, other = node.input_value(0), node.input_value(1)
+        users = node.output(0).get_target_inputs()
+        made = ops.convolution(one, other, strides, *pads, given["dilations"])
+        axes = [axis + 2 for axis, size in enumerate(spatial) if size == 1]
+        zeros, ones = np.zeros(len(axes), np.int64), np.ones(len(axes), np.int64)
+        _put(node, users, ops.slice(made, zeros, ones, ones, np.array(axes, np.int64)))
+    model.validate_nodes_and_infer_types()
+
+
 def _put(node: Any, users: Any, made: Any) -> None:
     """Have a new node used by those who used another one, of which it may be made."""
     old, new = node.output(0), made.output(0)
@@ -335,6 +360,7 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     for node in model.get_ordered_ops():
         for body in BODIES.get(node.get_type_name(), ()):
             repair(openvino, getattr(node, body)(), within=True)
+    step_by_one(openvino, model)
     compare_exactly(openvino, model)
     keep_infinite_extremes(openvino, model)
     keep_what_is_none(openvino, model)
