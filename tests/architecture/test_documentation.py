@@ -10,6 +10,7 @@ import click
 import pytest
 
 from aotc.cli.command_group import cli
+from tests.architecture.test_interface import is_ours
 
 ROOT = Path(__file__).parents[2]
 TEXTS = (".md", ".py", ".toml")
@@ -18,6 +19,8 @@ TEXTS = (".md", ".py", ".toml")
 def commands() -> list[tuple[str, click.Command]]:
     found: list[tuple[str, click.Command]] = []
     for name, command in sorted(cli.commands.items()):
+        if not is_ours(command):
+            continue
         if isinstance(command, click.Group):
             found += [(f"{name} {sub}", c) for sub, c in sorted(command.commands.items())]
         else:

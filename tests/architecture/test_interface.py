@@ -45,11 +45,17 @@ def options_of(name: str, command: click.Command) -> Iterator[str]:
         yield f"aotc {name} {spelled} {values}{asked}{many}{variable}".rstrip()
 
 
+def is_ours(command: click.Command) -> bool:
+    """Whether a command is aotc's own; other distributions may be installed beside it."""
+    return getattr(command.callback, "__module__", "aotc.").startswith("aotc.")
+
+
 def every_option(name: str, command: click.Command) -> Iterator[str]:
     yield from options_of(name, command)
     if isinstance(command, click.Group):
         for sub, child in command.commands.items():
-            yield from every_option(f"{name} {sub}".strip(), child)
+            if is_ours(child):
+                yield from every_option(f"{name} {sub}".strip(), child)
 
 
 def keys_in(value: Any, path: str = "") -> Iterator[str]:

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
+from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Abacus"
 
 
 @click.command(short_help="Say how many rods a bundle needs.")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=BUNDLE_FILE)
 @command
 def rods(out: Output, bundle: Path) -> None:
     """Say how many rods a bundle needs, by target."""
