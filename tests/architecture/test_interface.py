@@ -80,6 +80,11 @@ def test_every_code_and_its_exit_code_is_kept() -> None:
     assert now == kept
 
 
+def test_a_code_that_was_removed_means_nothing_else() -> None:
+    kept = {line.split()[0] for line in (KEPT / "codes.txt").read_text().splitlines()}
+    assert kept.isdisjoint((KEPT / "retired_codes.txt").read_text().splitlines())
+
+
 def test_every_public_name_of_the_loader_is_kept() -> None:
     kept = (KEPT / "names.txt").read_text().splitlines()
     assert sorted(aotc_runtime.__all__) == kept
