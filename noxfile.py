@@ -48,6 +48,12 @@ def run(session: nox.Session, *command: str, **variables: str) -> None:
     session.run(*command, env=variables, external=True)
 
 
+def jaxlib_version() -> str:
+    """Return the version of jaxlib in constraints.txt, which plugins have to match."""
+    (version,) = re.findall(r"(?m)^jaxlib==(.*)$", (ROOT / "constraints.txt").read_text("utf-8"))
+    return str(version)
+
+
 class Suite(NamedTuple):
     """Tests in one environment that has all that they need.
 
@@ -295,7 +301,7 @@ def tensorflow(session: nox.Session) -> None:
 @nox.session(python=False)
 def cuda(session: nox.Session) -> None:
     """Compile the examples for GPUs that are not here."""
-    (jaxlib,) = re.findall(r"(?m)^jaxlib==(.*)$", (ROOT / "constraints.txt").read_text("utf-8"))
+    jaxlib = jaxlib_version()
     wheels = (f"jax-cuda13-pjrt=={jaxlib}", f"jax-cuda13-plugin=={jaxlib}")
     packages = (*wheels, *toolchain("cuda13", "explain-cuda13"))
     python = environment(session, "cuda", *CONSTRAINTS, *packages)
@@ -308,7 +314,7 @@ def device(session: nox.Session) -> None:
     """Run the examples on this machine's GPU (PYTHON, BUNDLES)."""
     python = os.environ.get("PYTHON", "")
     if not python:
-        (jaxlib,) = re.findall(r"(?m)^jaxlib==(.*)$", (ROOT / "constraints.txt").read_text("utf-8"))
+        jaxlib = jaxlib_version()
         ours = ("-e", "runtime", "-e", "runtime/serve", "-e", ".[examples,cuda13]")
         packages = (*CONSTRAINTS, f"jax[cuda13]=={jaxlib}", *ours)
         python = environment(session, "device-venv", *packages)

@@ -35,12 +35,12 @@ def _ours() -> tuple[str, ...]:
 
 
 def is_of_python_or_ours(path: str) -> bool:
-    """Whether a file belongs to the standard library or to aotc."""
+    """Return whether a file belongs to the standard library or to aotc."""
     return path.startswith(_ours()) or is_of_python(path)
 
 
 def is_of_python(path: str) -> bool:
-    """Whether a file belongs to the standard library."""
+    """Return whether a file belongs to the standard library."""
     return path.startswith(_of_python()) and not path.startswith(_installed())
 
 

@@ -36,7 +36,7 @@ from aotc_runtime.verification.verify_bundle import judge, require, vouch
 
 
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
-    """What came of each trial. folder: holds the calls to compare with."""
+    """Run each trial and return its difference. folder: holds the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
     inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
 

@@ -1,4 +1,4 @@
-"""What is sent to a worker and back: plain bytes, so that any executor can carry them.
+"""Messages to a worker and back: plain bytes, so that any executor can carry them.
 
 An answer begins with the SHA-256 of the request's digest and its own, so that an answer to another
 request, or to one that was damaged on its way, is recognised.

@@ -104,7 +104,7 @@ def draft_manifest(
 
 
 def _limits(model_file: Path, folder: str) -> Apart:
-    """What the process may use that reads a model file."""
+    """Return the limits of the process that reads a model file."""
     size = 0
     with suppress(OSError):
         size = model_file.stat().st_size
