@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
+from jaxlib.mlir import ir
 
 from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.base.errors import refusal
@@ -57,11 +58,13 @@ def lowered_parts(lowered: Any) -> LoweredParts:
 
 
 def serialize_portable(module: Any, version: str) -> bytes:
-    """A module as a versioned portable artifact, CHLO operations included.
+    """Return a module as a versioned portable artifact, CHLO operations included.
 
     jaxlib's public `stablehlo.serialize_portable_artifact` refuses CHLO, which jax emits for erf,
     top_k and others. This one, which jax.export uses, rewrites them first in the way XLA reads
-    back as the operations they were.
+    back as the operations they were. `chlo.scan`, which jax emits for cumulative sums on GPUs,
+    becomes a composite with a region, which no version of the format has: a module with one is
+    written with that operation as the installed jaxlib has it, as jax.export writes every module.
     """
     try:
         from jaxlib import _jax
@@ -69,8 +72,20 @@ def serialize_portable(module: Any, version: str) -> bytes:
         serialize = _jax.mlir.serialize_portable_artifact
     except (ImportError, AttributeError) as error:
         raise _missing("jaxlib._jax.mlir.serialize_portable_artifact", error) from error
-    artifact: bytes = serialize(module, version)
+    artifact: bytes = serialize(module, version, _has_operation(module, "chlo.scan"))
     return artifact
+
+
+def _has_operation(module: Any, name: str) -> bool:
+    found = False
+
+    def look(operation: Any) -> Any:
+        nonlocal found
+        found |= operation.name == name
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return found
 
 
 def import_for_lowering() -> None:

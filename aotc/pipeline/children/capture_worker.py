@@ -348,7 +348,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             if is_file:
                 with module.context:
                     require_known_calls(module, where, static=True)
-            modules[platform] = portable(module)
+            modules[platform] = portable(module, platform)
         except AotcError:
             raise
         except jax_private.SizesError as error:

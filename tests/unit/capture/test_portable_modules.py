@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from aotc.base.stages import Module
@@ -75,3 +78,57 @@ def test_custom_calls_are_listed_sorted_and_once(module: Module) -> None:
 
 def test_the_artifact_is_in_the_version_it_says(module: Module) -> None:
     assert f"StableHLO_v{module.stablehlo_version}".encode() in module.artifact[:64]
+
+
+PRODUCTS = """
+module {{
+  func.func public @main(%a: tensor<4x4x{dtype}>) -> tensor<4x4x{dtype}> {{
+    %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0]{stated}
+        : (tensor<4x4x{dtype}>, tensor<4x4x{dtype}>) -> tensor<4x4x{dtype}>
+    return %0 : tensor<4x4x{dtype}>
+  }}
+}}
+"""
+DEFAULT, HIGH, HIGHEST = (f", precision = [{p}, {p}]" for p in ("DEFAULT", "HIGH", "HIGHEST"))
+TF32 = (
+    ", precision = [DEFAULT, DEFAULT], algorithm = <lhs_precision_type = tf32, "
+    "rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, "
+    "rhs_component_count = 1, num_primitive_operations = 1, allow_imprecise_accumulation = false>"
+)
+
+
+@pytest.mark.parametrize(
+    ("platform", "dtype", "stated", "expected"),
+    [
+        ("cuda", "f32", "", HIGHEST),
+        ("cuda", "f32", DEFAULT, HIGHEST),
+        ("tpu", "f32", DEFAULT, HIGHEST),
+        ("cuda", "complex<f32>", DEFAULT, HIGHEST),
+        ("cuda", "f32", ", precision = [DEFAULT, HIGH]", ", precision = [HIGHEST, HIGH]"),
+        ("cuda", "f32", HIGH, HIGH),
+        ("cuda", "f32", TF32, TF32),
+        ("cuda", "bf16", DEFAULT, DEFAULT),
+        ("cuda", "f64", DEFAULT, DEFAULT),
+        ("cpu", "f32", DEFAULT, DEFAULT),
+        ("cpu", "f32", "", ""),
+    ],
+)
+def test_products_of_float32_are_asked_for_in_float32_on_accelerators(
+    platform: str, dtype: str, stated: str, expected: str
+) -> None:
+    made = portable(parsed(PRODUCTS.format(dtype=dtype, stated=stated)), platform)
+    assert made == portable(parsed(PRODUCTS.format(dtype=dtype, stated=expected)))
+
+
+def test_convolutions_of_float32_are_asked_for_in_float32_on_accelerators() -> None:
+    lowered = jax.jit(lambda x: jax.lax.conv(x, x, (1, 1), "SAME")).lower(
+        np.ones((2, 2, 3, 3), "f")
+    )
+    text = text_of(portable(lowered.compiler_ir(), "cuda"))
+    assert "HIGHEST" in text and "DEFAULT" not in text
+
+
+def test_cumulative_sums_for_gpus_are_written_down() -> None:
+    traced = jax.jit(lambda x: jnp.cumsum(x, axis=1)).trace(np.ones((4, 4), np.float32))
+    module = portable(traced.lower(lowering_platforms=("cuda",)).compiler_ir(), "cuda")
+    assert '"chlo.scan"' in text_of(module)
