@@ -249,7 +249,7 @@ def build(
 
 def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
     """What became of the tasks, if there were any, before the findings. left: one, or none."""
-    from aotc.report.tasks_report import unfinished_lines, unfinished_report
+    from aotc.report.build_report import unfinished_lines, unfinished_report
 
     extra: dict[str, Any] = {}
     for unfinished in left:
@@ -272,8 +272,8 @@ def _print_task(done: Done) -> None:
 
 
 def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
+    from aotc.report.build_report import print_tasks
     from aotc.report.report_text import print_build
-    from aotc.report.tasks_report import print_tasks
 
     print_build(built, verbose=out.verbose)
     if reproduced:

@@ -21,7 +21,7 @@ import click
 CORE: dict[str, dict[str, str]] = {
     "Build": {
         "build": "aotc.cli.build_command:build",
-        "targets": "aotc.cli.targets:targets",
+        "targets": "aotc.cli.targets_command:targets",
     },
     "Gate and ship": {
         "verify": "aotc.cli.verify_command:verify",
@@ -29,7 +29,7 @@ CORE: dict[str, dict[str, str]] = {
     "Sign and trust": {
         "keygen": "aotc.cli.keygen_command:keygen",
         "sign": "aotc.cli.sign_command:sign",
-        "trust": "aotc.cli.trust:trust",
+        "trust": "aotc.cli.trust_command:trust",
     },
     "Review": {
         "inspect": "aotc.cli.inspect_command:inspect",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from aotc.cli import passphrase
 from aotc.cli.command_output import Output, command
+from aotc.cli.key_option import PASSPHRASE, ask_passphrase, given_passphrase
 from aotc_runtime.base.rendering import say
 
 
@@ -43,12 +43,12 @@ def keygen(
 
     if plain and passphrase_file:
         raise click.UsageError("--plain and --passphrase-file exclude each other")
-    secret = None if plain else passphrase.given(passphrase_file)
+    secret = None if plain else given_passphrase(passphrase_file)
     if secret is None and not plain:
         if not sys.stdin.isatty():
-            hint = f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain"
+            hint = f"set {PASSPHRASE}, pass --passphrase-file, or --plain"
             raise refusal("AOTC-E009", "keygen", "none", hint=hint)
-        secret = passphrase.asked("passphrase", confirm=True)
+        secret = ask_passphrase("passphrase", confirm=True)
     pair = generate_key_pair(prefix, secret, KeyType(key_type))
     document = {
         "private_key": str(pair.private),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     _Type = click.ParamType["Place"]
 else:
     _Type = click.ParamType  # which takes no type in older releases
+import click
 
 type Place = Path | str
 """Where a bundle is: a path, or a reference."""
@@ -120,3 +121,23 @@ def notes_of(found: Looked) -> Iterator[str]:
         yield f"{found.asked} is {found.shown}"
     if found.note:
         yield found.note
+
+
+def verified_options[F: Callable[..., object]](function: F) -> F:
+    """`--trust` and `--untrusted`."""
+    function = click.option(
+        "--untrusted",
+        is_flag=True,
+        help="Take what is there, signed or not; digests are checked all the same.",
+    )(function)
+    return click.option(
+        "--trust",
+        type=click.Path(path_type=Path),
+        help="A policy that has to accept the bundle.",
+    )(function)
+
+
+def refuse_both(trust: Path | None, untrusted: bool) -> None:
+    """Raise click.UsageError where both options are given."""
+    if trust and untrusted:
+        raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")

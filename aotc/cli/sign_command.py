@@ -47,8 +47,8 @@ def sign(
 
     policy = read_policy(trust) if trust is not None else None
     signer = signer_of(key, passphrase_file)
-    with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
-        made = endorse(bundle, signer, policy, timestamp=timestamp, told=told)
+    with passing_progress("copy", [bundle], 2, quiet=out.json) as on_progress:
+        made = endorse(bundle, signer, policy, timestamp=timestamp, on_progress=on_progress)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),

@@ -50,8 +50,10 @@ def verify(
     from aotc_runtime.loader.verify_report import verify_report
 
     places = [bundle] if isinstance(bundle, Path) else []
-    with passing_progress("hash", places, 1, quiet=out.json) as told:
-        report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel, told=told)
+    with passing_progress("hash", places, 1, quiet=out.json) as on_progress:
+        report = verify_report(
+            bundle, trust, target, full=full, ca=ca, channel=channel, told=on_progress
+        )
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document)
         return report.exit_code

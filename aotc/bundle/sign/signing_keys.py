@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_whole, prefix_of, remove_abandoned
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -107,9 +106,6 @@ def generate_key_pair(
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
         remove_abandoned(path.parent, prefix_of(path))
-    for path in (private, public):
-        if path.exists():
-            raise _exists(path)
     key = new_key(key_type)
     encryption: serialization.KeySerializationEncryption = (
         serialization.BestAvailableEncryption(passphrase)
@@ -124,7 +120,12 @@ def generate_key_pair(
     try:
         create_whole(*pair)
     except FileExistsError as error:
-        raise _exists(private if error.filename2 == str(private) else public) from error
+        raise refusal(
+            "AOTC-E005",
+            str(private if error.filename2 == str(private) else public),
+            "an existing one; keys are never overwritten",
+            hint="choose another prefix, or move the old key away",
+        ) from error
     except OSError as error:
         raise refusal(
             "AOTC-E003",
@@ -133,15 +134,6 @@ def generate_key_pair(
             hint="check the folder and its permissions",
         ) from error
     return KeyPair(private, public, key_id(key))
-
-
-def _exists(path: Path) -> AotcError:
-    return refusal(
-        "AOTC-E005",
-        str(path),
-        "an existing one; keys are never overwritten",
-        hint="choose another prefix, or move the old key away",
-    )
 
 
 def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:

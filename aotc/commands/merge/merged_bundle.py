@@ -233,7 +233,7 @@ def merge_bundles(
         attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
     envelopes = [attestation.envelope] if attestation else []
     every = [of for of, _ in sources.values()]
-    written = pack(output, form, merged, envelopes, sources=every, told=told)
+    written = pack(output, form, merged, envelopes, sources=every, on_progress=told)
     return MergedBundle(written, tuple(inputs), attestation)
 
 

@@ -180,7 +180,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("cli/key_option.py", "cli/passphrase.py"),
+        ("cli/key_option.py",),
         ("tests/unit/cli/test_command_keygen.py", "tests/unit/cli/test_command_sign.py"),
         in_file=True,
     ),
@@ -364,7 +364,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/trust/trust_files.py", "bundle/trust/trust_edit.py", "bundle/trust/trust_text.py"),
+        ("bundle/trust/trust_files.py", "bundle/trust/trust_text.py"),
         (
             "tests/unit/bundle/trust/test_trust_edit.py",
             "tests/unit/cli/test_command_trust_changes.py",
@@ -494,7 +494,7 @@ AREAS = (
         (
             "commands/certify/certify_bundle.py",
             "bundle/read/host_matches.py",
-            "bundle/sign/certificate_claims.py",
+            "bundle/sign/attestation.py",
         ),
         (
             "tests/unit/commands/certify/test_certify_predicates.py",
@@ -515,7 +515,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/sign/bundle_signing.py", "bundle/trust/trust_check.py"),
+        ("bundle/sign/bundle_signing.py", "bundle/trust/trust_state.py"),
         (
             "tests/unit/bundle/sign",
             "tests/unit/cli/test_command_trust_roles.py",
@@ -580,7 +580,7 @@ AREAS = (
         (
             "commands/diff/bundle_diff.py",
             "commands/diff/diff_rules.py",
-            "bundle/read/executable_numbers.py",
+            "bundle/read/bundle_facts.py",
         ),
         (
             "tests/unit/commands/diff/test_diff.py",

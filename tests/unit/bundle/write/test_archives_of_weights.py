@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
+from aotc.bundle.write.atomic_files import LARGE_BYTES
 from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack, write_files
-from aotc.bundle.write.disk_sync import LARGE_BYTES
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import map_file

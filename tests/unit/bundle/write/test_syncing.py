@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.bundle.write.disk_sync import LARGE_BYTES, begin_to_sync
+from aotc.bundle.write.atomic_files import LARGE_BYTES, begin_to_sync
 
 
 @pytest.mark.parametrize("size", [0, LARGE_BYTES - 1, LARGE_BYTES])
