@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,85 +27,21 @@ if TYPE_CHECKING:
     from aotc.pipeline.tasks.unfinished_tasks import Unfinished
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCache:
-    """The options of a remote cache. key: to seal with, a file or URI.  trusted: public keys."""
-
-    url: str | None
-    key: str | None
-    trusted: Sequence[Path]
-
-
-def remote_cache_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the three options, as `remote_cache`, `cache_key` and `cache_trust`."""
-    for option in (
-        click.option(
-            "--cache-trust",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Use entries of the remote cache that this public key sealed; may repeat.",
-        ),
-        click.option(
-            "--cache-key",
-            metavar="FILE|URI",
-            help="Seal what is made with this private key, and put it into the remote cache.",
-        ),
-        click.option(
-            "--remote-cache",
-            envvar=f"{VARIABLE}_REMOTE",
-            metavar="URL",
-            help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> Cache | None:
-    """The cache of these options; None if it is off.
+def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
+    """A local cache with a remote one behind it. key: to seal with, a file or URI.  trusted: public
+    keys.
 
     Raises UsageError and, for a file without a usable key, TrustError.
     """
-    if remote.url is None and (remote.key or remote.trusted):
-        raise click.UsageError("--cache-key and --cache-trust go with --remote-cache")
-    local = store_of(place, cache_size)
-    if local is None or remote.url is None:
-        return local
     from aotc.bundle.trust.trust_text import read_public_key
     from aotc_runtime.verification.public_keys import load_public_key
 
-    keys = [read_public_key(file)[1] for file in remote.trusted]
-    signer = signer_of(remote.key, None) if remote.key else None
+    keys = [read_public_key(file)[1] for file in trusted]
+    signer = signer_of(key, None) if key else None
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
-    shared: Cache = optional("--remote-cache")(
-        local, remote.url, signer, {key.id: key for key in keys}
-    )
+    shared: Cache = optional("--remote-cache")(local, url, signer, {key.id: key for key in keys})
     return shared
-
-
-def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--executor`, as `executor`."""
-    return click.option(
-        "--executor",
-        metavar="URL",
-        help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
-    )(function)
-
-
-@contextmanager
-def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
-    """Where a build compiles: on the executor at a URL, which is closed when the block ends, or
-    without a URL on this host. Raises UsageError.
-    """
-    if url is None:
-        from aotc.pipeline.build_backends import on_this_host
-
-        yield on_this_host
-        return
-    with optional("--executor")(url) as compilers:
-        yield compilers
 
 
 @click.command()
@@ -129,13 +64,34 @@ def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
 )
-@executor_option
+@click.option(
+    "--executor",
+    metavar="URL",
+    help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
+)
 @click.option(
     "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
 )
 @cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
 @size_option
-@remote_cache_options
+@click.option(
+    "--remote-cache",
+    envvar=f"{VARIABLE}_REMOTE",
+    metavar="URL",
+    help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
+)
+@click.option(
+    "--cache-key",
+    metavar="FILE|URI",
+    help="Seal what is made with this private key, and put it into the remote cache.",
+)
+@click.option(
+    "--cache-trust",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use entries of the remote cache that this public key sealed; may repeat.",
+)
 @click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
 @click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
 @click.option(
@@ -199,14 +155,19 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
+    if remote_cache is None and (cache_key or cache_trust):
+        raise click.UsageError("--cache-key and --cache-trust go with --remote-cache")
     from aotc.base.workers import worker_environment
     from aotc.bundle.write.bundle_writer import Form
     from aotc.config import tuning_file as tuning_files
     from aotc.pipeline.build import build as build_bundle
+    from aotc.pipeline.build_backends import on_this_host
 
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
-    store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
+    cache: Cache | None = store_of(place, cache_size)
+    if cache is not None and remote_cache is not None:
+        cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
     tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
     again: BeforePacking | None = (
@@ -215,9 +176,12 @@ def build(
         else None
     )
     signer = signer_of(key, passphrase_file) if key else None
+    compiling: AbstractContextManager[OpenCompilers] = (
+        optional("--executor")(executor) if executor else nullcontext(on_this_host)
+    )
     left: list[Unfinished] = []
     try:
-        with compilers_of(executor) as compilers, progress(quiet=out.json) as on_stage:
+        with compiling as compilers, progress(quiet=out.json) as on_stage:
             built = build_bundle(
                 manifest,
                 output=layout or output,
@@ -228,7 +192,7 @@ def build(
                 on_stage=on_stage,
                 on_output=_print_output if out.verbose else lambda process, text: None,
                 tuning=tuner() if tuner else recorded,
-                cache=store,
+                cache=cache,
                 builder=builder_id,
                 sbom=sbom,
                 save_tuning=save_tuning,
@@ -282,9 +246,5 @@ def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> Non
         print_tasks(built.tasks, built.compared)
     print_notes(built.notes)
     if built.attestation is None:
-        print_notes(
-            [
-                "the bundle is unsigned and will not load; sign it: "
-                f"aotc sign {built.bundle.path} --key KEY"
-            ]
-        )
+        signing = f"aotc sign {built.bundle.path} --key KEY"
+        print_notes([f"the bundle is unsigned and will not load; sign it: {signing}"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +70,6 @@ class _FileType(click.Path):
 BUNDLE_FILE = _FileType(path_type=Path)
 
 
-@dataclass(frozen=True, slots=True)
-class Fetching:
-    """full: fetch weights too.  ca: as of `HttpClient`."""
-
-    full: bool
-    ca: Path | None
-
-
 def ca_option[F: Callable[..., object]](function: F) -> F:
     """`--ca`."""
     return click.option(
@@ -97,18 +88,17 @@ def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def looked(
-    out: Output, place: Place, policy: TrustPolicy | None, fetching: Fetching
+    out: Output, place: Place, policy: TrustPolicy | None, *, full: bool, ca: Path | None
 ) -> Iterator[Looked]:
     """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
-    hashed. Raises what `looked_at` raises.
+    hashed. full: fetch weights too.  ca: as of `HttpClient`. Raises what `looked_at` raises.
     """
     from aotc_runtime.loader.bundle_sources import looked_at
 
-    full, ca = fetching.full, fetching.ca
     quiet = out.json or isinstance(place, Path)
     with (
-        byte_progress("fetch", quiet=quiet) as told,
-        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=told) as found,
+        byte_progress("fetch", quiet=quiet) as on_bytes,
+        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=on_bytes) as found,
     ):
         if not out.json:
             print_notes(notes_of(found))

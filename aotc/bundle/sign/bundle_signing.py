@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,6 @@ from aotc.bundle.read.opened_bundle import opened
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.sign.timestamp_client import timestamped
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
@@ -44,12 +43,17 @@ class Endorsed:
     earlier: tuple[str, ...]
 
 
+def unstamped(envelope: bytes, key_id: str) -> bytes:
+    """The envelope as it is, where no timestamp is asked for."""
+    return envelope
+
+
 def endorse(
     path: Path,
     signer: Signer,
     policy: TrustPolicy | None = None,
     now: datetime | None = None,
-    timestamp: str = "",
+    timestamp: Callable[[bytes, str], bytes] = unstamped,
     on_progress: Told = nobody,
 ) -> Endorsed:
     """Add this signer's attestation to a bundle, in which every digest is checked before the signed
@@ -57,9 +61,9 @@ def endorse(
 
     policy: has to accept what others have signed before, except for its rules on the host, as if
     this signature were there; None takes a bundle as it is, signed or not.  now: the time of
-    checking, or None for this host's clock.  timestamp: an authority that says when this key's
-    signatures were made, all of those in the bundle that have no timestamp; none if it is empty.
-    on_progress: of bytes that were copied and hashed.
+    checking, or None for this host's clock.  timestamp: gives an envelope of the bundle that this
+    key, by its id, has signed a timestamp, unless it has one.  on_progress: of bytes that were
+    copied and hashed.
     A bundle that this key has signed the same way before is left as it is. Raises
     BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
     E058 more attestations than readers take, and what the signer raises).
@@ -85,10 +89,7 @@ def endorse(
         for found in ours.values()
     )
     new = [attestation.envelope] if added else []
-    stamped = {
-        each: timestamped(each, signer.key_id, timestamp) if timestamp else each
-        for each in [*ours, *new]
-    }
+    stamped = {each: timestamp(each, signer.key_id) for each in [*ours, *new]}
     changed = {each for each, after in stamped.items() if each != after or each in new}
     if changed:
         envelopes = [stamped[each] for each in sorted(changed)]

@@ -125,7 +125,7 @@ AREAS = (
             "bundle/sign/attestation.py",
             "bundle/sign/signing_keys.py",
             "bundle/sign/signer_plugins.py",
-            "bundle/sign/timestamp_client.py",
+            "commands/timestamp/timestamp_client.py",
             "bundle/trust/trust_state.py",
         ),
         (
