@@ -137,6 +137,8 @@ AREAS = (
             "tests/unit/cli/test_command_trust_changes.py",
             "tests/unit/cli/test_command_trust_dates.py",
             "tests/unit/cli/test_command_trust_roles.py",
+            "tests/unit/commands/certify/test_certify_predicates.py",
+            "tests/unit/commands/certify/test_command_certify.py",
             "tests/hostile/test_timestamps.py",
         ),
     ),
@@ -494,7 +496,6 @@ AREAS = (
         (
             "commands/certify/certify_bundle.py",
             "bundle/read/host_matches.py",
-            "bundle/sign/attestation.py",
         ),
         (
             "tests/unit/commands/certify/test_certify_predicates.py",
@@ -515,7 +516,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/sign/bundle_signing.py", "bundle/trust/trust_state.py"),
+        ("bundle/sign/bundle_signing.py",),
         (
             "tests/unit/bundle/sign",
             "tests/unit/cli/test_command_trust_roles.py",
@@ -572,7 +573,7 @@ AREAS = (
             "bundle/read/opened_bundle.py",
             "bundle/read/bundle_facts.py",
         ),
-        ("tests/unit/bundle/read", "tests/unit/commands/diff/test_diff.py"),
+        ("tests/unit/bundle/read", "tests/unit/commands/diff"),
         decisions=True,
     ),
     Area(
@@ -580,7 +581,6 @@ AREAS = (
         (
             "commands/diff/bundle_diff.py",
             "commands/diff/diff_rules.py",
-            "bundle/read/bundle_facts.py",
         ),
         (
             "tests/unit/commands/diff/test_diff.py",

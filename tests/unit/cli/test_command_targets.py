@@ -123,7 +123,6 @@ def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
     assert set(shown["features"]) == set(host["features"]) - cpu_isa.UNUSED
     for key in ("cpu", "triple", "tuning", "threads"):
         assert shown[key] == host[key]
-    refused(["targets", "detect", "--toml", "no name"], 2, "AOTC-E001")
 
 
 def test_targets_are_listed_by_the_names_that_they_can_be_called_by(
