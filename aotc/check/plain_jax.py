@@ -88,7 +88,7 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
 
 
 def _same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
+    """Return whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
     first, second = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (one, other))
     return first.size == second.size and all(
         np.array_equal(first[start : start + PIECE_BYTES], second[start : start + PIECE_BYTES])

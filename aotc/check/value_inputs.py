@@ -325,7 +325,7 @@ def _blank_row(made: Array) -> None:
 
 
 def _has_rows(shape: tuple[int, ...]) -> bool:
-    """Whether an array has several rows of several elements."""
+    """Return whether an array has several rows of several elements."""
     return sum(size > 1 for size in shape) > 1
 
 
@@ -348,7 +348,7 @@ def _smallest(leaf: TrialLeaf) -> float:
 
 
 def _within(value: Any, leaf: TrialLeaf) -> Any:
-    """Whether numbers are within the bounds of a leaf; NaN is within none."""
+    """Return whether numbers are within the bounds of a leaf; NaN is within none."""
     if leaf.bounds is None:
         return True
     low, high = leaf.bounds

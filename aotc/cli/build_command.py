@@ -212,7 +212,7 @@ def build(
 
 
 def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
-    """What became of the tasks, if there were any, before the findings. left: one, or none."""
+    """Report what became of the tasks, and then the findings. left: one, or none."""
     from aotc.report.build_report import unfinished_lines, unfinished_report
 
     extra: dict[str, Any] = {}
@@ -225,7 +225,7 @@ def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: b
 
 
 def _print_output(process: str, text: str) -> None:
-    """What the program printed; each line says in which process, since it runs in two."""
+    """Print what the program printed; each line says in which process, since it runs in two."""
     warn(*(f"{process} | {line}" for line in text.splitlines()))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -56,7 +55,7 @@ class Commands(Mapping[str, click.Command]):
         command: click.Command
         for places in CORE.values():
             if name in places:
-                command = load(places[name])
+                command = EntryPoint(name, places[name], "aotc.commands").load()
                 return command
         command = _registered("aotc.commands")[name].load()
         return command
@@ -100,9 +99,3 @@ def _registered(group: str) -> dict[str, EntryPoint]:
                 f"{point.name} is registered twice in {group}: {other.value} and {point.value}"
             )
     return found
-
-
-def load(place: str) -> Any:
-    """Import what stands at a place, `package.module:name`."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

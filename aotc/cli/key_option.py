@@ -104,8 +104,8 @@ def ask_passphrase(prompt: str, *, confirm: bool) -> bytes:
 
 
 def _is_encrypted(key: Path) -> bool:
-    """Whether a file holds a key that needs a passphrase; false for one that cannot be read, as
-    whoever loads it will say.
+    """Return whether a file holds a key that needs a passphrase; false for one that cannot be read,
+    as whoever loads it will say.
     """
     from aotc.bundle.sign.signing_keys import is_encrypted, read_key_file
 

@@ -1,4 +1,4 @@
-"""What commands that speak to registries ask for."""
+"""Options and types of the bundles that commands read, from files and registries."""
 
 from __future__ import annotations
 

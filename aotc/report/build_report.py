@@ -1,4 +1,4 @@
-"""How the tasks of a build ended, as data and as text."""
+"""A finished build as data; how the tasks of a build ended, as data and as text."""
 
 from __future__ import annotations
 

@@ -21,19 +21,11 @@ def copy_report(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def copy_lines(report: dict[str, Any]) -> list[str]:
-    """A copy's report as lines for people: its identity, then its targets."""
-    return [*identity_lines(report), *target_lines(report)]
-
-
-def identity_lines(report: dict[str, Any]) -> list[str]:
-    """What was written, for people."""
+def copy_lines(report: dict[str, Any], *more: str) -> list[str]:
+    """A copy's report as lines for people: its identity, more lines, then its targets."""
     return [
         f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
         f"root    {report['root_digest']}",
+        *more,
+        *(f"target  {name}" for name in report["targets"]),
     ]
-
-
-def target_lines(report: dict[str, Any]) -> list[str]:
-    """A line for each target that a copy has."""
-    return [f"target  {name}" for name in report["targets"]]

@@ -1,4 +1,4 @@
-"""What an entry point does at other sizes than its profiles', and what proves it."""
+"""Sizes of an entry point: as commands take them, and calls of other sizes than its profiles'."""
 
 from __future__ import annotations
 

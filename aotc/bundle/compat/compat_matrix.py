@@ -285,7 +285,7 @@ def _parity(manifest: BundleManifest) -> BuildParity:
 
 
 def _fits(target: Target, facts: HostFacts) -> bool:
-    """Whether a host has everything that code for a target may use."""
+    """Return whether a host has everything that code for a target may use."""
     has = {facts.platform, *(each.platform for each in facts.accelerators if each.devices)}
     same = target.platform in has and target.device is UNSET
     same = same and target.triple.partition("-")[0] == facts.architecture

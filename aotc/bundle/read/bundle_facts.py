@@ -1,4 +1,4 @@
-"""What bundles say, as facts, and in which of them two bundles differ.
+"""Facts that bundles state, numbers of their executables among them, and where two bundles differ.
 
 What belongs to the program is the same for every target of a bundle. A target has executables,
 options and requirements of its own, and what was measured on it.
@@ -71,7 +71,7 @@ class Fact:
 
     @property
     def of_program(self) -> bool:
-        """Whether it is the same for all targets."""
+        """Return whether it is the same for all targets."""
         return self.field not in _OF_TARGET
 
     def name(self, platform: str) -> str:
@@ -123,7 +123,7 @@ class Changed:
 
     @property
     def in_both(self) -> bool:
-        """Whether both have what the fact is about."""
+        """Return whether both have what the fact is about."""
         return self.before is not None and self.after is not None
 
 
@@ -242,7 +242,9 @@ NUMBERS = {
     "fusions": ("", "fused kernels"),
     "ulp": ("", "largest error against plain JAX, in units in the last place"),
 }
-"""Unit, empty for a count, and meaning by name."""
+"""Numbers that `aotc diff` compares, by the names that `--fail-on` takes: the unit, empty for a
+count, and the meaning.
+"""
 
 
 def numbers_of(executable: ReviewedExecutable) -> dict[str, int]:

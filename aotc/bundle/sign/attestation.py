@@ -1,4 +1,6 @@
-"""Attestations: an in-toto statement about a root digest, in a DSSE envelope."""
+"""Attestations, an in-toto statement about a root digest in a DSSE envelope; and certificates among
+them.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def provenance(
 
 
 def is_variable(name: str) -> bool:
-    """Whether provenance can name a variable so: what a terminal shows as it is, in one line."""
+    """Return whether provenance can name a variable so: what a terminal shows as it is, in one
+    line.
+    """
     return name.isprintable() and 0 < len(name) <= VARIABLE_CHARACTERS_MAX
 
 

@@ -174,7 +174,7 @@ def _read(path: Path) -> bytes:
 
 
 def is_encrypted(data: bytes) -> bool:
-    """Whether a PEM file is a whole private key that a passphrase protects."""
+    """Return whether a PEM file is a whole private key that a passphrase protects."""
     try:
         serialization.load_pem_private_key(data, None)
     except TypeError:  # what cryptography raises for exactly this

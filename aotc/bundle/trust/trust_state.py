@@ -1,9 +1,11 @@
-"""A trust policy at a given time: which keys count, and whether they are enough."""
+"""A trust policy at a given time: which keys count, whether they are enough, and whether it accepts
+a bundle.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,12 +66,8 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
             return
 
 
-def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
+def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     """A sentence for each key that somebody should look at."""
-    return [*_warnings(state, within)]
-
-
-def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
@@ -174,12 +172,12 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     state = state_of(policy, now, str(path))
     ahead = timedelta(days=within)
     findings = [*check_reachable(state, ahead, str(path))]
-    notes = warnings(state, ahead)
+    notes = list(warnings(state, ahead))
     document: dict[str, Any] = {
         "policy": str(path),
         "threshold": policy.threshold,
         "valid": len(state.valid()),
-        "warnings": [*notes],
+        "warnings": notes,
         "bundle": None,
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]

@@ -194,7 +194,7 @@ def write_folder_atomically(
 
 
 def share(file: Path, name: Path) -> bool:
-    """Whether a file could be given a second name; it has it then."""
+    """Return whether a file could be given a second name; it has it then."""
     try:
         os.link(file, name)
     except OSError:  # another file system, one without links, or one link too many

@@ -6,7 +6,6 @@ canonical JSON, no times, no owners.
 
 from __future__ import annotations
 
-import os
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import BinaryIO
 
 from msgspec import UNSET
 
-from aotc.base.errors import finding, raise_if
+from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.shared_blocks import WholeFile, appended
 from aotc.base.stages import Bundle
 from aotc.bundle.write.atomic_files import (
@@ -52,7 +51,7 @@ from aotc_runtime.formats.oci_layout import (
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
-from aotc_runtime.verification.bundle_contents import Contents, read_envelopes, read_root
+from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 type Data = bytes | memoryview
@@ -379,7 +378,12 @@ def reading_back(
     def check(written: Path, hashed: Mapping[str, int]) -> None:
         try:
             contents, _ = read_unverified(look_into(written, on_progress), hashed)
-            raise_if(_check_sizes(contents, hashed, str(written)))
+            for layer in (layer for image in contents.targets.values() for layer in image.layers):
+                # Of blobs that were hashed elsewhere, nobody has looked how large they are.
+                size = hashed.get(layer.digest, layer.size)
+                if size != layer.size:
+                    where, expected = f"{written} {layer.digest}", f"{layer.size} bytes"
+                    raise refusal("AOTC-E203", where, f"{size} bytes", expected=expected)
         except IntegrityError:
             for source in sources:
                 read_unverified(source)
@@ -389,18 +393,6 @@ def reading_back(
         )
 
     return check
-
-
-def _check_sizes(contents: Contents, hashed: Mapping[str, int], written: str) -> Iterator[Finding]:
-    """AOTC-E203: of blobs that were hashed elsewhere, nobody has looked how large they are."""
-    for image in contents.targets.values():
-        for layer in image.layers:
-            size = hashed.get(layer.digest, layer.size)
-            if size != layer.size:
-                expected = f"{layer.size} bytes"
-                yield finding(
-                    "AOTC-E203", f"{written} {layer.digest}", f"{size} bytes", expected=expected
-                )
 
 
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
@@ -423,8 +415,3 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
 def form_of(path: Path) -> Form:
     """The form of an existing bundle."""
     return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
-
-
-def default_path(name: str, version: str) -> Path:
-    """Where `aotc build` writes by default, in the current folder."""
-    return Path(os.curdir) / f"{name}-{version}.aotb"

@@ -16,12 +16,12 @@ type Array = np.ndarray[Any, Any]
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether it has NaN and infinity: floats and complex numbers."""
+    """Return whether it has NaN and infinity: floats and complex numbers."""
     return dtype.value.startswith(("float", "bfloat", "complex"))
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether it holds whole numbers only, and more than two of them."""
+    """Return whether it holds whole numbers only, and more than two of them."""
     return not is_float(dtype) and dtype is not DType.BOOL
 
 

@@ -100,7 +100,7 @@ def ranges(
 
 
 def _is_fixed(axis: int | str) -> bool:
-    """Whether an axis carries no dimension."""
+    """Return whether an axis carries no dimension."""
     return not parse_expression(axis).names()
 
 
@@ -114,7 +114,7 @@ def _is_even(place: int, is_fixed: Sequence[bool], shape: tuple[int, ...]) -> Ar
 def _is_drawn(
     path: str, array: Array, leaf: InputLeaf | InputLike | None, spec: EntryPointSpec
 ) -> bool:
-    """Whether it holds integers of a range that the manifest states."""
+    """Return whether it holds integers of a range that the manifest states."""
     return (
         isinstance(leaf, InputLeaf)
         and isinstance(leaf.dtype, DType)

@@ -79,12 +79,12 @@ _TUNING = frozenset({"idivq-to-divl", "macrofusion", "branchfusion", "no-bypass-
 
 
 def is_arm(triple: str) -> bool:
-    """Whether a triple is of aarch64."""
+    """Return whether a triple is of aarch64."""
     return triple.partition("-")[0] == "aarch64"
 
 
 def is_tuning(feature: str) -> bool:
-    """Whether a feature only shapes code generation.
+    """Return whether a feature only shapes code generation.
 
     XLA writes `prefer-no-gather` and the like among the features of a machine. Code compiled with
     them runs anywhere, so a host must not be refused for lacking them.

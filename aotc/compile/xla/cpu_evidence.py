@@ -1,4 +1,9 @@
-"""The evidence of an executable for reviewers, read from its bytes."""
+"""The evidence of an executable for reviewers, read from its bytes.
+
+Which work is done by code that XLA generated, and which by libraries, is known on CPU from the
+thunks (openxla/xla xla/backends/cpu/runtime, one kind per class). On GPU it is known from the
+instructions: custom calls into cuBLAS and cuDNN, and fusions that Triton compiles, say so.
+"""
 
 from __future__ import annotations
 

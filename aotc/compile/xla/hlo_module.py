@@ -1,8 +1,12 @@
-"""The optimized HLO module that an executable carries, read from its protobuf without jaxlib.
+"""The optimized HLO module and the buffer assignment that an executable carries, read from their
+protobuf without jaxlib.
 
 Field numbers are those of openxla/xla xla/service/hlo.proto, which do not change: HloModuleProto
 {computations = 3}, HloComputationProto {instructions = 2}, HloInstructionProto {name = 1, opcode =
-2, fusion_kind = 11, custom_call_target = 28, backend_config = 43}.
+2, fusion_kind = 11, custom_call_target = 28, backend_config = 43}; BufferAssignmentProto
+{buffer_allocations = 3}, BufferAllocationProto {size = 2, is_thread_local = 3,
+is_entry_computation_parameter = 5, maybe_live_out = 7, assigned = 9, is_constant = 12}, Assigned
+{size = 3}.
 """
 
 from __future__ import annotations

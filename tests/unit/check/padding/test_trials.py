@@ -240,3 +240,24 @@ def test_the_evidence_says_what_ran() -> None:
     assert [len(proof["seq"]), len(proof["batch"])] == [2, 1]
     trial = proof["batch"][0]
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)
+
+
+def hint(trial: PlannedTrial, max_rel: float) -> str:
+    (finding,) = refusals(
+        replace(ENTRY, rtol=1e-5, atol=1e-6), [(trial, replace(BAD, max_rel=max_rel))], "t", at
+    )
+    return finding.hint
+
+
+@pytest.mark.parametrize(
+    ("trial", "advice"), [(PADDED, "keep the padding out of sums"), (SPLIT, "depend on each other")]
+)
+def test_a_difference_the_size_of_rounding_is_told_with_the_tolerance(
+    trial: PlannedTrial, advice: str
+) -> None:
+    small = hint(trial, 3e-5)
+    assert "raise `tolerance` of f, now rtol = 1e-05, atol = 1e-06" in small
+    assert advice in small
+    for large in (0.5, float("inf")):
+        assert "tolerance" not in hint(trial, large)
+        assert advice in hint(trial, large)
