@@ -28,6 +28,7 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import Built
+from aotc.base.stages import Bundle
 
 
 def size(count: int) -> str:
@@ -424,3 +425,26 @@ def columns(
         if row is not header:
             yield f"{begin}{row[0]}", False
         yield f"{begin}{numbers(row, GAPS[-1])}", row is header
+
+
+def copy_report(bundle: Bundle) -> dict[str, Any]:
+    """What was written: its path, identity, size (bytes) and targets."""
+    first = next(iter(bundle.manifests.values()))
+    return {
+        "bundle": str(bundle.path),
+        "name": first.name,
+        "version": first.version,
+        "root_digest": bundle.root_digest,
+        "size_bytes": bundle.size_bytes,
+        "targets": sorted(bundle.manifests),
+    }
+
+
+def copy_lines(report: dict[str, Any], *more: str) -> list[str]:
+    """A copy's report as lines for people: its identity, more lines, then its targets."""
+    return [
+        f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
+        f"root    {report['root_digest']}",
+        *more,
+        *(f"target  {name}" for name in report["targets"]),
+    ]

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aotc.check.padding.trial_fills import fill_of
-from aotc.check.padding.trial_records import DECLARED, EntryTrials, PlannedTrial, Sizes
+from aotc.check.padding.trial_records import DECLARED, EntryTrials, PlannedTrial, Sizes, fill_of
 from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.serving.readiness import Difference, compare, over_all

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.check.padding.trial_fills import is_integer
-from aotc.check.padding.trial_records import HIGH, LOW, REVERSED
+from aotc.check.padding.trial_records import HIGH, LOW, REVERSED, is_integer
 from aotc.config.build_manifest import (
     EntryPointSpec,
     InputLeaf,

@@ -20,7 +20,7 @@ from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.bundle_writer import Assembled, Form, pack, require_place, rooted
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
-from aotc.report.copy_report import copy_lines, copy_report
+from aotc.report.report_text import copy_lines, copy_report
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats.in_toto import SIGN_TYPE

@@ -182,7 +182,7 @@ def test_the_nearest_target_of_a_name_wins(tmp_path: Path) -> None:
     assert find_target("box", tmp_path / "project", "targets") == above / "box.toml"
 
 
-@pytest.mark.parametrize("name", ["box", "", "box.toml", "gone/box", "../box.toml"])
+@pytest.mark.parametrize("name", ["box", "", "box.toml", "gone/box", "../box.toml", "./"])
 def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
     tmp_path: Path, name: str
 ) -> None:
@@ -190,19 +190,7 @@ def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
         read_target(name, tmp_path, "m.toml targets")
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E811", "m.toml targets")
-    assert f'"{name}"' in finding.found
-
-
-def test_a_path_that_leads_to_no_file_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("./", tmp_path, "--target")
-    assert caught.value.findings[0].found == '"./", which is no file'
-
-
-def test_a_misspelt_target_is_answered_with_the_one_it_resembles(tmp_path: Path) -> None:
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("cpu-x86-64-v33", tmp_path)
-    assert caught.value.findings[0].hint == "did you mean cpu-x86-64-v3?"
+    assert finding.found == f'"{name}", which is {"no file" if name == "./" else "not there"}'
 
 
 def test_a_broken_file_and_a_pipe_keep_no_other_target_from_being_used(tmp_path: Path) -> None:

@@ -81,12 +81,6 @@ def test_what_counts_is_what_the_file_holds(tmp_path: Path) -> None:
         assert read_back.finish() == {}
 
 
-def test_a_part_that_ends_early_is_none(tmp_path: Path) -> None:
-    with opened(tmp_path / "file") as file, ReadBack() as read_back:
-        read_back.append(Pieces((b"x",)), PIECE_BYTES, sha256(b"x"), file)
-        assert read_back.finish() == {}
-
-
 def test_what_was_not_written_does_not_count_as_zeros(tmp_path: Path) -> None:
     with opened(tmp_path / "file") as file, ReadBack() as read_back:
         whole = bytes(PIECE_BYTES)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from aotc.check.padding.trial_fills import value_of
-from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes
+from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes, value_of
 from aotc.check.padding.trial_run import Array, Call, Subject, run
 from aotc.check.padding.trial_verdict import evidence, refusals, tried
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
