@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli.cache_options import VARIABLE, cache_option, size_option, store_of
-from aotc.cli.command_output import Output, command, fail, note_ignored, print_notes
+from aotc.cli.command_output import FILE, Output, command, fail, note_ignored, print_notes
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
 from aotc.cli.completion_command import target_names
@@ -45,14 +45,11 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
 
 
 @click.command()
-@click.argument("manifest", type=click.Path(path_type=Path))
+@click.argument("manifest", type=FILE)
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="The .aotb file to write; default: NAME-VERSION.aotb.",
+    "-o", "--output", type=FILE, help="The .aotb file to write; default: NAME-VERSION.aotb."
 )
-@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option("--layout", type=FILE, help="Write an OCI layout folder here.")
 @click.option(
     "--target",
     "targets",
@@ -88,29 +85,21 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
 @click.option(
     "--cache-trust",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Use entries of the remote cache that this public key sealed; may repeat.",
 )
 @click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
 @click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
-@click.option(
-    "--save-tuning",
-    type=click.Path(path_type=Path),
-    help="Write what --tune chose to this file.",
-)
+@click.option("--save-tuning", type=FILE, help="Write what --tune chose to this file.")
 @click.option(
     "--tuning",
     "tuning_file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Build with the choices of this file instead of measuring.",
 )
 @click.option("--builder-id", metavar="URI", help="Who builds, for provenance; or AOTC_BUILDER_ID.")
-@click.option(
-    "--sbom",
-    type=click.Path(path_type=Path),
-    help="Write the CycloneDX bill of materials to this file too.",
-)
+@click.option("--sbom", type=FILE, help="Write the CycloneDX bill of materials to this file too.")
 @click.option(
     "--check-reproducible", is_flag=True, help="Build twice, and refuse if anything differs."
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import print_notes
+from aotc.cli.command_output import FILE, print_notes
 
 if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
@@ -33,9 +33,7 @@ def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
-            "--passphrase-file",
-            type=click.Path(path_type=Path),
-            help="First line: the key's passphrase.",
+            "--passphrase-file", type=FILE, help="First line: the key's passphrase."
         )(function)
         return click.option(
             "--key",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.key_option import PASSPHRASE, ask_passphrase, given_passphrase
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("prefix", type=click.Path(path_type=Path))
+@click.argument("prefix", type=FILE)
 @click.option(
     "--type",
     "key_type",
@@ -23,9 +23,7 @@ from aotc_runtime.base.rendering import say
     help="The kind of key.",
 )
 @click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
-@click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), help="First line: encrypt with this."
-)
+@click.option("--passphrase-file", type=FILE, help="First line: encrypt with this.")
 @command
 def keygen(
     out: Output, prefix: Path, key_type: str, plain: bool, passphrase_file: Path | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import Output, print_notes
+from aotc.cli.command_output import FILE, Output, print_notes
 from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def ca_option[F: Callable[..., object]](function: F) -> F:
     """`--ca`."""
     return click.option(
         "--ca",
-        type=click.Path(path_type=Path),
+        type=FILE,
         help="PEM certificates that the registry's has to be signed with, in place of this host's.",
     )(function)
 
@@ -120,11 +120,9 @@ def verified_options[F: Callable[..., object]](function: F) -> F:
         is_flag=True,
         help="Take what is there, signed or not; digests are checked all the same.",
     )(function)
-    return click.option(
-        "--trust",
-        type=click.Path(path_type=Path),
-        help="A policy that has to accept the bundle.",
-    )(function)
+    return click.option("--trust", type=FILE, help="A policy that has to accept the bundle.")(
+        function
+    )
 
 
 def refuse_both(trust: Path | None, untrusted: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.command_registry import optional
 from aotc.cli.key_option import key_options, signer_of
@@ -20,7 +20,7 @@ from aotc_runtime.base.rendering import say
 @key_options(required=True)
 @click.option(
     "--trust",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="A policy that has to accept what others signed before, so that nothing else is signed.",
 )
 @click.option(

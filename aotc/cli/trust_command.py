@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, print_notes, report_findings
+from aotc.cli.command_output import FILE, Output, command, print_notes, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
 
@@ -58,14 +58,11 @@ def trust() -> None:
     "keys",
     required=True,
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="A public key to trust (.pub); may be given several times.",
 )
 @click.option(
-    "--name",
-    required=True,
-    callback=_name,
-    help='The bundle name, or a glob such as "team-*".',
+    "--name", required=True, callback=_name, help='The bundle name, or a glob such as "team-*".'
 )
 @click.option(
     "--threshold", default=1, type=click.IntRange(min=1), help="Holders of keys that must sign."
@@ -81,7 +78,7 @@ def trust() -> None:
     "--output",
     default="trust.toml",
     show_default=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The policy to write; an existing file is never overwritten.",
 )
 @command
@@ -114,10 +111,8 @@ def init(
 
 
 @trust.command("add-key")
-@click.argument("policy", type=click.Path(path_type=Path))
-@click.option(
-    "--key", required=True, type=click.Path(path_type=Path), help="The public key to trust (.pub)."
-)
+@click.argument("policy", type=FILE)
+@click.option("--key", required=True, type=FILE, help="The public key to trust (.pub).")
 @click.option("--certifier", is_flag=True, help="Trust its certificates, and nothing else of it.")
 @click.option("--name", default="", help="What messages call it.")
 @click.option("--holder", default="", help="Whose key it is; keys of one holder count once.")
@@ -174,7 +169,7 @@ def add_key(
 
 
 @trust.command(short_help="Refuse keys, bundles or blobs from now on.")
-@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("policy", type=FILE)
 @click.option("--key", "keys", multiple=True, metavar="FILE|ID", help="A public key, or its id.")
 @click.option(
     "--root", "roots", multiple=True, metavar="BUNDLE|DIGEST", help="A bundle, or its root digest."
@@ -227,7 +222,7 @@ def revoke(
 
 
 @trust.command(short_help="Show the rules of a policy, and its keys.")
-@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("policy", type=FILE)
 @command
 def show(out: Output, policy: Path) -> None:
     """Show the rules of a policy, and its keys with their ids and whether they count now.
@@ -245,7 +240,7 @@ def show(out: Output, policy: Path) -> None:
 
 
 @trust.command(short_help="Say whether a policy accepts anything, now and later.")
-@click.argument("policy", type=click.Path(path_type=Path))
+@click.argument("policy", type=FILE)
 @click.argument("bundle", required=False, type=BUNDLE_FILE)
 @click.option(
     "--within",

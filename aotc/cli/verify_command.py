@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import PLACE, Place, fetching_options
@@ -15,7 +15,7 @@ from aotc_runtime.base.rendering import say
 
 @click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
 @click.argument("bundle", type=PLACE)
-@click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
+@click.option("--trust", required=True, type=FILE, help="The trust policy.")
 @click.option(
     "--target",
     default="host",

@@ -164,11 +164,6 @@ def _shortened(items: dict[str, str]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def _cut(structure: str) -> str:
-    short = structure[:STRUCTURE_CHARACTERS_MAX]
-    return structure if short == structure else f"{short}… (whole: aotc inspect --json)"
-
-
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     added = masks_and_lengths(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
@@ -179,7 +174,9 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
         page.line(f"    added by the loader: {_shortened(added)}")
     page.line(f"    gives {_shortened(entry['outputs'])}")
     for owner, structure in entry["structures"].items():
-        page.line(f"    {owner} is {_cut(structure)}")
+        if len(structure) > STRUCTURE_CHARACTERS_MAX:
+            structure = f"{structure[:STRUCTURE_CHARACTERS_MAX]}… (whole: aotc inspect --json)"
+        page.line(f"    {owner} is {structure}")
     if entry["donated"]:
         page.line(f"    donates {', '.join(entry['donated'])}")
     rows = []

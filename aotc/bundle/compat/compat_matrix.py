@@ -165,13 +165,9 @@ def matrix(
     return tuple(
         _row(name, facts, manifests, known, claims, word)
         for name, found in hosts.items()
-        for facts in _with_each(found, jaxlibs)
+        for jaxlib in dict.fromkeys(jaxlibs or (found.jaxlib,))
+        for facts in [msgspec.structs.replace(found, jaxlib=jaxlib)]
     )
-
-
-def _with_each(facts: HostFacts, jaxlibs: Sequence[str]) -> Iterator[HostFacts]:
-    for jaxlib in dict.fromkeys(jaxlibs or (facts.jaxlib,)):
-        yield msgspec.structs.replace(facts, jaxlib=jaxlib)
 
 
 def _row(
@@ -197,7 +193,8 @@ def _row(
         fitting = [target for target in known if _fits(target, facts)]
         fitting.sort(key=lambda target: (-len(target.features), target.name))
         build_for = tuple(target.name for target in fitting)
-    return Row(host, facts, _closest_first(cells), runs, build_for)
+    closest_first = tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
+    return Row(host, facts, closest_first, runs, build_for)
 
 
 def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
@@ -212,10 +209,6 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
             hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
             "less, and install that there (docs/targets.md)",
         )
-
-
-def _closest_first(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    return tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
 
 
 def _elsewhere(cell: Cell) -> list[Finding]:

@@ -141,7 +141,12 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
     Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
     """
-    data = _read(path)
+    try:
+        data = read_key_file(path)
+    except OSError as error:
+        raise refusal(
+            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
+        ) from error
     key = _load(data, path, passphrase)
     _require_alone(data, path)
     if isinstance(key, ed25519.Ed25519PrivateKey):
@@ -162,15 +167,6 @@ def read_key_file(path: Path) -> bytes:
     if len(data) > KEY_BYTES_MAX:
         raise OSError(errno.EFBIG, f"more than {KEY_BYTES_MAX} bytes")
     return data
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_key_file(path)
-    except OSError as error:
-        raise refusal(
-            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
-        ) from error
 
 
 def is_encrypted(data: bytes) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import tomlkit
 from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Item
+from tomlkit.items import AoT
 
 from aotc.base.errors import refusal
 from aotc.bundle.trust.trust_state import holders_in
@@ -194,8 +194,8 @@ def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
         pem_text = key == "public_key"
         entry[key] = tomlkit.value(f'"""\n{value}"""') if pem_text else value
     if isinstance(keys, AoT):
-        if keys.body:
-            _set_apart(keys.body[-1])
+        if keys.body and not _EMPTY_LINE_BEHIND.search(keys.body[-1].as_string()):
+            keys.body[-1].add(tomlkit.nl())
         if [*document][-1] != table:
             entry.add(tomlkit.nl())
     keys.append(entry)
@@ -229,7 +229,8 @@ def with_revoked(
             if name in revoked:
                 revoked[name].extend(values)
             else:
-                revoked[name] = _list(values)
+                revoked[name] = tomlkit.array().multiline(True)
+                revoked[name].extend(values)
     if since:
         wanted.setdefault("revoked", {}).setdefault("since", {}).update(since)
         if "since" not in revoked:
@@ -253,18 +254,6 @@ def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
 
 def _not_in_place(found: str) -> AotcError:
     return refusal("AOTC-E024", "policy", found)
-
-
-def _list(values: Iterable[str]) -> Item:
-    array = tomlkit.array()
-    array.extend(values)
-    return array.multiline(True)
-
-
-def _set_apart(last: Any) -> None:
-    """An empty line behind the last key, where the next one begins."""
-    if not _EMPTY_LINE_BEHIND.search(last.as_string()):
-        last.add(tomlkit.nl())
 
 
 def _parse(text: str) -> TOMLDocument:

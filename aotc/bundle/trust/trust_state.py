@@ -16,7 +16,7 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
-from aotc_runtime.verification.bundle_examination import Verdict, examine
+from aotc_runtime.verification.bundle_examination import examine
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
 from aotc_runtime.verification.public_keys import KeyState, PublicKey
 
@@ -186,7 +186,12 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings
-        document["bundle"] = _bundle_document(bundle, verdict, accepted)
+        document["bundle"] = {
+            "path": str(bundle),
+            "root_digest": verdict.root_digest or None,
+            "signers": list(verdict.signers),
+            "accepted": accepted,
+        }
         lines.append(f"accepts  {bundle}, {verdict.root_digest}")
     exit_code = family_of(findings[0].code).exit_code if findings else 0
     return Checked(tuple(findings), exit_code, document, tuple(lines))
@@ -198,12 +203,3 @@ def _summary(path: Path, state: PolicyState) -> str:
     are_keys = all(key.holder == key.id for key in valid)
     counted = f"{len(valid)} valid keys" if are_keys else f"{len(holders)} holders of valid keys"
     return f"ok       {path}: {wanted} of {counted} have to sign {state.policy.name}"
-
-
-def _bundle_document(bundle: Path, verdict: Verdict, accepted: bool) -> dict[str, Any]:
-    return {
-        "path": str(bundle),
-        "root_digest": verdict.root_digest or None,
-        "signers": list(verdict.signers),
-        "accepted": accepted,
-    }

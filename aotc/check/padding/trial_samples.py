@@ -57,7 +57,11 @@ def sampled(
     }
     pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)]
     by_loader = {pad.mask for pad in pads} | {pad.length for pad in pads}
-    axes = {each.path: tuple(map(_is_fixed, each.shape)) for each in tensors}
+    # Whether an axis carries no dimension.
+    axes = {
+        each.path: tuple(not parse_expression(axis).names() for axis in each.shape)
+        for each in tensors
+    }
     other = dict(inputs)
     for place, path in enumerate(sorted(inputs.keys() - by_loader)):
         array, leaf = inputs[path], declared.get(path)
@@ -96,11 +100,6 @@ def ranges(
                 low, high = found.get(path, numbers)
                 found[path] = (min(low, numbers[0]), max(high, numbers[1]))
     return {path: (low, high) for path, (low, high) in sorted(found.items()) if low < high}
-
-
-def _is_fixed(axis: int | str) -> bool:
-    """Return whether an axis carries no dimension."""
-    return not parse_expression(axis).names()
 
 
 def _is_even(place: int, is_fixed: Sequence[bool], shape: tuple[int, ...]) -> Array:

@@ -568,8 +568,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "bundle/read/json_differences.py",
-            "bundle/read/module_differences.py",
+            "bundle/read/differences.py",
             "bundle/read/opened_bundle.py",
             "bundle/read/bundle_facts.py",
         ),
