@@ -13,7 +13,7 @@ from pathlib import Path
 from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.write.bundle_writer import Form, TargetParts, default_path, require_place
+from aotc.bundle.write.bundle_writer import Form, TargetParts, require_place
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.config import tuning_file
@@ -126,7 +126,7 @@ def build(
     started = time_of_build(None)
     builder = builder_id(builder)
     manifest = read_build_manifest(manifest_path)
-    path = output or default_path(manifest.name, manifest.version)
+    path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
     if save_tuning:
         require_file_place(save_tuning, TUNING_FILE)

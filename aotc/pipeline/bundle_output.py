@@ -59,7 +59,7 @@ def write_bundle(
     assembled = assemble(parts)
     if signer is None and sbom_path is None:
         with prepared(beside) as put_in_place:
-            bundle = pack(path, form, assembled, before=put_in_place, told=told)
+            bundle = pack(path, form, assembled, before=put_in_place, on_progress=told)
         return Written(bundle, None, None)
     from aotc.bundle.sign.sbom import sbom
 
@@ -80,5 +80,5 @@ def write_bundle(
         envelopes = [attestation.envelope, inventory.envelope]
     files = {**beside, sbom_path: data} if sbom_path else beside
     with prepared(files) as put_in_place:
-        bundle = pack(path, form, assembled, envelopes, put_in_place, told=told)
+        bundle = pack(path, form, assembled, envelopes, put_in_place, on_progress=told)
     return Written(bundle, attestation, data)

@@ -17,7 +17,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.atomic_files import share
 from aotc.bundle.write.bundle_writer import Assembled, TargetParts, add_attestation, assemble
-from aotc.bundle.write.index_json import layout_index
+from aotc.bundle.write.oci_descriptors import layout_index
 from aotc.pipeline.scratch_folder import no_scratch
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import pieces

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
 
 from aotc.base.errors import UsageError
-from aotc.bundle.sign import timestamp_client
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.timestamp import timestamp_client
+from aotc.commands.timestamp.timestamp_client import timestamped
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.host_facts import HostFacts
@@ -535,15 +537,17 @@ def test_sign_has_all_signatures_of_its_key_timestamped_and_no_others(
     signer, other = LocalSigner.ephemeral(), LocalSigner.ephemeral()
     endorse(bundle, other)
     endorse(bundle, signer)
-    assert not endorse(bundle, signer, timestamp=here.command).added
+    assert not endorse(bundle, signer, timestamp=partial(timestamped, here.command)).added
     found = [json.loads(each)["signatures"][0] for each in take_apart(in_memory(bundle)).envelopes]
     assert [("timestamp" in each, each["keyid"]) for each in found if "timestamp" in each] == [
         (True, signer.key_id)
     ]
     data = bundle.read_bytes()
-    endorse(bundle, signer, timestamp="false")
+    endorse(bundle, signer, timestamp=partial(timestamped, "false"))
     assert bundle.read_bytes() == data
-    assert endorse(bundle, LocalSigner.ephemeral(), timestamp=here.command).added
+    assert endorse(
+        bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, here.command)
+    ).added
 
 
 @pytest.mark.parametrize(
@@ -564,7 +568,7 @@ def test_an_authority_that_gives_no_timestamp_leaves_the_bundle_as_it_is(
     bundle = Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
     before = bundle.read_bytes()
     with pytest.raises(UsageError) as refused:
-        endorse(bundle, LocalSigner.ephemeral(), timestamp=asked)
+        endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, asked))
     (found,) = refused.value.findings
     assert found.code == "AOTC-E026" and said in found.found
     assert bundle.read_bytes() == before
@@ -588,7 +592,7 @@ def test_an_authority_that_never_ends_its_answer_is_given_up(
     monkeypatch.setattr(timestamp_client, "SECONDS", 1)
     bundle = Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
     with serving(dripping) as url, pytest.raises(UsageError) as refused:
-        endorse(bundle, LocalSigner.ephemeral(), timestamp=url)
+        endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, url))
     (found,) = refused.value.findings
     assert (found.code, found.found) == ("AOTC-E026", "no whole response in time")
 
@@ -598,7 +602,7 @@ def asked(command: str, message: bytes = b"x") -> str:
     signature = {"sig": base64.b64encode(message).decode(), "keyid": "ours"}
     envelope = json.dumps({"payload": "", "payloadType": "", "signatures": [signature]}).encode()
     try:
-        timestamp_client.timestamped(envelope, "ours", command)
+        timestamped(command, envelope, "ours")
     except UsageError as refused:
         (found,) = refused.findings
         assert found.code == "AOTC-E026"
@@ -641,7 +645,7 @@ def test_an_answer_that_readers_would_not_take_is_refused(here: Authority) -> No
 
 def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:
     envelope = b'{ "signatures": [{"sig": "AA==", "keyid": "theirs"}] }'
-    assert timestamp_client.timestamped(envelope, "ours", "false") is envelope
+    assert timestamped("false", envelope, "ours") is envelope
 
 
 def test_without_its_package_no_authority_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

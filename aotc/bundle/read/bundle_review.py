@@ -84,7 +84,7 @@ class ReviewedTarget:
         return self.evidence.entry_points[entry_point].coverage if self.evidence else None
 
     def is_recorded(self, entry_point: str) -> bool:
-        """Whether the results of its fixtures were recorded elsewhere."""
+        """Return whether the results of its fixtures were recorded elsewhere."""
         known = self.evidence.entry_points[entry_point] if self.evidence else None
         return bool(known and known.reference)
 

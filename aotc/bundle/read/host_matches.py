@@ -8,7 +8,7 @@ import msgspec
 
 from aotc.bundle.compat.compat_matrix import NO_POLICY, Claim, Row, Word, matrix
 from aotc.bundle.read.opened_bundle import Opened
-from aotc.bundle.sign.certificate_claims import claimed
+from aotc.bundle.sign.attestation import claimed
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Target

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from aotc.base.errors import refusal
 from aotc.base.shared_blocks import BecameShorterError
@@ -24,7 +24,6 @@ from aotc.base.temporary_files import (
     temporary_folder,
     uninterrupted,
 )
-from aotc.bundle.write.disk_sync import begin_to_sync
 from aotc_runtime.base.digest import pieces
 from aotc_runtime.base.errors import AotcError
 
@@ -52,12 +51,8 @@ type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
 
 
-class Appending(Protocol):
-    """Bytes that put themselves to the end of a file."""
-
-    def append_to(self, file: BinaryIO) -> int:
-        """Do so; how many they were. Raises OSError."""
-
+type Chunk = bytes | memoryview | Callable[[BinaryIO], int]
+"""Bytes to write, or a function that appends them to a file; how many they were. Raises OSError."""
 
 NONE: Mapping[str, Path] = MappingProxyType({})
 
@@ -72,7 +67,7 @@ def nothing() -> None:
 
 def write_atomically(
     path: Path,
-    chunks: Iterable[bytes | memoryview | Appending],
+    chunks: Iterable[Chunk],
     mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
@@ -127,7 +122,7 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _written(
     path: Path,
-    chunks: Iterable[bytes | memoryview | Appending],
+    chunks: Iterable[Chunk],
     mode: int | None = None,
     check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
@@ -139,7 +134,7 @@ def _written(
                 if isinstance(chunk, bytes | memoryview):
                     size += sum(map(file.write, pieces(chunk)))
                 else:
-                    size += chunk.append_to(file)
+                    size += chunk(file)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
         begin_to_sync(descriptor)
@@ -199,7 +194,7 @@ def write_folder_atomically(
 
 
 def share(file: Path, name: Path) -> bool:
-    """Whether a file could be given a second name; it has it then."""
+    """Return whether a file could be given a second name; it has it then."""
     try:
         os.link(file, name)
     except OSError:  # another file system, one without links, or one link too many
@@ -313,3 +308,23 @@ def exchange(one: Path, other: Path) -> bool:
     if number in UNSUPPORTED:
         return False
     raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+SYNC_FILE_RANGE_WRITE = 2
+"""linux/fs.h; sync_file_range(2)."""
+
+LARGE_BYTES = 2**20
+"""Less than this is on the disk before anything else would be done."""
+
+
+def begin_to_sync(descriptor: int, start: int = 0, size: int = 0) -> None:
+    """Begin to write what an open file holds from `start` on, and wait for nothing. Systems that
+    cannot do so write it all when fsync asks for it, which also says what fails here.
+
+    size: in bytes; 0 for all of it.
+    """
+    if (size or os.fstat(descriptor).st_size) >= LARGE_BYTES:
+        sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+        if sync_file_range is not None:
+            begin, count = ctypes.c_int64(start), ctypes.c_int64(size)
+            sync_file_range(descriptor, begin, count, ctypes.c_uint(SYNC_FILE_RANGE_WRITE))

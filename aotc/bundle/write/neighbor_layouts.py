@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,49 +22,33 @@ def blobs_beside(path: Path, members: Mapping[str, tuple[str, int]], mode: int) 
 
     members: their digests and sizes, by name.
     """
-    layouts = [*_layouts(path)]
+    layouts: list[Path] = []
+    with suppress(OSError):  # what is being written has a name with a dot
+        layouts += sorted(each for each in path.parent.iterdir() if not each.name.startswith("."))
     found: dict[str, Path] = {}
     for name, (digest, size) in members.items():
-        kept = _mode_of(path / name, mode)
-        for file in [layout / name for layout in layouts]:
-            if _is_fit(file, size, kept) and _digest(file) == digest:
-                found[name] = file
+        kept = mode
+        with suppress(OSError):  # what is replaced keeps its mode
+            kept = stat.S_IMODE((path / name).stat().st_mode) & 0o777
+        for layout in layouts:
+            if _holds(layout / name, digest, size, kept):
+                found[name] = layout / name
                 break
     return found
 
 
-def _digest(file: Path) -> str:
-    try:
-        return sha256(pass_file(file))
-    except (OSError, ValueError):
-        return ""
-
-
-def _layouts(path: Path) -> Iterator[Path]:
-    """The folders beside a place, and the one that lies there, but for what is being written."""
-    with suppress(OSError):
-        for folder in sorted(path.parent.iterdir()):
-            if not folder.name.startswith("."):
-                yield folder
-
-
-def _mode_of(replaced: Path, default: int) -> int:
-    """What is replaced keeps its mode."""
-    try:
-        return stat.S_IMODE(replaced.stat().st_mode) & 0o777
-    except OSError:
-        return default
-
-
-def _is_fit(file: Path, size: int, mode: int) -> bool:
-    """Whether a file may get another name: a regular one of this user, and like a new one."""
+def _holds(file: Path, digest: str, size: int, mode: int) -> bool:
+    """Return whether a file may get another name: a regular one of this user, like a new one, with
+    these bytes.
+    """
     try:
         status = file.lstat()
-    except OSError:
+        return (
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and stat.S_IMODE(status.st_mode) == mode
+            and status.st_size == size
+            and sha256(pass_file(file)) == digest
+        )
+    except (OSError, ValueError):
         return False
-    return (
-        stat.S_ISREG(status.st_mode)
-        and status.st_uid == os.geteuid()
-        and stat.S_IMODE(status.st_mode) == mode
-        and status.st_size == size
-    )

@@ -13,10 +13,9 @@ import msgspec
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
-from aotc.bundle.compat.accepted_packages import accepted_versions
+from aotc.bundle.compat.compat_matrix import accepted_versions
 from aotc.bundle.read.opened_bundle import attributed
-from aotc.bundle.sign.attestation import attest
-from aotc.bundle.sign.certificate_claims import certificate_by
+from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy

@@ -8,7 +8,7 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Gate and ship"
@@ -55,7 +55,7 @@ def compat(
 
     known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
-    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+    with looked(out, bundle, policy, full=full, ca=ca) as found:
         read = attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}

@@ -13,8 +13,7 @@ from msgspec import UNSET
 
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.json_differences import differing
-from aotc.bundle.read.module_differences import compared
+from aotc.bundle.read.differences import compared, differing
 from aotc.commands.diff.bundle_changes import KINDS, NONE, PROOF_ERRORS, Change
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json

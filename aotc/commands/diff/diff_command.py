@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -63,8 +64,8 @@ def diff(
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    fetching = Fetching(full, ca)
-    with looked(out, before, policy, fetching) as old, looked(out, after, policy, fetching) as new:
+    looking = partial(looked, out, policy=policy, full=full, ca=ca)
+    with looking(before) as old, looking(after) as new:
         one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
         found = compare(one, two, lines_max=lines)
     findings = tuple(violations(wanted, found))

@@ -45,7 +45,7 @@ def extract(
     from aotc.bundle.write.bundle_writer import Form
     from aotc.bundle.write.output_paths import require_other_place
     from aotc.commands.extract.extracted_bundle import extract as extract_targets
-    from aotc.report.copy_report import copy_lines, copy_report
+    from aotc.report.report_text import copy_lines, copy_report
     from aotc_runtime.system.streamed_bundle import look_into
 
     place = output or layout

@@ -143,7 +143,7 @@ def pull(
     from aotc.bundle.write.bundle_writer import Form
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_pull as pulling
-    from aotc.report.copy_report import copy_lines, copy_report
+    from aotc.report.report_text import copy_lines, copy_report
     from aotc_serve.channel.channel_options import channel_of
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from aotc.base.call_memory import call_bytes
 from aotc.base.evidence import MeasuredEngine
+from aotc.bundle.read.bundle_facts import NUMBERS, numbers_of
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, ReviewedTarget
-from aotc.bundle.read.executable_numbers import NUMBERS, numbers_of
 from aotc.commands.report_page.page_parts import (
     Cell,
     Folded,

@@ -8,12 +8,11 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from aotc.bundle.compat.accepted_packages import accepted_versions
 from aotc.bundle.compat.compat_matrix import Cell as Judged
-from aotc.bundle.compat.compat_matrix import Level, Row
+from aotc.bundle.compat.compat_matrix import Level, Row, accepted_versions
 from aotc.bundle.read.bundle_review import Review
 from aotc.bundle.read.host_matches import judge
-from aotc.bundle.sign.certificate_claims import claimed
+from aotc.bundle.sign.attestation import claimed
 from aotc.commands.report_page.page_parts import Cell, Mark, Part, Section, Text, listed, table
 from aotc.report.report_text import size
 from aotc_runtime.base.digest import sha256

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.json_differences import leaves
+from aotc.bundle.read.differences import leaves
 from aotc.commands.report_page.identity_section import counts
 from aotc.commands.report_page.page_parts import (
     Cell,

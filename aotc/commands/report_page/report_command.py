@@ -8,7 +8,7 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -72,7 +72,7 @@ def report(
     known = known_targets(Path.cwd()) if hosts else []
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     asked = Asked(facts, jaxlibs, known, policy, now)
-    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+    with looked(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
         data = render(page_of(read, asked, rules))
     size_bytes = write_atomically(output, [data])

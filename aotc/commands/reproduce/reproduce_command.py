@@ -9,8 +9,7 @@ import click
 
 from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import BUNDLE_FILE
-from aotc.cli.trust_option import refuse_both, verified_options
+from aotc.cli.reference_options import BUNDLE_FILE, refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:

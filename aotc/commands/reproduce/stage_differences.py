@@ -15,8 +15,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import Evidence
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
-from aotc.bundle.read.json_differences import differing
-from aotc.bundle.read.module_differences import compared
+from aotc.bundle.read.differences import compared, differing
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.schema.bundle_manifest import BlobRef

@@ -125,7 +125,7 @@ AREAS = (
             "bundle/sign/attestation.py",
             "bundle/sign/signing_keys.py",
             "bundle/sign/signer_plugins.py",
-            "bundle/sign/timestamp_client.py",
+            "commands/timestamp/timestamp_client.py",
             "bundle/trust/trust_state.py",
         ),
         (
@@ -137,6 +137,8 @@ AREAS = (
             "tests/unit/cli/test_command_trust_changes.py",
             "tests/unit/cli/test_command_trust_dates.py",
             "tests/unit/cli/test_command_trust_roles.py",
+            "tests/unit/commands/certify/test_certify_predicates.py",
+            "tests/unit/commands/certify/test_command_certify.py",
             "tests/hostile/test_timestamps.py",
         ),
     ),
@@ -180,7 +182,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("cli/key_option.py", "cli/passphrase.py"),
+        ("cli/key_option.py",),
         ("tests/unit/cli/test_command_keygen.py", "tests/unit/cli/test_command_sign.py"),
         in_file=True,
     ),
@@ -364,7 +366,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/trust/trust_files.py", "bundle/trust/trust_edit.py", "bundle/trust/trust_text.py"),
+        ("bundle/trust/trust_files.py", "bundle/trust/trust_text.py"),
         (
             "tests/unit/bundle/trust/test_trust_edit.py",
             "tests/unit/cli/test_command_trust_changes.py",
@@ -494,7 +496,6 @@ AREAS = (
         (
             "commands/certify/certify_bundle.py",
             "bundle/read/host_matches.py",
-            "bundle/sign/certificate_claims.py",
         ),
         (
             "tests/unit/commands/certify/test_certify_predicates.py",
@@ -515,7 +516,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/sign/bundle_signing.py", "bundle/trust/trust_check.py"),
+        ("bundle/sign/bundle_signing.py",),
         (
             "tests/unit/bundle/sign",
             "tests/unit/cli/test_command_trust_roles.py",
@@ -567,12 +568,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "bundle/read/json_differences.py",
-            "bundle/read/module_differences.py",
+            "bundle/read/differences.py",
             "bundle/read/opened_bundle.py",
             "bundle/read/bundle_facts.py",
         ),
-        ("tests/unit/bundle/read", "tests/unit/commands/diff/test_diff.py"),
+        ("tests/unit/bundle/read", "tests/unit/commands/diff"),
         decisions=True,
     ),
     Area(
@@ -580,7 +580,6 @@ AREAS = (
         (
             "commands/diff/bundle_diff.py",
             "commands/diff/diff_rules.py",
-            "bundle/read/executable_numbers.py",
         ),
         (
             "tests/unit/commands/diff/test_diff.py",

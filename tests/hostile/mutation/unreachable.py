@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 UNREACHABLE: dict[tuple[str, str], str] = {
-    ("signing_keys.py", "raise _exists(path)"): "writing refuses it, too, after a key was made",
     (
         "channel_status.py",
         "(end := current.roles[name].expires) < datetime.now(UTC) + SOON -> "

@@ -38,7 +38,7 @@ def test_a_file_stands_where_it_is_put_between_other_bytes(
         monkeypatch.setattr(os, "copy_file_range", unable(getattr(errno, how)))
     elif how.startswith("nothing"):
         monkeypatch.setattr(os, "copy_file_range", lambda *_: 0)
-    size = write_atomically(tmp_path / "made", [b"before", source, b"after"])
+    size = write_atomically(tmp_path / "made", [b"before", source.append_to, b"after"])
     assert (tmp_path / "made").read_bytes() == b"before" + DATA + b"after"
     assert size == len(DATA) + len(b"beforeafter")
 
@@ -48,7 +48,7 @@ def test_a_file_that_has_become_shorter_is_refused_and_nothing_is_left(
 ) -> None:
     os.truncate(source.path, 100)
     with pytest.raises(AotcError) as refused:
-        write_atomically(tmp_path / "made", [source])
+        write_atomically(tmp_path / "made", [source.append_to])
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E206", str(source.path)), "not the destination"
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
@@ -59,7 +59,7 @@ def test_no_room_is_no_reason_to_copy_in_another_way(
 ) -> None:
     monkeypatch.setattr(os, "copy_file_range", unable(errno.ENOSPC))
     with pytest.raises(AotcError) as refused:
-        write_atomically(tmp_path / "made", [source])
+        write_atomically(tmp_path / "made", [source.append_to])
     assert refused.value.findings[0].found == os.strerror(errno.ENOSPC)
 
 

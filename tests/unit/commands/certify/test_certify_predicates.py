@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from unit.runtime.samples import manifest
 
-from aotc.bundle.sign.attestation import attest
-from aotc.bundle.sign.certificate_claims import certificate_by, claimed
+from aotc.bundle.sign.attestation import attest, certificate_by, claimed
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.certify.certify_bundle import NOT_TOLD, predicate_of, targets_run_by
 from aotc.commands.certify.certify_process import Trial

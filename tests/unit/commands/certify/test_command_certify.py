@@ -14,7 +14,7 @@ from unit.cli.conftest import Aotc
 import aotc_runtime
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.signer import LocalSigner, load_signer
-from aotc.bundle.write.added_attestations import with_attestation
+from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.bundle_writer import Form, form_of
 from aotc_runtime.base.errors import IncompatibleRuntimeError
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
@@ -124,7 +124,7 @@ def test_a_certificate_of_another_jaxlib_by_the_same_key_is_kept(
     other = {**first["predicate"], "jaxlib": "0.12.99"}
     root = first["subject"][0]["digest"]["sha256"]
     made = attest(f"sha256:{root}", first["subject"][0]["name"], other, signer, CERTIFICATE_TYPE)
-    with_attestation(bundle, f"sha256:{root}", made.envelope)
+    with_attestations(bundle, f"sha256:{root}", [made.envelope])
     assert certify(bundle, "--trust", policy, "--key", key).exit_code == 0
     versions = [found["predicate"]["jaxlib"] for found in certificates(bundle)]
     assert sorted(versions) == sorted([first["predicate"]["jaxlib"], "0.12.99"])

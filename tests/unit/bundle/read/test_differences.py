@@ -1,4 +1,4 @@
-"""Every value of a JSON document, and where two differ."""
+"""Every value of a JSON document, where two differ, and where two modules do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from aotc.bundle.read.json_differences import PATH_MAX, differing, leaves
+from aotc.bundle.read.differences import (
+    LINES_MAX,
+    PATH_MAX,
+    compared,
+    differing,
+    leaves,
+    text_diff,
+)
 
 
 def test_the_leaves_of_a_document_come_in_its_order_with_their_paths() -> None:
@@ -49,3 +56,22 @@ def test_two_documents_differ_as_deep_as_they_have_the_same_shape(
     one: Any, two: Any, found: list[Any]
 ) -> None:
     assert list(differing(one, two)) == found
+
+
+def test_names_of_values_count_only_where_nothing_else_differs() -> None:
+    old = ["%0 = a", "%1 = sub %0, %2", "return %1"]
+    assert list(text_diff(old, ["%0 = a", "%1 = sub %2, %0", "return %1"]))[1:] == [
+        " %0 = a",
+        "-%1 = sub %0, %2",
+        "+%1 = sub %2, %0",
+        " return %1",
+    ]
+    assert list(text_diff(old, ["%9 = b", *old]))[1:] == ["+%9 = b", " %0 = a", " %1 = sub %0, %2"]
+
+
+def test_the_longest_modules_that_are_compared_and_those_that_are_a_line_longer() -> None:
+    same = [f"line {number}" for number in range(LINES_MAX - 1)]
+    lines, reason = compared("\n".join([*same, "old"]), "\n".join([*same, "new"]))
+    assert (lines[-2:], reason) == (["-old", "+new"], "")
+    lines, reason = compared("\n".join([*same, "old"]), "\n".join([*same, "old", "new"]))
+    assert lines == [] and f"modules of {LINES_MAX} and {LINES_MAX + 1} lines" in reason

@@ -1,4 +1,4 @@
-"""RFC 3161 timestamps of signatures, as `aotc sign --timestamp` asks an authority for them."""
+"""Ask an authority for RFC 3161 timestamps of signatures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.limits import TIMESTAMP_CHARACTERS_MAX
 from aotc_runtime.formats import in_toto
+from aotc_serve.http_client import Body, HttpClient
 
 SECONDS = 60
 """For a whole response of an authority."""
 
 
-def timestamped(envelope: bytes, key_id: str, authority: str) -> bytes:
+def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
     """The envelope with a timestamp beside each signature of this key that has none.
 
     authority: an http(s) URL, or a command that reads a query and writes the answer. An envelope
@@ -80,8 +81,6 @@ def _ask(query: bytes, authority: str) -> bytes:
 
 
 def _over_http(query: bytes, url: str) -> bytes:
-    from aotc_serve.http_client import Body, HttpClient
-
     kind = {"Content-Type": "application/timestamp-query"}
     data = bytearray()
     try:
