@@ -27,8 +27,14 @@ INLINED = {"higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_au
 NAMES_MAX = 4096
 """Characters of a name."""
 
-UNREAD = ("device", "layout", "memory_format", "non_blocking", "pin_memory")
-"""Arguments that say where and how values lie, not what they are."""
+UNREAD = frozenset(
+    {"device", "layout", "memory_format", "non_blocking", "pin_memory", "implicit"}
+    | {"cudnn_enable", "cudnn_enabled", "compute_mode", "stable", "assume_unique"}
+    | {"scale_grad_by_freq", "sparse_grad", "check_errors", "physical_layout"}
+)
+"""Arguments that say where and how values lie, by which kernels they are computed, and what is made
+of gradients and errors; not what the values are. Sorts are always stable.
+"""
 
 IN_PLACE = {
     "aten.__iand__": "aten.__and__",
