@@ -20,6 +20,7 @@ from aotc.engines.onnx_graphs.graph_builder import Graph
 from aotc.engines.onnx_graphs.graph_compiler import FORMAT, versions
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
 
 ROWS = jnp.ones((2, 16, 32))
 ROW = jnp.ones(32)
@@ -295,7 +296,7 @@ def test_what_onnx_lacks_is_refused_by_its_operation(name: str) -> None:
 
 def test_a_package_that_is_not_here_is_told_with_what_installs_it() -> None:
     try:
-        assert versions("onnxruntime", "onnx", (FORMAT, "onnxruntime"))[FORMAT] == version(FORMAT)
+        assert versions(OnnxKind.engine)[FORMAT] == version(FORMAT)
     except CompileError as error:
         with pytest.raises(PackageNotFoundError):
             version("onnx"), version("onnxruntime")
