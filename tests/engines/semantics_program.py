@@ -71,6 +71,8 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "exponentials": (FLOATS,),
     "logarithms": (FLOATS,),
     "roots": (FLOATS,),
+    "cube_roots": (FLOATS,),
+    "tangents": (FLOATS,),
     "angles": (FLOATS,),
     "turns": (np.array([1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, -0.0], np.float32),),
     "hyperbolic": (FLOATS,),
@@ -257,15 +259,23 @@ def logarithms(x: Array) -> Array:
 
 
 def roots(x: Array) -> Array:
-    return jnp.sqrt(x), lax.rsqrt(x), jnp.cbrt(x)
+    return jnp.sqrt(x), lax.rsqrt(x)
+
+
+def cube_roots(x: Array) -> Array:
+    return jnp.cbrt(x)
 
 
 def angles(x: Array) -> Array:
-    return jnp.sin(x), jnp.cos(x), jnp.tan(x)
+    return jnp.sin(x), jnp.cos(x)
 
 
 def turns(x: Array) -> Array:
-    return jnp.sin(x), jnp.cos(x), jnp.tan(x)
+    return jnp.sin(x), jnp.cos(x)
+
+
+def tangents(x: Array) -> Array:
+    return jnp.tan(x)
 
 
 def hyperbolic(x: Array) -> Array:

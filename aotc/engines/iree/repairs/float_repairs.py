@@ -1,4 +1,4 @@
-"""Floats: powers, roots, logarithms and conversions as XLA has them."""
+"""Floats: powers, logarithms and conversions as XLA has them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from aotc.engines.iree.repairs.repair_text import (
     replace,
 )
 
-_INFINITY = {"f16": "0x7C00", "bf16": "0x7F80", "f32": "0x7F800000", "f64": "0x7FF0000000000000"}
-
 
 def power(operation: Any) -> None:
     """By logarithms in float64, since IREE's float32 has 5 digits of large powers; then the cases
@@ -32,7 +30,7 @@ def power(operation: Any) -> None:
     wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
     replace(
         operation,
-        constants(wide, zero="0.0", one="1.0", two="2.0", infinity=_INFINITY["f64"])
+        constants(wide, zero="0.0", one="1.0", two="2.0", infinity="0x7FF0000000000000")
         + f"""
     %x = stablehlo.convert %a0 : ({kind}) -> {wide}
     %y = stablehlo.convert %a1 : ({kind}) -> {wide}
@@ -66,57 +64,6 @@ def power(operation: Any) -> None:
     %made = stablehlo.select %to_zero, %one, %kept : {chosen(wide)}
     %single = stablehlo.convert %made : ({wide}) -> {single}
     %r = stablehlo.convert %single : ({single}) -> {kind}
-""",
-    )
-
-
-def atan2(operation: Any) -> None:
-    """The angle without a sign, from ones for two infinities or zeros; then its sign."""
-    kind, element = kind_of(operation.results[0])
-    if element not in FLOATS:
-        return
-    known = "f64" if element == "f64" else "f32"
-    wide = like(kind, known)
-    replace(
-        operation,
-        constants(wide, zero="0.0", one="1.0", infinity=_INFINITY[known])
-        + f"""
-    %given_y = stablehlo.convert %a0 : ({kind}) -> {wide}
-    %given_x = stablehlo.convert %a1 : ({kind}) -> {wide}
-    %minus = stablehlo.negate %one : {wide}
-    %y_size = stablehlo.abs %given_y : {wide}
-    %x_size = stablehlo.abs %given_x : {wide}
-    %y_zero = stablehlo.compare EQ, %y_size, %zero : {pair(wide)}
-    %y_infinite = stablehlo.compare EQ, %y_size, %infinity : {pair(wide)}
-    %x_infinite = stablehlo.compare EQ, %x_size, %infinity : {pair(wide)}
-    %infinite = stablehlo.and %y_infinite, %x_infinite : {bools(wide)}
-    %x_number = stablehlo.compare EQ, %given_x, %given_x : {pair(wide)}
-    %on_axis = stablehlo.and %y_zero, %x_number : {bools(wide)}
-    %either = stablehlo.or %on_axis, %infinite : {bools(wide)}
-{is_negative("%given_y", "%y_negative", wide, known)}
-{is_negative("%given_x", "%x_negative", wide, known)}
-    %x_sign = stablehlo.select %x_negative, %minus, %one : {chosen(wide)}
-    %x = stablehlo.select %either, %x_sign, %given_x : {chosen(wide)}
-    %y = stablehlo.select %infinite, %one, %y_size : {chosen(wide)}
-    %angle = stablehlo.atan2 %y, %x : {wide}
-    %below = stablehlo.negate %angle : {wide}
-    %signed = stablehlo.select %y_negative, %below, %angle : {chosen(wide)}
-    %r = stablehlo.convert %signed : ({wide}) -> {kind}
-""",
-    )
-
-
-def cbrt(operation: Any) -> None:
-    """Infinity's is itself."""
-    kind, element = kind_of(operation.results[0])
-    replace(
-        operation,
-        constants(kind, infinity=_INFINITY[element])
-        + f"""
-    %size = stablehlo.abs %a0 : {kind}
-    %infinite = stablehlo.compare EQ, %size, %infinity : {pair(kind)}
-    %root = stablehlo.cbrt %a0 : {kind}
-    %r = stablehlo.select %infinite, %a0, %root : {chosen(kind)}
 """,
     )
 

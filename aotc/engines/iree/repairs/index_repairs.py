@@ -15,7 +15,6 @@ from aotc.engines.iree.repairs.integer_ranges import components
 from aotc.engines.iree.repairs.repair_text import (
     BITS,
     FLOATS,
-    UnrepairableError,
     bools,
     chosen,
     constants,
@@ -82,8 +81,6 @@ def scatter(operation: Any) -> None:
     count = len(operation.results)
     operands = list(operation.operands)
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
-    if any(kind_of(array)[1] == "complex<f32>" for array in arrays):
-        raise UnrepairableError(f"{operation.name} of complex numbers")  # its code crashes
     shape, windows = shape_of(arrays[0]), _windows(numbers, shape_of(updates[0]))
     axes = list(numbers.scattered_dims_to_operand_dims)
     window = [windows.get(axis, 1) for axis in range(len(shape))]
@@ -311,6 +308,4 @@ def _make_room(operation: Any, arrays: Sequence[Any], axis: int, size: int) -> N
 def _zero(element: str) -> str:
     if element == "i1":
         return "false"
-    if element in BITS:
-        return "0"
-    return "0.0" if element in FLOATS else "(0.0, 0.0)"
+    return "0" if element in BITS else "0.0"
