@@ -16,19 +16,12 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from aotc.base.errors import CompileError
-from aotc.capture.portable_stablehlo import portable
-from aotc.compile.mlir import mlir_context
 from aotc.compile.target_files import read_target
 from aotc.engines.iree import iree_module_text, repairs
 from aotc.engines.iree.iree_compiler import complaint, llvm_features
 from aotc.engines.iree.iree_packages import COMPILER, compiler_version
 from aotc.engines.iree.repairs import angle_repairs, integer_ranges
-
-
-def module_of(function: object, *inputs: object) -> ir.Module:
-    """The module of a function, as a worker reads it."""
-    lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
-    return mlir_context.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
+from tests.unit.engines.lowering import module_of
 
 
 def parsed(text: str) -> ir.Module:
@@ -174,9 +167,7 @@ def _sort_of(count: int) -> Callable[[jax.Array], object]:
 
 
 def test_what_callers_give_up_and_weights_are_not_copied() -> None:
-    donated = jax.jit(lambda x: x.at[1].set(0.0), donate_argnums=0)
-    lowered = donated.trace(jnp.ones(5)).lower(lowering_platforms=("cpu",))
-    module = mlir_context.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
+    module = module_of(lambda x: x.at[1].set(0.0), jnp.ones(5), donate_argnums=0)
     repairs.repair(module)
     weights = module_of(lambda x: x.at[1].set(0.0), jnp.ones(5))
     repairs.repair(weights, weights=(0,))
