@@ -20,7 +20,7 @@ from aotc.compile.target_files import read_target
 from aotc.engines.iree import iree_module_text, repairs
 from aotc.engines.iree.iree_compiler import complaint, llvm_features
 from aotc.engines.iree.iree_packages import COMPILER, compiler_version
-from aotc.engines.iree.repairs import angle_repairs, integer_ranges
+from aotc.engines.iree.repairs import angle_repairs, index_repairs
 from tests.unit.engines.lowering import module_of
 
 
@@ -251,32 +251,34 @@ def test_a_table_has_what_powers_of_two_leave_of_full_turns() -> None:
     )
 
 
-def bounds_of(function: object, *inputs: object) -> object:
-    """The bounds of what a function returns."""
+def known(function: object, *inputs: object) -> object:
+    """The numbers that a function returns, as far as they are known."""
     module = module_of(function, *inputs)
     with module.context:
         main = module.body.operations[0]
         (returned,) = list(main.regions[0].blocks[0].operations)[-1].operation.operands
-        return integer_ranges.bounds(returned)
+        found = index_repairs.known(returned)
+        return None if found is None else found.tolist()
 
 
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (lambda x: jnp.array([3, -7, 5]), (-7, 5)),
-        (lambda x: lax.iota(jnp.int32, 9)[2:5].reshape(3, 1), (0, 8)),
-        (lambda x: lax.clamp(2, x, 6), (2, 6)),
-        (lambda x: jnp.concatenate([jnp.arange(4), jnp.array([-2])]), (-2, 3)),
-        (lambda x: lax.clamp(0, x, 300).astype(jnp.uint8), None),
-        (lambda x: lax.clamp(0, x, 200).astype(jnp.uint8), (0, 200)),
+        (lambda x: jnp.array([3, -7, 5]), [3, -7, 5]),
+        (lambda x: lax.iota(jnp.int32, 3).reshape(3, 1), [[0], [1], [2]]),
+        (lambda x: jnp.concatenate([jnp.arange(2), jnp.array([-2])]), [0, 1, -2]),
+        (lambda x: jnp.array([3, 250]).astype(jnp.uint8) + jnp.uint8(9), [12, 3]),
+        (lambda x: lax.select(jnp.arange(2) < 1, jnp.full(2, 7), jnp.arange(2)), [7, 1]),
+        (lambda x: lax.broadcasted_iota(jnp.int32, (2, 2), 1), [[0, 1], [0, 1]]),
+        (lambda x: jnp.array([1.5, 2.5]).astype(jnp.int32), None),
+        (lambda x: lax.clamp(0, x, 200), None),
         (lambda x: x + 1, None),
         (lambda x: x, None),
+        (lambda x: lax.iota(jnp.int32, 2**20 + 1), None),
     ],
 )
-def test_bounds_of_integers_are_known_from_what_made_them(
-    function: object, expected: object
-) -> None:
-    assert bounds_of(function, jnp.array([1, 2])) == expected
+def test_numbers_of_indices_are_known_from_constants(function: object, expected: object) -> None:
+    assert known(function, jnp.array([1, 2])) == expected
 
 
 SAID = [
