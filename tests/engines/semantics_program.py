@@ -46,6 +46,7 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "int_shifts": (MANY, FEW),
     "int_powers": (MANY,),
     "int_bits": (MANY,),
+    "int_counted_bits": (MANY,),
     "int_narrowed": (MANY,),
     "unsigned": (MANY.view(np.uint32), FEW.view(np.uint32)),
     "bytes_": (np.array([127, -128, -1, 5], np.int8), np.array([1, -1, 2, 100], np.int8)),
@@ -71,6 +72,8 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "exponentials": (FLOATS,),
     "logarithms": (FLOATS,),
     "roots": (FLOATS,),
+    "cube_roots": (FLOATS,),
+    "tangents": (FLOATS,),
     "angles": (FLOATS,),
     "turns": (np.array([1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, -0.0], np.float32),),
     "hyperbolic": (FLOATS,),
@@ -157,7 +160,11 @@ def int_powers(x: Array) -> Array:
 
 
 def int_bits(x: Array) -> Array:
-    return lax.population_count(x), lax.clz(x), ~x, x ^ 5
+    return ~x, x ^ 5
+
+
+def int_counted_bits(x: Array) -> Array:
+    return lax.population_count(x), lax.clz(x)
 
 
 def int_narrowed(x: Array) -> Array:
@@ -257,15 +264,23 @@ def logarithms(x: Array) -> Array:
 
 
 def roots(x: Array) -> Array:
-    return jnp.sqrt(x), lax.rsqrt(x), jnp.cbrt(x)
+    return jnp.sqrt(x), lax.rsqrt(x)
+
+
+def cube_roots(x: Array) -> Array:
+    return jnp.cbrt(x)
 
 
 def angles(x: Array) -> Array:
-    return jnp.sin(x), jnp.cos(x), jnp.tan(x)
+    return jnp.sin(x), jnp.cos(x)
 
 
 def turns(x: Array) -> Array:
-    return jnp.sin(x), jnp.cos(x), jnp.tan(x)
+    return jnp.sin(x), jnp.cos(x)
+
+
+def tangents(x: Array) -> Array:
+    return jnp.tan(x)
 
 
 def hyperbolic(x: Array) -> Array:

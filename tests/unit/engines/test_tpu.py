@@ -1,15 +1,17 @@
-"""Names of TPU topologies: those of Google's machines, and what is said of others."""
+"""TPUs: names of topologies, what is said of others, and the wheel that compiles for them."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from aotc.base.errors import BuildManifestError
 from aotc.compile.target_files import read_target
-from aotc.engines.tpu import tpu_topologies
+from aotc.engines.tpu import tpu_topologies, tpu_wheels
 from aotc_runtime.schema.bundle_manifest import TpuDevice
+from tests.unit.engines.lowering import install
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted(path.stem for path in (ROOT / "targets").glob("tpu*.toml"))
@@ -102,3 +104,50 @@ def test_a_target_that_contradicts_its_topology_is_refused(
     assert (finding.code, finding.where) == ("AOTC-E812", f"{tmp_path}/{where}")
     assert expected in finding.expected
     assert finding.found == found
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages with a jax that was made for libtpu 0.0.50, and no others."""
+    pin = 'Requires-Dist: libtpu==0.0.50.*; extra == "tpu"'
+    more = ('Requires-Dist: requests; extra == "tpu"', pin)
+    install(tmp_path, "jax", "0.12.0.1", lines=more)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+def install_libtpu(site: Path, version: str) -> Path:
+    install(site, "libtpu", version, "libtpu/libtpu.so")
+    return site / "libtpu" / "libtpu.so"
+
+
+@pytest.mark.parametrize("version", ["0.0.50", "0.0.50.1"])
+def test_the_release_that_jax_names_is_found(site: Path, version: str) -> None:
+    library = install_libtpu(site, version)
+    assert tpu_wheels.find() == (library, version, [])
+
+
+@pytest.mark.parametrize("version", ["0.0.48", "0.0.5", "0.0.500", "0.0.51"])
+def test_another_release_is_refused_with_the_one_that_jax_names(site: Path, version: str) -> None:
+    install_libtpu(site, version)
+    library, _, (finding,) = tpu_wheels.find()
+    assert library is None
+    assert (finding.code, finding.where, finding.found) == ("AOTC-E907", "libtpu", version)
+    assert finding.expected == "libtpu 0.0.50, for jax 0.12.0.1"
+    assert finding.hint == "`pip install libtpu==0.0.50`"
+
+
+@pytest.mark.usefixtures("site")
+def test_none_is_refused_with_the_extra() -> None:
+    library, _, (finding,) = tpu_wheels.find()
+    assert library is None
+    assert (finding.code, finding.found) == ("AOTC-E907", "it is not installed")
+    assert "'.[tpu]'" in finding.hint
+
+
+def test_one_whose_library_is_gone_is_refused(site: Path) -> None:
+    install_libtpu(site, "0.0.50").unlink()
+    library, _, (finding,) = tpu_wheels.find()
+    assert library is None
+    assert finding.found == "no libtpu.so in it"
+    assert "--force-reinstall libtpu==0.0.50" in finding.hint
