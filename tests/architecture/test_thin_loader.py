@@ -57,7 +57,7 @@ LAZY = (
     "aotc_runtime.verification.choice_report",
     "aotc_runtime.verification.bundle_examination",
     "aotc_runtime.verification.sigstore_identities",
-    "aotc_runtime.verification.mesh_consistency",
+    "aotc_runtime.verification.rare_consistency",
     "aotc_runtime.verification.host_findings",
     "aotc_runtime.verification.parsed_keys",
     "aotc_runtime.verification.policy_consistency",
