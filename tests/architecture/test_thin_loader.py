@@ -52,7 +52,6 @@ LAZY = (
     "aotc_serve.store",
     "aotc_runtime.system.cpu_features",
     "aotc_runtime.system.pipes",
-    "aotc_runtime.verification.accelerator_checks",
     "aotc_runtime.verification.certificate_rules",
     "aotc_runtime.verification.choice_report",
     "aotc_runtime.verification.bundle_examination",

@@ -102,7 +102,9 @@ def _finisher(
     device: Device, result: Tree, outputs: tuple[Aval, ...]
 ) -> Callable[[list[Buffer]], Any]:
     """Return a function from device buffers to the result of a call with numpy arrays."""
+    viewers = [device.viewer(aval) for aval in outputs]
     if isinstance(result, Leaf):
-        return device.reader_of_one(outputs[0])
-    read, build = device.reader(outputs), builder(result)
-    return lambda buffers: build(read(buffers))
+        show = viewers[0]
+        return lambda buffers: show(buffers[0])
+    build = builder(result)
+    return lambda buffers: build([v(each) for v, each in zip(viewers, buffers, strict=True)])

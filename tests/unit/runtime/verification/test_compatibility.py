@@ -205,7 +205,8 @@ def test_every_mismatch_is_reported_at_once() -> None:
         accelerators=(gpus(kinds=("L4",), plugin="", driver="12.9", memory_bytes=0),),
     )
     assert accelerated == [f"AOTC-E{n}" for n in (403, 508, 509, 554)]
-    assert len(found) == len(CHECKS) - 1, "of an accelerator there is one check"
+    # Of accelerators there is one check, and one of custom calls finds two reasons.
+    assert len(found) == len(CHECKS)
 
 
 def symbolic(stablehlo: str | None) -> dict[str, Any]:
