@@ -32,7 +32,6 @@ LAZY = (
     "aotc_runtime.schema.size_expressions",
     "aotc_runtime.schema.fill_numbers",
     "aotc_runtime.schema.served_kernels",
-    "aotc_runtime.schema.mesh_report",
     "aotc_runtime.schema.shard_layout",
     "aotc_runtime.schema.tensor_text",
     "aotc_runtime.serving.device_arrays",

@@ -8,14 +8,21 @@ from typing import Any
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
-from aotc_runtime.schema.mesh_report import mesh_report
+from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.serving.readiness import Difference
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
 
 
-def manifest_report(manifest: BundleManifest, choice: Choice, device: Device) -> dict[str, Any]:
-    """JSON: identity, target, engines and what runs them here."""
+def bundle_report(
+    manifest: BundleManifest,
+    choice: Choice,
+    device: Device,
+    fixtures: Mapping[ExecutableKey, Difference],
+) -> dict[str, Any]:
+    """JSON: identity, target, engines and what runs them here, and how far the results of each
+    fixture were from the reference.
+    """
     return {
         "name": manifest.name,
         "version": manifest.version,
@@ -33,18 +40,14 @@ def manifest_report(manifest: BundleManifest, choice: Choice, device: Device) ->
         "xla_flags": device.flags or None,
         "devices": manifest.requires.devices,
         "mesh": mesh_report(manifest),
+        "fixtures": [
+            {
+                "label": key.label,
+                "max_abs": result.max_abs,
+                "max_rel": result.max_rel,
+                "ulp_max": result.ulp_max,
+                "elements": result.elements,
+            }
+            for key, result in fixtures.items()
+        ],
     }
-
-
-def fixtures_report(fixtures: Mapping[ExecutableKey, Difference]) -> list[dict[str, Any]]:
-    """JSON: how far the results of each fixture were from the reference."""
-    return [
-        {
-            "label": key.label,
-            "max_abs": result.max_abs,
-            "max_rel": result.max_rel,
-            "ulp_max": result.ulp_max,
-            "elements": result.elements,
-        }
-        for key, result in fixtures.items()
-    ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.engines.engine_device import Aval, Device
-from aotc_runtime.schema.bundle_manifest import BundleManifest, DType, Tolerance
+from aotc_runtime.schema.bundle_manifest import BundleManifest, DType
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.readiness import Ran
+    from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
 
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""
@@ -106,22 +110,25 @@ def unfit_fixture(
     )
 
 
-def other_results(failed: Sequence[tuple[str, str, Tolerance]]) -> AotcError:
-    """The error (AOTC-E701) for executables whose results are beyond their tolerance. failed:
-    labels with an output, how far it is off in words, and the tolerance.
+def not_ready(
+    resident: ResidentBundle, every: Sequence[tuple[ResidentProfile, Ran]], compilations: int
+) -> AotcError:
+    """The error for fixtures of which one did not match (AOTC-E701 beyond its tolerance, E704
+    another result in a second call), or for a load that compiled something (E703).
     """
-    return ReadinessError(
-        *(
-            finding(
-                "AOTC-E701",
-                where,
-                found,
-                expected="results as recorded at build, within "
-                f"rtol={tolerance.rtol} atol={tolerance.atol}",
-            )
-            for where, found, tolerance in failed
-        )
-    )
+    findings = []
+    for profile, (difference, *_) in every:
+        if not difference.within:
+            tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
+            where = f"{profile.label} output {difference.worst or 'result'}"
+            expected = "results as recorded at build, within "
+            expected += f"rtol={tolerance.rtol} atol={tolerance.atol}"
+            findings.append(finding("AOTC-E701", where, str(difference), expected=expected))
+    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
+    if not findings and not changed:
+        found = f"{compilations} executables that did not come from the bundle"
+        return refusal("AOTC-E703", "load", found)
+    return ReadinessError(*findings) if findings else changed_results(changed)
 
 
 def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
@@ -133,11 +140,4 @@ def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
             finding("AOTC-E704", f"{label} output {path}", "another result in a second call")
             for label, path in changed
         )
-    )
-
-
-def compiled_here(compilations: int) -> AotcError:
-    """The error (AOTC-E703) for a load that compiled something."""
-    return refusal(
-        "AOTC-E703", "load", f"{compilations} executables that did not come from the bundle"
     )
