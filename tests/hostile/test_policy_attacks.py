@@ -31,7 +31,6 @@ from aotc_runtime.verification import (
     root_signatures,
     signature_timestamps,
     sigstore_identities,
-    timestamp_authorities,
     verify_bundle,
 )
 
@@ -294,7 +293,6 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     source = "".join(
         Path(module.__file__ or "").read_text("utf-8")
         for module in (
-            timestamp_authorities,
             sigstore_identities,
             public_keys,
             provenance_rules,

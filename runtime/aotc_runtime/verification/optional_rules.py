@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec import UNSET
 
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
+from aotc_runtime.verification.bundle_contents import roles_of
 from aotc_runtime.verification.bundle_versions import version_key
 
 
@@ -50,6 +53,23 @@ def check_limits(
                 f"{found} {unit}",
                 expected=f"at most {limit} {unit}, the policy's limits.{name}",
             )
+
+
+def roles_by_digest(
+    root_digest: str,
+    targets: Mapping[str, ImageManifest],
+    manifests: Mapping[str, BundleManifest],
+    attested: Iterable[str],
+) -> dict[str, str]:
+    """Digest to role. targets, manifests: by the target's name.  attested: digests of attestations
+    and what belongs to them.
+    """
+    roles = {root_digest: "root index"} | dict.fromkeys(attested, "attestation")
+    for target, image in targets.items():
+        roles[sha256(canonical_json.encode(image))] = f"image manifest of {target}"
+        roles[image.config.digest] = f"bundle manifest of {target}"
+        roles |= {ref.digest: f"{role} of {target}" for ref, _, role in roles_of(manifests[target])}
+    return roles
 
 
 def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:

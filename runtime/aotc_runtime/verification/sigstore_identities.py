@@ -26,10 +26,10 @@ from msgspec import Meta, Struct
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256_bytes
 from aotc_runtime.base.errors import Finding, TrustError, finding, refusal
+from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import SignedPayload
 from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
-from aotc_runtime.verification.package_errors import reason_of
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

@@ -327,9 +327,8 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     yield from policy_rules.check_identity(next(iter(manifests)), policy)
     if policy.revoked.blobs:
         from aotc_runtime.verification import optional_rules
-        from aotc_runtime.verification.blob_roles import roles_by_digest
 
-        roles = roles_by_digest(
+        roles = optional_rules.roles_by_digest(
             contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
         yield from optional_rules.check_revoked_blobs(roles, policy)
