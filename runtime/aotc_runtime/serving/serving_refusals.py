@@ -26,35 +26,23 @@ Tensor = tuple[str, DType, tuple[int, ...]]
 
 def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:
     """The error (AOTC-E602) for an entry point that a bundle does not have."""
-    return refusal(
-        "AOTC-E602",
-        bundle,
-        repr(name),
-        expected="one of " + ", ".join(known),
-        hint=did_you_mean(name, known, "use an entry point of this bundle"),
-    )
+    expected = "one of " + ", ".join(known)
+    hint = did_you_mean(name, known, "use an entry point of this bundle")
+    return refusal("AOTC-E602", bundle, repr(name), expected=expected, hint=hint)
 
 
 def no_policy(trust: object) -> AotcError:
     """The error (AOTC-E309) for a load that names no trust policy."""
-    return refusal(
-        "AOTC-E309",
-        "load",
-        f"a {type(trust).__name__}",
-        expected="trust= a policy, or the path of its TOML file",
-        hint="write a policy with `aotc trust init`; nothing loads without one",
-    )
+    expected = "trust= a policy, or the path of its TOML file"
+    hint = "write a policy with `aotc trust init`; nothing loads without one"
+    return refusal("AOTC-E309", "load", f"a {type(trust).__name__}", expected=expected, hint=hint)
 
 
 def failed(device: Device, label: str, error: Exception) -> AotcError:
     """The engine's error as ours (AOTC-E755)."""
-    return refusal(
-        "AOTC-E755",
-        label,
-        first_line(error),
-        expected=f"{device.engine} to run the executable",
-        hint="the bundle stays usable; if memory ran out, free some or call with less",
-    )
+    expected = f"{device.engine} to run the executable"
+    hint = "the bundle stays usable; if memory ran out, free some or call with less"
+    return refusal("AOTC-E755", label, first_line(error), expected=expected, hint=hint)
 
 
 def too_few_devices(manifest: BundleManifest, device: Device) -> AotcError:
@@ -89,25 +77,18 @@ def _tensor_text(tensor: Tensor | None) -> str:
 
 def fixture_failed(where: str, error: Exception) -> AotcError:
     """The error (AOTC-E755) for a fixture that the engine does not run."""
-    return refusal(
-        "AOTC-E755",
-        where,
-        first_line(error),
-        expected="the executable to run its fixture",
-        hint="rebuild the bundle with the jaxlib that is installed here",
-    )
+    expected = "the executable to run its fixture"
+    hint = "rebuild the bundle with the jaxlib that is installed here"
+    return refusal("AOTC-E755", where, first_line(error), expected=expected, hint=hint)
 
 
 def unfit_fixture(
     where: str, name: str, aval: Aval, array: np.ndarray[Any, Any] | None
 ) -> AotcError:
     """The error (AOTC-E702) for a fixture without this tensor, or with another one."""
-    return refusal(
-        "AOTC-E702",
-        where,
-        f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-        expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-    )
+    found = f"{array.dtype.name}{list(array.shape)}" if array is not None else "none"
+    expected = f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}"
+    return refusal("AOTC-E702", where, found, expected=expected)
 
 
 def not_ready(

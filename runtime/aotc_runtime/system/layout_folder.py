@@ -99,13 +99,10 @@ def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview
     except OSError as error:
         if error.errno != errno.ENOMEM or _maps_one_page():
             raise
-        raise refusal(
-            "AOTC-E109",
-            shown,
-            f"no room for another after {before} files",
-            expected="as many files as this system maps for a process (vm.max_map_count)",
-            hint="raise that, or use the bundle as one .aotb file, which is one map",
-        ) from error
+        found = f"no room for another after {before} files"
+        expected = "as many files as this system maps for a process (vm.max_map_count)"
+        hint = "raise that, or use the bundle as one .aotb file, which is one map"
+        raise refusal("AOTC-E109", shown, found, expected=expected, hint=hint) from error
 
 
 def _maps_one_page() -> bool:

@@ -186,18 +186,11 @@ def missing_target(
 ) -> Finding:
     """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
     if wanted in absent:
-        return finding(
-            "AOTC-E505",
-            wanted,
-            "a target that was left out of it (`aotc extract`)",
-            expected="a target that this copy of the bundle holds: " + ", ".join(sorted(manifests)),
-            hint="take the whole bundle, or extract this target from it",
-        )
+        found = "a target that was left out of it (`aotc extract`)"
+        expected = "a target that this copy of the bundle holds: " + ", ".join(sorted(manifests))
+        hint = "take the whole bundle, or extract this target from it"
+        return finding("AOTC-E505", wanted, found, expected=expected, hint=hint)
     otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
-    return finding(
-        "AOTC-E505",
-        wanted,
-        "no such target",
-        expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
-        hint=did_you_mean(wanted, manifests, otherwise),
-    )
+    expected = "one of the bundle's targets: " + ", ".join(sorted(manifests))
+    hint = did_you_mean(wanted, manifests, otherwise)
+    return finding("AOTC-E505", wanted, "no such target", expected=expected, hint=hint)

@@ -47,12 +47,8 @@ def check_limits(
     )
     for name, where, limit, found, unit in measured:
         if limit is not None and found > limit:
-            yield finding(
-                "AOTC-E320",
-                where,
-                f"{found} {unit}",
-                expected=f"at most {limit} {unit}, the policy's limits.{name}",
-            )
+            expected = f"at most {limit} {unit}, the policy's limits.{name}"
+            yield finding("AOTC-E320", where, f"{found} {unit}", expected=expected)
 
 
 def roles_by_digest(

@@ -37,24 +37,17 @@ def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
     for index, authority in enumerate(policy.timestamp_authorities):
         place = f"{where} timestamp_authorities[{index}] {authority.name}".rstrip()
         if bool(authority.certificates) == bool(authority.certificates_file):
-            yield finding(
-                "AOTC-E309",
-                place,
-                "both" if authority.certificates else "neither",
-                expected="exactly one of certificates and certificates_file",
-                hint="certificates holds PEM text, certificates_file the path of a file with it",
-            )
+            found = "both" if authority.certificates else "neither"
+            expected = "exactly one of certificates and certificates_file"
+            hint = "certificates holds PEM text, certificates_file the path of a file with it"
+            yield finding("AOTC-E309", place, found, expected=expected, hint=hint)
             continue
         try:
             certificates_of(authority)
         except ValueError as error:
-            yield finding(
-                "AOTC-E309",
-                place,
-                reason_of(error),
-                expected="PEM certificates: the authority's root, and those between",
-                hint="ask the authority for its chain of certificates",
-            )
+            expected = "PEM certificates: the authority's root, and those between"
+            hint = "ask the authority for its chain of certificates"
+            yield finding("AOTC-E309", place, reason_of(error), expected=expected, hint=hint)
 
 
 def certificates_of(authority: TimestampAuthority) -> list[Any]:

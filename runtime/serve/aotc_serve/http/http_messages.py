@@ -119,13 +119,9 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
     headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
-        raise refusal(
-            "AOTC-E767",
-            "request",
-            f"the content encoding {encoding[:100].decode('latin-1')}",
-            expected="a body as it is",
-            hint="send it without Content-Encoding",
-        )
+        found = f"the content encoding {encoding[:100].decode('latin-1')}"
+        hint = "send it without Content-Encoding"
+        raise refusal("AOTC-E767", "request", found, expected="a body as it is", hint=hint)
     text = headers.get(HEADER_LENGTH)
     if text is None:
         return None
