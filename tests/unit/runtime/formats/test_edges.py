@@ -66,18 +66,6 @@ def test_a_header_may_be_as_long_as_the_limit() -> None:
     assert refused.value.code == "AOTC-E131"
 
 
-def test_a_file_may_hold_no_tensors_at_all() -> None:
-    header = b"{}"
-    data = struct.pack("<Q", len(header)) + header
-    assert read_tensors(memoryview(data), where="x") == {}
-
-
-def test_a_text_is_told_from_an_archive() -> None:
-    with pytest.raises(BundleFormatError) as refused:
-        read_members(memoryview(b"schema = 1\n" * 100), where="x")
-    assert refused.value.findings[0].found == "a file of text"
-
-
 def test_an_archive_may_end_with_as_many_zeros_as_one_tar_writes() -> None:
     assert read_members(memoryview(bytes(TRAILER_BYTES_MAX)), where="x") == {}
     with pytest.raises(BundleFormatError):

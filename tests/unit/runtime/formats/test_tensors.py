@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.extended_tensors import STORED_AS
-from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
 
 
@@ -60,11 +60,6 @@ def test_metadata_is_allowed_and_is_no_tensor() -> None:
         "a": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]},
     }
     assert list(read_tensors(tensors_file(header, bytes(4)), where="x")) == ["a"]
-
-
-def test_every_dtype_of_the_format_has_its_size() -> None:
-    for dtype, size in DTYPES.values():
-        assert numpy_dtype(dtype).itemsize == size
 
 
 def test_tensors_come_in_the_order_of_their_data() -> None:
