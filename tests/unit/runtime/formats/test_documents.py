@@ -13,6 +13,8 @@ from aotc_runtime.base.canonical_json import check_keys, decode_foreign
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import in_toto, oci_layout
 
+from ..samples import refused
+
 
 def test_dsse_signs_what_its_specification_gives_as_an_example() -> None:
     """https://github.com/secure-systems-lab/dsse/blob/v1.0.2/protocol.md, test vectors."""
@@ -39,9 +41,8 @@ def test_base64_is_read_in_its_canonical_spelling(data: bytes) -> None:
     "text", ["A", "AA", "AA=", "AB==", "AAA", "A A=", "AA==\n", "AA===", "_-==", "é===", "AA==AA=="]
 )
 def test_base64_in_another_spelling_is_refused(text: str) -> None:
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E107"):
         in_toto.decode_base64(text, where="x")
-    assert refused.value.code == "AOTC-E107"
 
 
 def test_an_envelope_may_hold_fields_we_do_not_know() -> None:
@@ -93,8 +94,7 @@ def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
 def test_descriptors_below_the_root_are_strict(change: dict[str, object]) -> None:
     good = {"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}
     canonical_json.decode(canonical_json.encode(good), oci_layout.Descriptor, where="x")
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E101"):
         canonical_json.decode(
             canonical_json.encode({**good, **change}), oci_layout.Descriptor, where="x"
         )
-    assert refused.value.code == "AOTC-E101"

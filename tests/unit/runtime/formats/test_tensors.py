@@ -17,6 +17,8 @@ from aotc_runtime.formats.extended_tensors import STORED_AS
 from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
 
+from ..samples import refused
+
 
 def tensors_file(header: dict[str, Any], data: bytes) -> memoryview:
     text = json.dumps(header).encode()
@@ -92,9 +94,8 @@ def test_arbitrary_bytes_are_refused_and_never_crash_the_reader(data: bytes) -> 
 )
 def test_huge_shapes_are_compared_as_numbers_and_not_allocated(shape: list[int], code: str) -> None:
     header = {"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}
-    with pytest.raises(BundleFormatError) as refused:
+    with refused(code):
         read_tensors(tensors_file(header, bytes(4)), where="x")
-    assert refused.value.code == code
 
 
 def test_types_narrower_than_a_byte_have_no_name() -> None:
