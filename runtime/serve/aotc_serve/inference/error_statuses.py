@@ -54,14 +54,6 @@ def statuses_of(error: AotcError) -> tuple[int, str]:
     return next((both for family, both in BY_FAMILY if isinstance(error, family)), REFUSED_BUNDLE)
 
 
-def http_status(error: AotcError) -> int:
-    return statuses_of(error)[0]
-
-
-def grpc_status(error: AotcError) -> str:
-    return statuses_of(error)[1]
-
-
 def let_go(error: AotcError) -> None:
     """Forget which calls an error came through, once it has been answered. They hold the request,
     and the error holds them: for as long as Python does not look for such cycles, which may be
@@ -96,11 +88,6 @@ def too_slow(name: str, seconds: float) -> AotcError:
     expected = f"an answer within {seconds:g} s"
     hint = "ask for less at once, or start the server with a longer --call-seconds"
     return refusal("AOTC-E765", f"model {name[:100]}", "none yet", expected=expected, hint=hint)
-
-
-def not_listening(where: str, found: str) -> AotcError:
-    """The error (AOTC-E782) for an address that cannot be had."""
-    return refusal("AOTC-E782", where, found)
 
 
 def not_passed(found: str) -> AotcError:
