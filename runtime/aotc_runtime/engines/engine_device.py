@@ -123,14 +123,10 @@ class Device(ABC):
         runs an executable faster than `put` and `execute` do; None if there is none.
 
         Asked only for an executable that takes the weights first, then every input, and donates
-        none.
+        none. It may have an attribute `on_host`: the same from arrays to arrays, where that is
+        faster.
         """
         return None
-
-    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
-        """What `direct` made, as a function from arrays to arrays, where that is faster."""
-        found: Callable[..., list[Array]] | None = getattr(direct, "on_host", None)
-        return found
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """A function that reads results of an aval as `to_numpy` does; made once, called often."""

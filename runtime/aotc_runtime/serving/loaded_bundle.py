@@ -328,7 +328,7 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     every = list(run_all(resident))
     compilations = sum(device.compilations() for device in resident.devices.values())
     if compilations or any(not r.difference.within or r.changed is not None for _, r in every):
-        from aotc_runtime.serving.serving_refusals import not_ready
+        from aotc_runtime.serving.loaded_report import not_ready
 
         raise not_ready(resident, every, compilations)
     fixtures = {profile.key: ran.difference for profile, ran in every}

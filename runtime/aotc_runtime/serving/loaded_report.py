@@ -1,15 +1,18 @@
-"""What a bundle that is ready reports of itself."""
+"""What a bundle reports of itself, and why one is not ready."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.schema.shard_layout import mesh_report
-from aotc_runtime.serving.readiness import Difference
+from aotc_runtime.serving.readiness import Difference, Ran
+from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
+from aotc_runtime.serving.serving_refusals import changed_results
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
 
@@ -51,3 +54,24 @@ def bundle_report(
             for key, result in fixtures.items()
         ],
     }
+
+
+def not_ready(
+    resident: ResidentBundle, every: Sequence[tuple[ResidentProfile, Ran]], compilations: int
+) -> AotcError:
+    """The error for fixtures of which one did not match (AOTC-E701 beyond its tolerance, E704
+    another result in a second call), or for a load that compiled something (E703).
+    """
+    findings = []
+    for profile, (difference, *_) in every:
+        if not difference.within:
+            tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
+            where = f"{profile.label} output {difference.worst or 'result'}"
+            expected = "results as recorded at build, within "
+            expected += f"rtol={tolerance.rtol} atol={tolerance.atol}"
+            findings.append(finding("AOTC-E701", where, str(difference), expected=expected))
+    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
+    if not findings and not changed:
+        found = f"{compilations} executables that did not come from the bundle"
+        return refusal("AOTC-E703", "load", found)
+    return ReadinessError(*findings) if findings else changed_results(changed)

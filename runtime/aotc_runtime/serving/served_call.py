@@ -94,7 +94,7 @@ class Served:
         self.finish = _finisher(self.device, result, self.outputs)
         self.call = self.direct
         self.show = self.finish
-        if self.direct is not None and (on_host := self.device.on_host(self.direct)) is not None:
+        if (on_host := getattr(self.direct, "on_host", None)) is not None:
             self.call, self.show = on_host, builder(result)
 
 

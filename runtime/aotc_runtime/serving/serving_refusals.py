@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,6 @@ from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.engines.engine_device import Aval, Device
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DType
-
-if TYPE_CHECKING:
-    from aotc_runtime.serving.readiness import Ran
-    from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
 
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""
@@ -89,27 +85,6 @@ def unfit_fixture(
     found = f"{array.dtype.name}{list(array.shape)}" if array is not None else "none"
     expected = f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}"
     return refusal("AOTC-E702", where, found, expected=expected)
-
-
-def not_ready(
-    resident: ResidentBundle, every: Sequence[tuple[ResidentProfile, Ran]], compilations: int
-) -> AotcError:
-    """The error for fixtures of which one did not match (AOTC-E701 beyond its tolerance, E704
-    another result in a second call), or for a load that compiled something (E703).
-    """
-    findings = []
-    for profile, (difference, *_) in every:
-        if not difference.within:
-            tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
-            where = f"{profile.label} output {difference.worst or 'result'}"
-            expected = "results as recorded at build, within "
-            expected += f"rtol={tolerance.rtol} atol={tolerance.atol}"
-            findings.append(finding("AOTC-E701", where, str(difference), expected=expected))
-    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
-    if not findings and not changed:
-        found = f"{compilations} executables that did not come from the bundle"
-        return refusal("AOTC-E703", "load", found)
-    return ReadinessError(*findings) if findings else changed_results(changed)
 
 
 def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
