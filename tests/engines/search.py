@@ -411,7 +411,7 @@ class Loaded:
         self._direct = self._device.direct(
             self._executable, self._weights, self._inputs, self._outputs
         )
-        self._copying = self._device.on_host(self._direct) if self._direct is not None else None
+        self._copying = getattr(self._direct, "on_host", None)
 
     def by_buffers(self, inputs: Sequence[Array]) -> list[Array]:
         """Results of a call as `on_device` makes it."""

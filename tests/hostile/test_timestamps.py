@@ -31,6 +31,7 @@ from aotc.commands.timestamp import timestamp_client
 from aotc.commands.timestamp.timestamp_client import timestamped
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import Revoked, TimestampAuthority, TrustPolicy
 from aotc_runtime.verification import (
@@ -40,7 +41,6 @@ from aotc_runtime.verification import (
     signature_timestamps,
 )
 from aotc_runtime.verification.bundle_examination import verify
-from aotc_runtime.verification.package_errors import reason_of
 from aotc_runtime.verification.public_keys import Trials
 
 from .archives import on_disk

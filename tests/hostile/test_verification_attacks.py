@@ -372,4 +372,6 @@ def test_every_code_of_the_verification_has_its_check_here() -> None:
         host_findings,
         manifest_consistency,
     )
-    assert codes_in(*modules) == {case.code for case in ATTACKS} - {ACCEPTED}
+    # tests/unit/runtime/verification/test_compatibility.py has those of accelerators.
+    elsewhere = {f"AOTC-E{number}" for number in (403, 508, 509, 554)}
+    assert codes_in(*modules) - elsewhere == {case.code for case in ATTACKS} - {ACCEPTED}

@@ -155,7 +155,7 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         'raise refusal("AOTC-E560", str(store.folder), "another process removes what is fetched")',
     ): "a race: another process has to remove blobs just then, several times",
     (
-        "reference_reading.py",
+        "oci_source.py",
         'raise refusal("AOTC-E560", str(folder), "another process removes what is fetched")',
     ): "a race: another process has to remove from a folder of this one's",
     (
