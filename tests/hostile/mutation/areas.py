@@ -482,7 +482,6 @@ AREAS = (
         ("commands/profiles/traffic_log.py",),
         ("tests/unit/commands/profiles/test_log.py",),
     ),
-    Area(TOOLCHAIN, ("config/manifest_values.py",), ("tests/unit/config/test_values.py",)),
     Area(
         TOOLCHAIN,
         ("bundle/compat/compat_matrix.py",),
