@@ -18,8 +18,8 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture import jax_trees, random_keys
 from aotc.capture.call_arguments import CallPlan
+from aotc.capture.file_digests import read_source
 from aotc.capture.like_inputs import call, like_value, shapes
-from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,

@@ -20,10 +20,10 @@ from msgspec import UNSET, UnsetType
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, line_coverage, trace_refusals
+from aotc.capture.file_digests import read_source
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
 from aotc.capture.model_files.frontend_registry import read_model
-from aotc.capture.source_files import read_source
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
     BuildManifest,

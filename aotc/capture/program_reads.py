@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from aotc.base.constants import EVERYTHING
-from aotc.capture import library_files
+from aotc.capture import project_files
 
 TOOLCHAIN = frozenset(
     {"aotc", "aotc_runtime", "aotc_serve", "jax", "jaxlib", "ml_dtypes"}
@@ -36,7 +36,7 @@ class Recorder:
     """
 
     def __init__(self, scratch: Path) -> None:
-        self._libraries = library_files.folders()
+        self._libraries = project_files.library_folders()
         self._skipped = (*self._libraries, os.path.join(scratch, ""))
         self._opened: set[str] = set()
         self._variables: set[str] = set()
@@ -135,7 +135,7 @@ def _is_by_toolchain(frame: FrameType) -> bool:
     outer: FrameType | None = frame
     while outer is not None:
         file = outer.f_code.co_filename
-        if not file.startswith("<") and not library_files.is_of_python(file):
+        if not file.startswith("<") and not project_files.is_of_python(file):
             break
         outer = outer.f_back
     asking = str((outer or frame).f_globals.get("__name__", ""))

@@ -24,7 +24,7 @@ from aotc.capture import (
     jax_trees as tree,
 )
 from aotc.capture.checkpoint_tensors import open_weights
-from aotc.capture.weight_files import Fetched, StoredTensor, WeightsFile
+from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.suggestions import with_article
@@ -55,7 +55,7 @@ class Weights:
     def fetch(self) -> None:
         """Have what tensors are copied from at hand, where that takes another process."""
         for tensor in self.tensors.values():
-            if isinstance(tensor, StoredTensor) and isinstance(tensor.file, Fetched):
+            if isinstance(tensor, StoredTensor):
                 tensor.file.fetch()
 
     def cut(self) -> str:

@@ -43,12 +43,12 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan
-from aotc.capture.imported_packages import imported_packages
+from aotc.capture.file_digests import changed
+from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, Platforms, TracedProfile
-from aotc.capture.source_files import changed
 from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards

@@ -145,7 +145,9 @@ AREAS = (
         ("commands/attach/sigstore_bundle.py",),
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
-    Area(TOOLCHAIN, ("capture/npz_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
+    Area(
+        TOOLCHAIN, ("capture/weight_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True
+    ),
     Area(
         TOOLCHAIN,
         ("bundle/write/hashed_weights.py",),
