@@ -165,16 +165,13 @@ def in_tree(
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), files)
+    ordered = {path: tensors[path] for path, _ in tree.leaf_paths(structure)}
+    return Weights("source", structure, ordered, files)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     """A tensor of a file, which is never weakly typed, whatever `init` would make."""
     return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
-
-
-def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

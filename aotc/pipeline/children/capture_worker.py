@@ -136,7 +136,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                recorded = fixture_inputs.recorded_inputs(name, manifest)
+                recorded = fixture_inputs.recorded(name, manifest, "file")
                 if recorded:
                     _note(files, recorded.file, recorded.digest)
                 captured[name] = _write_fixtures(
@@ -255,7 +255,7 @@ def _write_fixtures(
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
-        results = fixture_inputs.recorded_results(name, manifest, kind)
+        results = fixture_inputs.recorded(name, manifest, kind)
         if results is None:
             continue
         _note(files, results.file, results.digest)

@@ -415,7 +415,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("capture/float64_module.py", "capture/reference_interpreter.py"),
+        ("capture/float64_module.py",),
         ("tests/unit/capture/test_wide_modules.py",),
     ),
     Area(
