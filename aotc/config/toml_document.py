@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from aotc.base.errors import BuildManifestError, finding, raise_if, refusal
 from aotc.config.manifest_problem import Problem, shorten
 from aotc.config.toml_validation import validate
@@ -93,11 +91,11 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
     return document
 
 
-def parse[M: BaseModel](document: Document, model: type[M]) -> M:
-    """Validate a document as a model. Raises BuildManifestError with a Finding for each problem:
-    AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
+def parse[T](document: Document, model: type[T], folder: Path | None = None) -> T:
+    """Validate a document as a section or a model. Raises BuildManifestError with a Finding for
+    each problem, as `aotc.config.toml_validation.validate` has them.
     """
-    value, problems = validate(document.data, model)
+    value, problems = validate(document.data, model, folder)
     raise_if(document.findings(problems))
     assert value is not None, "without problems there is a value"
     return value

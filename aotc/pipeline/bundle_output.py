@@ -15,7 +15,7 @@ from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack
-from aotc.capture.imported_packages import packages_behind
+from aotc.capture.installed_packages import packages_behind
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats.in_toto import SBOM_TYPE

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -84,6 +84,10 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
+type _Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
+"""The fields of `ProgramJob`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
     """What the processes that run the user's code are told. What they open of the build manifest
@@ -109,18 +113,19 @@ class ProgramJob:
         """The job for another process. Raises UnicodeEncodeError for a path that is not UTF-8: jax
         cannot write it into a module's locations.
         """
-        from aotc.config import manifest_values
+        from aotc.config.build_manifest import encode_build_manifest
 
         str(self.manifest.path).encode()
-
-        return manifest_values.encode(tuple(getattr(self, field.name) for field in fields(self)))
+        rest = (self.targets, self.wanted, self.keeps_going, self.threads)
+        return msgspec.msgpack.encode((encode_build_manifest(self.manifest), *rest))
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
         """What `encode` made."""
-        from aotc.config import manifest_values
+        from aotc.config.build_manifest import decode_build_manifest
 
-        return cls(*manifest_values.decode(data))
+        manifest, *rest = msgspec.msgpack.decode(data, type=_Encoded)
+        return cls(decode_build_manifest(manifest), *rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def _entry_point(
         out_of_profile=dict(spec.out_of_profile),
         bound=captured.bound,
         static=captured.static,
-        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
+        tolerance=Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(spec.tolerance.atol)),
         lifted=captured.lifted,
         profiles=profiles,
         specialized=captured.specialized,

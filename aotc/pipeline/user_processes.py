@@ -22,7 +22,7 @@ from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment
 from aotc.base.workers.confined_process import Apart
 from aotc.base.workers.forked_workers import kept
-from aotc.capture.source_files import changed
+from aotc.capture.file_digests import changed
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths

@@ -27,9 +27,9 @@ from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.compat.host_files import read_hosts
 from aotc.bundle.read.bundle_review import Claim
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.capture import npz_files
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged
+from aotc.capture.weight_files import ZIP_BEGINS, WeightsFile, npz_tensors
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
@@ -238,9 +238,9 @@ def pt2_program(data: bytes) -> None:
 
 def npz_weights(data: bytes) -> None:
     """Arrays of weights, as far as a file is taken for one that has them."""
-    if data.startswith(npz_files.BEGINS):
+    if data.startswith(ZIP_BEGINS):
         with suppress(Damaged):
-            list(npz_files.arrays(memoryview(data)))
+            list(npz_tensors(WeightsFile.__new__(WeightsFile), memoryview(data)))
 
 
 def tfhlo_document(data: bytes) -> None:

@@ -132,8 +132,8 @@ def plan_trials(
     bounds = {leaf_of[path]: each for path, each in sorted(ranges.items())}
     entry = EntryTrials(
         entry_point=captured.name,
-        rtol=spec.rtol,
-        atol=spec.atol,
+        rtol=spec.tolerance.rtol,
+        atol=spec.tolerance.atol,
         fills=fills,
         held=_held(captured, fills, bounds),
         masks=masks,

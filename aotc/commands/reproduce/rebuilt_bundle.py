@@ -26,7 +26,7 @@ from aotc.base.constants import EVERYTHING
 from aotc.base.errors import UsageError, finding, quoted, raise_if
 from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
-from aotc.capture.imported_packages import normalized
+from aotc.capture.installed_packages import normalized
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere

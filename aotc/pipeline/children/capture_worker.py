@@ -43,12 +43,12 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan
-from aotc.capture.imported_packages import imported_packages
+from aotc.capture.file_digests import changed
+from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, Platforms, TracedProfile
-from aotc.capture.source_files import changed
 from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
@@ -136,7 +136,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                recorded = fixture_inputs.recorded_inputs(name, manifest)
+                recorded = fixture_inputs.recorded(name, manifest, "file")
                 if recorded:
                     _note(files, recorded.file, recorded.digest)
                 captured[name] = _write_fixtures(
@@ -255,7 +255,7 @@ def _write_fixtures(
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
-        results = fixture_inputs.recorded_results(name, manifest, kind)
+        results = fixture_inputs.recorded(name, manifest, kind)
         if results is None:
             continue
         _note(files, results.file, results.digest)

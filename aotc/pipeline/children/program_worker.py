@@ -45,7 +45,7 @@ def prepare() -> None:
         importlib.import_module(worker)
     # Not at the top: a worker in a process of its own imports jax with its options.
     from aotc.capture import jax_private
-    from aotc.capture.imported_packages import imported_packages
+    from aotc.capture.installed_packages import imported_packages
     from aotc.compile.compiler_registry import platforms
 
     jax_private.import_for_lowering()

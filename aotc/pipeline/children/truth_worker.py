@@ -14,8 +14,7 @@ import numpy as np
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.bundle.write.bundle_writer import Blob
-from aotc.capture.float64_module import NotWidenedError, widened
-from aotc.capture.reference_interpreter import NotInterpretedError, interpreted
+from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_fixture
 from aotc.check.parity_process import Call

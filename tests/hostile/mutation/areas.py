@@ -147,7 +147,9 @@ AREAS = (
         ("commands/attach/sigstore_bundle.py",),
         ("tests/hostile/test_identities.py", "-k", "attach"),
     ),
-    Area(TOOLCHAIN, ("capture/npz_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True),
+    Area(
+        TOOLCHAIN, ("capture/weight_files.py",), ("tests/unit/capture/test_npz.py",), decisions=True
+    ),
     Area(
         TOOLCHAIN,
         ("bundle/write/hashed_weights.py",),
@@ -415,7 +417,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("capture/float64_module.py", "capture/reference_interpreter.py"),
+        ("capture/float64_module.py",),
         ("tests/unit/capture/test_wide_modules.py",),
     ),
     Area(
@@ -484,7 +486,6 @@ AREAS = (
         ("commands/profiles/traffic_log.py",),
         ("tests/unit/commands/profiles/test_log.py",),
     ),
-    Area(TOOLCHAIN, ("config/manifest_values.py",), ("tests/unit/config/test_values.py",)),
     Area(
         TOOLCHAIN,
         ("bundle/compat/compat_matrix.py",),
