@@ -11,14 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from aotc.base.call_memory import over_limit
-from aotc.base.child_processes import Processes
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
-from aotc.check import gates, memory_process, value_trials
+from aotc.check import gates, value_trials
 from aotc.check.padding.trial_files import count_trials
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
@@ -33,7 +31,6 @@ from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.engine_order import Fallen, first_refusal
 from aotc.pipeline.host_requirements import made_by
 from aotc.pipeline.parity_check import ParityCheck
-from aotc.pipeline.provisional_bundle import pack_provisional
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
 from aotc.pipeline.tasks.cached_backend import CachedBackend
@@ -372,10 +369,7 @@ def check(
         for target in compiled.whole
     ]
     unchecked = [each.parts for each in assembled]
-    written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(
-        request.manifest, written, unchecked, run.scratch.folder, run.workers.processes
-    )
+    limits = _over_limits(request, unchecked)
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add(
         [*limits, *gates.check(request.manifest, [each.gated() for each in assembled], lines)]
@@ -394,32 +388,12 @@ def check(
     ]
 
 
-def exceeded(
-    manifest: BuildManifest,
-    targets: Mapping[str, Target],
-    parts: Sequence[TargetParts],
-    folder: Path,
-    processes: Processes,
-) -> Iterator[Finding]:
-    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
-
-    Calls are measured only where XLA's analysis finds no profile too large.
-    targets: by name as the manifest writes it.  folder: scratch, for the bundle that is measured.
-    """
-    names = {target.name: name for name, target in targets.items()}
+def _over_limits(request: Request, parts: Sequence[TargetParts]) -> Iterator[Finding]:
+    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set."""
+    names = {target.name: name for name, target in zip(request.names, request.targets, strict=True)}
     for part in parts:
-        target = part.manifest.target
-        override = manifest.overrides.get(names[target.name])
-        if override is None or override.memory_limit is None:
-            continue
-        where = manifest.where("target", names[target.name], "memory_limit")
-        findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
-        if not findings:
-            provisional = pack_provisional([part], folder)
-            taken = memory_process.run(
-                *(provisional.bundle, provisional.policy, target.name, target.threads),
-                *(folder, processes),
-            )
-            provisional.remove()
-            findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
-        yield from findings
+        name = names[part.manifest.target.name]
+        override = request.manifest.overrides.get(name)
+        if override is not None and override.memory_limit is not None:
+            where = request.manifest.where("target", name, "memory_limit")
+            yield from over_limit(part.manifest, override.memory_limit, where)

@@ -36,10 +36,6 @@ class ProvisionalBundle:
     bundle: Path
     policy: Path
 
-    def remove(self) -> None:
-        """Give back its room."""
-        remove_folder(self.bundle)
-
 
 def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalBundle:
     """Write a bundle into a folder, signed with a key that is discarded when this returns."""
