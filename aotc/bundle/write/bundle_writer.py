@@ -8,34 +8,29 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import UNSET
 
 from aotc.base.errors import finding, raise_if
-from aotc.base.shared_blocks import WholeFile, appended
 from aotc.base.stages import Bundle
 from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import (
-    FILE_MODE,
-    Appending,
     Before,
+    Check,
+    no_check,
     nothing,
     write_atomically,
     write_folder_atomically,
 )
-from aotc.bundle.write.disk_sync import LARGE_BYTES
 from aotc.bundle.write.index_json import layout_index
-from aotc.bundle.write.neighbor_layouts import blobs_beside
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
-from aotc.bundle.write.read_back import ReadBack
 from aotc_runtime.base import canonical_json
-from aotc_runtime.base.digest import pieces, sha256
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
@@ -50,21 +45,11 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
-from aotc_runtime.verification.bundle_contents import Contents, read_envelopes, read_root
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 type Data = bytes | memoryview
-
-type Check = Callable[[Path, Mapping[str, int]], None]
-"""Looks at a bundle that was written, under its temporary name, before it replaces anything. It is
-also given sizes by digest of blobs that need not be hashed any more: of files that have only got
-another name, or hashed while more was written.
-"""
-
-
-def no_check(written: Path, hashed: Mapping[str, int]) -> None:
-    """A `Check` that accepts whatever was written."""
 
 
 class Form(Enum):
@@ -183,55 +168,15 @@ def _member(digest: str) -> str:
     return oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """Weights of a bundle that is being written. told: called with bytes that were copied."""
-
-    blob: Blob
-    read_back: ReadBack
-    told: Told
-
-    def append_to(self, file: BinaryIO) -> int:
-        size = len(self.blob.data)
-        self.read_back.append(self, size, self.blob.digest, file)
-        return size
-
-    def appended_to(self, file: BinaryIO) -> Iterator[int]:
-        data, size = self.blob.data, len(self.blob.data)
-        if self.blob.file is not None:
-            for more in WholeFile(self.blob.file, size).appended_to(file):
-                self.told(more)
-                yield more
-        elif (passed := _held(data)) is not None:
-            of, start = passed
-            for more in appended(of.descriptor, start, size, file, ""):
-                of.told(more)
-                yield more
-        else:
-            for piece in pieces(data):
-                written = file.write(piece)
-                file.flush()
-                yield written
-
-
-def _held(data: Data) -> tuple[PassedMap, int] | None:
-    """The map over whose file the bytes are a view, if the file is open, and where they begin."""
-    of = data.obj if isinstance(data, memoryview) else None
-    if isinstance(of, PassedMap) and of.descriptor >= 0:
-        return of, of.place(memoryview(data))
-    return None
-
-
-def _archive(
-    members: Iterator[tuple[str, Blob]], read_back: ReadBack, told: Told
-) -> Iterator[Data | Appending]:
+def _archive(members: Iterator[tuple[str, Blob]], told: Told) -> Iterator[Data]:
     for name, blob in members:
         info = tarfile.TarInfo(name)
         info.size = len(blob.data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        is_large = blob.media_type == oci_layout.WEIGHTS_TYPE and info.size >= LARGE_BYTES
-        yield _Weights(blob, read_back, told) if is_large else blob.data
+        yield blob.data
+        if blob.file is not None:  # maps of other bundles tell by themselves
+            told(info.size)
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -311,32 +256,14 @@ def write_files(
     """Write atomically over whatever is there; the bundle's size in bytes.
 
     files: oci-layout and index.json, as they are to stand there.  told: of bytes of whole files
-    that were copied into an archive, and of those that were hashed while it was written. Raises
-    UsageError (AOTC-E003).
+    that were copied into an archive. Raises UsageError (AOTC-E003).
     """
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
-        with ReadBack(told) as read_back:
-            return write_atomically(
-                path,
-                _archive(members, read_back, told),
-                check=lambda written: check(written, read_back.finish()),
-                before=before,
-            )
+        return write_atomically(path, _archive(members, told), check=check, before=before)
     same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
-    weights = {
-        _member(digest): (digest, len(blob.data))
-        for digest, blob in blobs.items()
-        if blob.media_type == oci_layout.WEIGHTS_TYPE
-    }
-    shared = blobs_beside(path, weights, FILE_MODE)
-
-    def check_all(written: Path) -> None:
-        hashed = {name for name, file in shared.items() if (written / name).samefile(file)}
-        check(written, {weights[name][0]: weights[name][1] for name in hashed})
-
     contents = ((name, blob.data) for name, blob in members)
-    return write_folder_atomically(path, contents, check_all, before, same, shared)
+    return write_folder_atomically(path, contents, check, before, same)
 
 
 def pack(
@@ -351,7 +278,7 @@ def pack(
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
     envelopes: DSSE envelopes about the root.  before: as of `write_atomically`.  sources: as of
-    `reading_back`.  told: of bytes that were copied by the system, and hashed. Raises UsageError
+    `reading_back`.  told: of bytes that were copied, and hashed. Raises UsageError
     (AOTC-E003, E004), IntegrityError for what a source holds.
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
@@ -378,10 +305,9 @@ def reading_back(
     that were hashed.
     """
 
-    def check(written: Path, hashed: Mapping[str, int]) -> None:
+    def check(written: Path) -> None:
         try:
-            contents, _ = read_unverified(look_into(written, told), hashed)
-            raise_if(_check_sizes(contents, hashed, str(written)))
+            contents, _ = read_unverified(look_into(written, told))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)
@@ -391,18 +317,6 @@ def reading_back(
         )
 
     return check
-
-
-def _check_sizes(contents: Contents, hashed: Mapping[str, int], written: str) -> Iterator[Finding]:
-    """AOTC-E203: of blobs that were hashed elsewhere, nobody has looked how large they are."""
-    for image in contents.targets.values():
-        for layer in image.layers:
-            size = hashed.get(layer.digest, layer.size)
-            if size != layer.size:
-                expected = f"{layer.size} bytes"
-                yield finding(
-                    "AOTC-E203", f"{written} {layer.digest}", f"{size} bytes", expected=expected
-                )
 
 
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from msgspec import Struct, msgpack
 
 from aotc.base.constants import FULL
 from aotc.base.directory_owner import is_ours
-from aotc.base.shared_blocks import WholeFile
 from aotc.base.temporary_files import temporary_file
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.streamed_bundle import pass_file
@@ -66,9 +66,8 @@ class KeptFiles:
         except OSError as error:
             if error.errno in FULL:
                 raise
-            with temporary_file(place) as (temporary, descriptor):
-                with os.fdopen(descriptor, "wb", closefd=False) as stream:
-                    WholeFile(path, path.stat().st_size).append_to(stream)
+            with temporary_file(place) as (temporary, _):
+                shutil.copyfile(path, temporary)
                 temporary.replace(place)
         self._note(digest, place)
 
@@ -86,8 +85,7 @@ class KeptFiles:
         except OSError as error:  # another file system, one without links, or one link too many
             if error.errno in FULL:
                 raise
-            with path.open("xb") as stream:
-                WholeFile(place, place.stat().st_size).append_to(stream)
+            shutil.copyfile(place, path)
         with suppress(OSError):  # its time of access is when it was last used
             os.utime(place, ns=(time.time_ns(), place.stat().st_mtime_ns))
         return True

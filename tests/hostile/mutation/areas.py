@@ -160,16 +160,9 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundle/write/neighbor_layouts.py", "base/shared_blocks.py"),
-        ("tests/unit/bundle/write/test_layouts_beside.py", "tests/unit/base/test_whole_file.py"),
-        decisions=True,
-    ),
-    Area(
-        TOOLCHAIN,
         (
             "bundle/write/added_attestations.py",
             "bundle/write/bundle_writer.py",
-            "bundle/write/read_back.py",
         ),
         (
             "tests/unit/bundle/write",
