@@ -135,10 +135,11 @@ def _write(descriptor: int, data: bytes | memoryview) -> int:
     that a file which became shorter is an error (EFAULT) and no signal. Raises OSError.
     """
     size = 0
-    for piece in map(memoryview, pieces(data)):
-        while piece:
-            written = os.write(descriptor, piece)
-            piece, size = piece[written:], size + written
+    for piece in pieces(data):
+        left = memoryview(piece)
+        while left:
+            written = os.write(descriptor, left)
+            left, size = left[written:], size + written
     return size
 
 
