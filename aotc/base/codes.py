@@ -306,14 +306,6 @@ USAGE = {
         hint="pass --trust POLICY; or --untrusted, if you know who made this bundle and where "
         "it has been",
     ),
-    "AOTC-E067": Code(
-        "weights in the cache are not what was put there, and nothing showed it before they were "
-        "packed",
-        "build again: they were removed from the cache",
-        expected="weights as an earlier build has cut them",
-        hint="they were removed from the cache, and nothing was written: build again. Does the "
-        "disk keep what is written?",
-    ),
     "AOTC-E080": Code(
         "`aotc init`: an option that cannot be understood, or two for one parameter",
         "write it as the message shows",

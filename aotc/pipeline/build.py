@@ -38,7 +38,6 @@ from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cache.cached_tasks import Done, OnDone
 from aotc.pipeline.host_requirements import made_by
-from aotc.pipeline.kept_weights import damage_found
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler
 from aotc.pipeline.tasks.task_progress import OnStage
@@ -134,10 +133,7 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with (
-        damage_found(cache),
-        open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run,
-    ):
+    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
         program, compiled = capture_and_compile(run)
         built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
         parts = Assembler(manifest, program, built_with, run.scratch, compiled.fallen)

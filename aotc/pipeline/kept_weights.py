@@ -8,46 +8,23 @@ cutting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
 from aotc.capture import file_digests
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.scratch_folder import KnownWeights, Scratch
 from aotc.pipeline.tasks import code_identity
-from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.digest import cores, sha256
+from aotc_runtime.base.parallel_calls import map_on_threads
 
 DIGESTS_KEPT = 4096
 """States of files that are remembered for one manifest, the latest ones."""
 
-OTHER_BYTES = "AOTC-E201"
-"""The code of a blob that is not what its digest says."""
-
 CUTS_KEPT = 8
 """Weights sets that are remembered for one manifest, the latest ones."""
-
-
-@contextmanager
-def damage_found(store: Cache | None) -> Iterator[None]:
-    """If what was packed or run in the block is not what its digests say, look for it in the cache.
-
-    Raises UsageError (AOTC-E067) in place of what a reader of the bundle raised, if it came from
-    there.
-    """
-    try:
-        yield
-    except AotcError as error:
-        # The process that runs fixtures reads a bundle, too, and says so in a finding of its own.
-        damaged = any(OTHER_BYTES in f"{each.code} {each.found}" for each in error.findings)
-        if not damaged or store is None or not (count := store.remove_damaged()):
-            raise
-        raise refusal("AOTC-E067", "the cache", f"{count} others") from error
 
 
 class KeptWeights:
@@ -64,16 +41,19 @@ class KeptWeights:
         file_digests.learn(dict(self._read().digests))
 
     def lay_out(self, scratch: Scratch) -> None:
-        """Leave what is known for the capture, and the shards. Raises OSError if there is no
-        room.
+        """Leave what is known for the capture, and the shards that are as they were. Raises OSError
+        if there is no room.
         """
-        if self._store is None:
+        if (store := self._store) is None:
             return
         known = self._read()
         scratch.write_known(known)
         scratch.kept.mkdir()
-        for digest in {digest for cut in known.cuts.values() for digest in cut}:
-            self._store.get_file(digest, scratch.kept / digest.removeprefix("sha256:"))
+        map_on_threads(
+            lambda digest: store.get_file(digest, scratch.kept / digest.removeprefix("sha256:")),
+            sorted({digest for cut in known.cuts.values() for digest in cut}),
+            cores(),
+        )
 
     def keep(self, scratch: Scratch) -> None:
         """Keep what the capture has found out, and the shards."""

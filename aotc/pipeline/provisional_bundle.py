@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.base.temporary_files import remove_folder
+from aotc.base.temporary_files import hard_link, remove_folder
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.bundle.write.atomic_files import share
 from aotc.bundle.write.bundle_writer import Assembled, TargetParts, add_attestation, assemble
 from aotc.bundle.write.index_json import layout_index
 from aotc.pipeline.scratch_folder import no_scratch
@@ -67,7 +66,7 @@ def _lay_out(folder: Path, assembled: Assembled, envelope: bytes) -> None:
     (folder / oci_layout.INDEX_FILE).write_bytes(canonical_json.encode(index))
     for digest, blob in blobs.items():
         place = folder / oci_layout.BLOB_FOLDER / digest.removeprefix("sha256:")
-        if blob.file is None or not share(blob.file, place):
+        if blob.file is None or not hard_link(blob.file, place):
             with place.open("wb") as stream:
                 for piece in pieces(blob.data):
                     stream.write(piece)

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import (
@@ -47,9 +46,6 @@ type Check = Callable[[Path], None]
 
 type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
-
-
-NONE: Mapping[str, Path] = MappingProxyType({})
 
 
 def no_check(written: Path) -> None:
@@ -148,13 +144,11 @@ def write_folder_atomically(
     members: Iterable[tuple[str, bytes | memoryview]],
     check: Check = no_check,
     before: Before = nothing,
-    same: Mapping[str, Path] = NONE,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    check: what was written, before it replaces anything.  same: files that hold what members hold,
-    by the member's name: they get a second name instead of being copied, where the file system
-    allows that. Raises UsageError (AOTC-E003) if the place cannot be written.
+    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,11 +159,8 @@ def write_folder_atomically(
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                is_there = name in same and share(same[name], file)
-                size += len(data)
-                with file.open("rb" if is_there else "wb", buffering=0) as stream:
-                    if not is_there:
-                        _write(stream.fileno(), data)
+                with file.open("wb", buffering=0) as stream:
+                    size += _write(stream.fileno(), data)
                     kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
                     os.fchmod(stream.fileno(), kept)
                 written.append(file)
@@ -183,15 +174,6 @@ def write_folder_atomically(
         sync(path.parent)
         tidy(path)
     return size
-
-
-def share(file: Path, name: Path) -> bool:
-    """Whether a file could be given a second name; it has it then."""
-    try:
-        os.link(file, name)
-    except OSError:  # another file system, one without links, or one link too many
-        return False
-    return True
 
 
 def _put_in_place(new: Path, path: Path) -> None:

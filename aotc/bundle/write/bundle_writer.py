@@ -61,9 +61,9 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes with their media type. file: one that holds these bytes and nothing else, whose name a
-    layout folder may share; nobody writes into it any more.  known: the digest, where somebody has
-    taken it already. What is packed is read back and hashed, whoever did.
+    """Bytes with their media type. file: of the build, that holds these bytes and nothing else.
+    known: the digest, where somebody has taken it already. What is packed is read back and hashed,
+    whoever did.
     """
 
     data: Data
@@ -156,27 +156,25 @@ def rooted(
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
 
 
-def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Blob]]:
+def _members(
+    files: Mapping[str, Data], blobs: Mapping[str, Blob], told: Told
+) -> Iterator[tuple[str, Data]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
-    for name, data in files.items():
-        yield name, Blob(data, "")
+    yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci_layout.WEIGHTS_TYPE, d)):
-        yield _member(digest), blobs[digest]
+        blob = blobs[digest]
+        yield oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:"), blob.data
+        if blob.file is not None:  # maps of other bundles tell by themselves
+            told(len(blob.data))
 
 
-def _member(digest: str) -> str:
-    return oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")
-
-
-def _archive(members: Iterator[tuple[str, Blob]], told: Told) -> Iterator[Data]:
-    for name, blob in members:
+def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
+    for name, data in members:
         info = tarfile.TarInfo(name)
-        info.size = len(blob.data)
+        info.size = len(data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        yield blob.data
-        if blob.file is not None:  # maps of other bundles tell by themselves
-            told(info.size)
+        yield data
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -256,14 +254,12 @@ def write_files(
     """Write atomically over whatever is there; the bundle's size in bytes.
 
     files: oci-layout and index.json, as they are to stand there.  told: of bytes of whole files
-    that were copied into an archive. Raises UsageError (AOTC-E003).
+    that were copied. Raises UsageError (AOTC-E003).
     """
-    members = _members(files, blobs)
+    members = _members(files, blobs, told)
     if form is Form.ARCHIVE:
-        return write_atomically(path, _archive(members, told), check=check, before=before)
-    same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
-    contents = ((name, blob.data) for name, blob in members)
-    return write_folder_atomically(path, contents, check, before, same)
+        return write_atomically(path, _archive(members), check=check, before=before)
+    return write_folder_atomically(path, members, check, before)
 
 
 def pack(

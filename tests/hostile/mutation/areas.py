@@ -154,12 +154,6 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/cache/cache_files.py",),
-        ("tests/unit/pipeline/cache/test_kept_files.py",),
-        decisions=True,
-    ),
-    Area(
-        TOOLCHAIN,
         (
             "bundle/write/added_attestations.py",
             "bundle/write/bundle_writer.py",
@@ -317,7 +311,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("pipeline/cache/cache_store.py", "pipeline/cache/cache_folder.py"),
-        ("tests/unit/pipeline/cache/test_store.py", "tests/unit/pipeline/cache/test_place.py"),
+        ("tests/unit/pipeline/cache",),
     ),
     Area(
         TOOLCHAIN,
