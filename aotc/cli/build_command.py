@@ -21,11 +21,11 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.build_backends import OpenCompilers
     from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cache_store import Cache
-    from aotc.pipeline.cache.cached_tasks import Done
-    from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+    from aotc.pipeline.cached_backend import OpenCompilers
+    from aotc.pipeline.cached_tasks import Done
+    from aotc.pipeline.task_history import Unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
     without a URL on this host. Raises UsageError.
     """
     if url is None:
-        from aotc.pipeline.build_backends import on_this_host
+        from aotc.pipeline.cached_backend import on_this_host
 
         yield on_this_host
         return

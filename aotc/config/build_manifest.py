@@ -94,7 +94,7 @@ def _checked(document: Document, written: Path | None = None) -> BuildManifest:
     keys, problems = read_section(document.data, _KEYS, reading)
     problems.extend(manifest_relations.check(keys, Refused(problems)))
     problems.extend(_missing_files(keys, written))
-    raise_if(document.findings(problems))
+    document.refuse(problems)
     manifest = BuildManifest(
         **{field.name: getattr(keys, field.name) for field in fields(keys)},
         path=document.path,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotc.pipeline.cache.cached_tasks import Done, End, Undone
-from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+from aotc.pipeline.cached_tasks import Done, End, Undone
+from aotc.pipeline.task_history import Unfinished
 from aotc_runtime.base.rendering import say
 
 REASONS_MAX = 8

@@ -15,8 +15,8 @@ import pytest
 from aotc.bundle.write.bundle_writer import Form
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cached_tasks import Kind
 from tests.page_cache import forget, read_of
 from tests.waiting import until
 

@@ -332,8 +332,8 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/cache/task_files.py",),
-        ("tests/unit/pipeline/cache/test_task_files.py",),
+        ("pipeline/cached_tasks.py",),
+        ("tests/unit/pipeline/test_cached_tasks.py",),
     ),
     Area(
         TOOLCHAIN,
