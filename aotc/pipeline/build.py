@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
@@ -152,12 +151,12 @@ def build(
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked = check(run, program, compiled, parts)
         if before_packing:
-            with run.times.stage("again"):
+            with run.stage("again"):
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
         with (
-            run.times.stage("pack"),
+            run.stage("pack"),
             run.tasks.attempt(Kind.PACK, ""),
             run.tasks.timed(Task(Kind.PACK, "", {})),
         ):
@@ -176,7 +175,7 @@ def build(
                     time_of_build(stated),
                     file,
                     builder,
-                    run.scratch.read_variables(),
+                    run.scratch.read_reads().variables,
                 ),
                 manifest=manifest,
                 sbom_path=sbom,
@@ -215,7 +214,7 @@ def build(
         sbom=bill,
         program=program,
         compile_seconds={of: executable.compile_seconds for of, executable in labelled.items()},
-        seconds=run.times.seconds,
+        seconds=run.seconds,
         notes=tuple(notes),
         tuning_file=file,
         diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
@@ -242,8 +241,7 @@ def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
         return ()
     if runs_functions(manifest):
         return ("not: they run with functions of the manifest, which have all that users have",)
-    taken = {*scratch.measures(CAPTURE_WORKER), *scratch.measures(REFERENCE_WORKER)}
-    return tuple(sorted(taken))
+    return scratch.measures()
 
 
 def _resolve(

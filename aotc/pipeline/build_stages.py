@@ -70,29 +70,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class StageTimes:
-    """Wall-clock seconds by stage."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to a stage."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-
-
-@dataclass(frozen=True, slots=True)
 class BuildRun:
     """What the stages of a build share while it runs.
 
-    compared: the earlier build that `tasks` are compared with, in words.  built_with: by platform,
-    where the platform's toolchain is installed.  compilers: the same platforms' backends behind the
-    cache.  compile_workers: the threads that wait for the compilers; `workers` if this host
-    compiles.
+    compared: the earlier build that `tasks` are compared with, in words.  seconds: by the clock, by
+    stage.  built_with: by platform, where the platform's toolchain is installed.  compilers: of the
+    same platforms, behind the cache.  compile_workers: the threads that wait for the compilers;
+    `workers` if this host compiles.
     """
 
     request: Request
@@ -102,12 +86,21 @@ class BuildRun:
     scratch: Scratch
     failures: Failures
     meter: Meter
-    times: StageTimes
+    seconds: dict[str, float]
     built_with: Mapping[str, BuiltWith]
     compilers: Mapping[str, CachedBackend]
     compile_workers: Workers
     on_stage: OnStage
     on_output: OnOutput
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time that the block takes to a stage."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
     @property
     def buildable(self) -> list[Target]:
@@ -211,7 +204,7 @@ def open_run(
                 scratch=Scratch(folder),
                 failures=failures,
                 meter=meter,
-                times=StageTimes(),
+                seconds={},
                 built_with={name: each.toolchain() for name, each in backends.items()},
                 compilers=cached,
                 compile_workers=compile_workers,
@@ -236,7 +229,7 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProg
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
     waits = isinstance(run.request.tuning, Recorded)
-    with run.times.stage("capture"), run.failures.of_all(lambda: queue.begun):
+    with run.stage("capture"), run.failures.of_all(lambda: queue.begun):
         return user_processes.capture(
             source,
             run.tasks,
@@ -303,9 +296,9 @@ def _compile(
     }
     is_referred = bool(failures.results({"": reference}))
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
-    run.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+    run.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
-    run.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
+    run.seconds["reference"] = meter.seconds(Kind.REFERENCE)
     whole = [
         target
         for target in targets
@@ -352,7 +345,7 @@ def tune_targets(
     executables, jobs = dict(compiled.executables), dict(compiled.jobs)
     whole: list[Target] = []
     chosen: dict[str, EngineChoice] = {}
-    with run.times.stage("tune"):
+    with run.stage("tune"):
         for target in compiled.whole:
             if target.name in run.request.not_tuned:
                 whole.append(target)
@@ -414,7 +407,7 @@ def check(
     lines = {name: each.lines for name, each in program.entry_points.items()}
     gated = gates.check(request.manifest, [each.gated() for each in assembled], lines)
     failures.add([*_over_limits(request, unchecked), *gated])
-    with run.times.stage("parity"):
+    with run.stage("parity"):
         run.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}

@@ -274,7 +274,7 @@ def capture(
     try:
         program = waited_for(captured, scratch, manifest, on_stage)
     except AotcError as error:
-        if not failures.are_collected or not scratch.program.exists():
+        if not failures.are_collected or not scratch.has_program:
             raise
         failures.add(error.findings)
         return _captured(scratch)
@@ -283,7 +283,7 @@ def capture(
 
 
 def _captured(scratch: Scratch) -> CapturedProgram:
-    return replace(scratch.read_program(), read=scratch.read_files())
+    return replace(scratch.read_program(), read=scratch.read_reads().files)
 
 
 def reference(
@@ -361,7 +361,7 @@ def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
-    for name in scratch.read_variables():
+    for name in scratch.read_reads().variables:
         parts[f"environment {name}"] = code_identity.variable(name, variables)
     return parts
 
@@ -493,18 +493,17 @@ LOOK_SECONDS = 0.5
 def waited_for[T](
     captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
 ) -> T:
-    """The result of a capture, which meanwhile hashes the sources of weights and writes shards: how
-    much of both is done. Raises what the capture raises.
+    """The result of a capture, which meanwhile writes shards of weights: how much is done. Raises
+    what the capture raises.
     """
-    total = 2 * sum(_size_of_sources(manifest))
-    told = 0
+    total, shown = sum(_size_of_sources(manifest)), 0
     while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
-        done = min(total, scratch.weights_hashed() + scratch.weights_written())
-        if done > told:
+        done = min(total, scratch.weights_written())
+        if done > shown:
             on_stage("weights", done, total)
-            told = done
+            shown = done
     found = captured.result()
-    if told:
+    if shown:
         on_stage("weights", total, total)
     return found
 

@@ -309,8 +309,6 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     kept = worker_environment.inherited(without=("AOTC_",))
     with processes.started(
         [*command, "--json", "--cache", "off"],
-        # It has groups of its own to end.
-        grace=10.0,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
