@@ -20,11 +20,11 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.build_backends import OpenCompilers
     from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cache_store import Cache
-    from aotc.pipeline.cache.cached_tasks import Done
-    from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+    from aotc.pipeline.cached_backend import OpenCompilers
+    from aotc.pipeline.cached_tasks import Done
+    from aotc.pipeline.task_history import Unfinished
 
 
 def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
@@ -150,7 +150,7 @@ def build(
     from aotc.bundle.write.bundle_writer import Form
     from aotc.config import tuning_file as tuning_files
     from aotc.pipeline.build import build as build_bundle
-    from aotc.pipeline.build_backends import on_this_host
+    from aotc.pipeline.cached_backend import on_this_host
 
     if ignored := worker_environment.ignored():
         note_ignored(ignored)

@@ -88,7 +88,7 @@ def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildMani
     toml.require_schema(document, SCHEMA)
     manifest = _manifest(document, path.resolve().parent)
     problems = [*manifest_relations.check(manifest), *_missing_files(manifest, written)]
-    raise_if(document.findings(problems))
+    document.refuse(problems)
     raise_if(_untiled(manifest))
     return manifest
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotc.pipeline.build import Built
-from aotc.pipeline.cache.cached_tasks import Done, End, Undone
-from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+from aotc.pipeline.cached_tasks import Done, End, Undone
+from aotc.pipeline.task_history import Unfinished
 from aotc.report.inspect_report import manifest_report
 from aotc_runtime.base.rendering import say
 

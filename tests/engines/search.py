@@ -312,7 +312,7 @@ def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     from aotc.engines.iree.iree_compiler import FLAGS, _target_flags, complaint
     from aotc.engines.iree.iree_job import LEVEL, LEVELS, Job
     from aotc.engines.iree.iree_worker import compile_job
-    from aotc.pipeline.engine_order import candidates
+    from aotc.pipeline.build_plan import candidates
 
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""

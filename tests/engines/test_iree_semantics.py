@@ -19,7 +19,7 @@ from aotc.base.stages import CompileJob
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.target_files import read_target
 from aotc.engines.iree.iree_compiler import IreeBackend
-from aotc.pipeline.engine_order import candidates
+from aotc.pipeline.build_plan import candidates
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.engines.engine_device import Aval, Stored
 from aotc_runtime.engines.iree import iree_engine

@@ -51,7 +51,7 @@ from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
 from aotc.frontends.stablehlo.module_checks import refused_as_damaged
 from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.cached_tasks import Tasks
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest, sha256

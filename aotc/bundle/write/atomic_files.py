@@ -10,11 +10,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
-from typing import BinaryIO
 
 from aotc.base.errors import refusal
-from aotc.base.shared_blocks import BecameShorterError
 from aotc.base.temporary_files import (
     PART,
     prefix_of,
@@ -51,12 +48,6 @@ type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
 
 
-type Chunk = bytes | memoryview | Callable[[BinaryIO], int]
-"""Bytes to write, or a function that appends them to a file; how many they were. Raises OSError."""
-
-NONE: Mapping[str, Path] = MappingProxyType({})
-
-
 def no_check(written: Path) -> None:
     """A `Check` that accepts whatever was written."""
 
@@ -67,16 +58,15 @@ def nothing() -> None:
 
 def write_atomically(
     path: Path,
-    chunks: Iterable[Chunk],
+    chunks: Iterable[bytes | memoryview],
     mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
 ) -> int:
     """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
 
-    mode: instead of that of the file that is replaced.  check: what was written, while the system
-    brings it to the disk. Raises UsageError (AOTC-E003) if the place
-    cannot be written.
+    mode: instead of that of the file that is replaced.  check: what was written, before it replaces
+    anything. Raises UsageError (AOTC-E003) if the place cannot be written.
     """
     with _refused(path):
         with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
@@ -122,25 +112,31 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _written(
     path: Path,
-    chunks: Iterable[Chunk],
+    chunks: Iterable[bytes | memoryview],
     mode: int | None = None,
     check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
     """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
-        size = 0
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            for chunk in chunks:
-                if isinstance(chunk, bytes | memoryview):
-                    size += sum(map(file.write, pieces(chunk)))
-                else:
-                    size += chunk(file)
+        size = sum(_write(descriptor, chunk) for chunk in chunks)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
-        begin_to_sync(descriptor)
         check(temporary)
         os.fsync(descriptor)
         yield temporary, size
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> int:
+    """Write to the end of an open file; the number of bytes. The system copies mapped bytes, so
+    that a file which became shorter is an error (EFAULT) and no signal. Raises OSError.
+    """
+    size = 0
+    for piece in pieces(data):
+        left = memoryview(piece)
+        while left:
+            written = os.write(descriptor, left)
+            left, size = left[written:], size + written
+    return size
 
 
 def write_folder_atomically(
@@ -148,16 +144,11 @@ def write_folder_atomically(
     members: Iterable[tuple[str, bytes | memoryview]],
     check: Check = no_check,
     before: Before = nothing,
-    same: Mapping[str, Path] = NONE,
-    shared: Mapping[str, Path] = NONE,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    check: what was written, before it replaces anything.  same: files that hold what members hold,
-    by the member's name: they get a second name instead of being copied, where the file system
-    allows that.  shared: files of folders beside this one that hold what members hold: they get
-    another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place cannot be
-    written.
+    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,19 +159,11 @@ def write_folder_atomically(
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                if name in shared and share(shared[name], file):
-                    size += len(data)
-                    continue
-                is_there = name in same and share(same[name], file)
-                size += len(data)
-                with file.open("rb" if is_there else "wb") as stream:
-                    for piece in () if is_there else pieces(data):
-                        stream.write(piece)
-                    stream.flush()
+                with file.open("wb", buffering=0) as stream:
+                    size += _write(stream.fileno(), data)
                     kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
                     os.fchmod(stream.fileno(), kept)
-                    begin_to_sync(stream.fileno())
-                    written.append(file)
+                written.append(file)
             check(temporary)
             for file in written:
                 sync(file)
@@ -191,15 +174,6 @@ def write_folder_atomically(
         sync(path.parent)
         tidy(path)
     return size
-
-
-def share(file: Path, name: Path) -> bool:
-    """Return whether a file could be given a second name; it has it then."""
-    try:
-        os.link(file, name)
-    except OSError:  # another file system, one without links, or one link too many
-        return False
-    return True
 
 
 def _put_in_place(new: Path, path: Path) -> None:
@@ -274,12 +248,12 @@ def require_short_name(path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> AotcError:
     """AOTC-E003 for what the system said; AOTC-E206 if the file that is copied from became shorter,
-    which the system says of memory that is a map of it, too.
+    which the system says of memory that is a map of it.
     """
-    if isinstance(error, BecameShorterError) or error.errno == errno.EFAULT:
+    if error.errno == errno.EFAULT:
         return refusal(
             "AOTC-E206",
-            error.filename or f"a file that {path} is copied from",
+            f"a file that {path} is copied from",
             "a shorter one",
             expected="the file as it was when it was opened",
             hint="run it again when nobody writes into the bundle; replace bundles by renaming a "

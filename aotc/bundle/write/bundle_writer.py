@@ -7,33 +7,27 @@ canonical JSON, no times, no owners.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import UNSET
 
-from aotc.base.errors import finding, raise_if, refusal
-from aotc.base.shared_blocks import WholeFile, appended
+from aotc.base.errors import finding, raise_if
 from aotc.base.stages import Bundle
 from aotc.bundle.write.atomic_files import (
-    FILE_MODE,
-    LARGE_BYTES,
     Before,
-    Chunk,
+    Check,
     nothing,
     write_atomically,
     write_folder_atomically,
 )
-from aotc.bundle.write.neighbor_layouts import blobs_beside
 from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_index
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
-from aotc.bundle.write.read_back import ReadBack
 from aotc_runtime.base import canonical_json
-from aotc_runtime.base.digest import pieces, sha256
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
@@ -50,17 +44,11 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 type Data = bytes | memoryview
-
-type Check = Callable[[Path, Mapping[str, int]], None]
-"""Looks at a bundle that was written, under its temporary name, before it replaces anything. It is
-also given sizes by digest of blobs that need not be hashed any more: of files that have only got
-another name, or hashed while more was written.
-"""
 
 
 class Form(Enum):
@@ -72,9 +60,9 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes with their media type. file: one that holds these bytes and nothing else, whose name a
-    layout folder may share; nobody writes into it any more.  known: the digest, where somebody has
-    taken it already. What is packed is read back and hashed, whoever did.
+    """Bytes with their media type. file: of the build, that holds these bytes and nothing else.
+    known: the digest, where somebody has taken it already. What is packed is read back and hashed,
+    whoever did.
     """
 
     data: Data
@@ -169,60 +157,25 @@ def rooted(
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
 
 
-def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Blob]]:
+def _members(
+    files: Mapping[str, Data], blobs: Mapping[str, Blob], on_progress: Told
+) -> Iterator[tuple[str, Data]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
-    for name, data in files.items():
-        yield name, Blob(data, "")
+    yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci_layout.WEIGHTS_TYPE, d)):
-        yield _member(digest), blobs[digest]
+        blob = blobs[digest]
+        yield oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:"), blob.data
+        if blob.file is not None:  # maps of other bundles tell by themselves
+            on_progress(len(blob.data))
 
 
-def _member(digest: str) -> str:
-    return oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")
-
-
-def _copy(blob: Blob, on_progress: Told, file: BinaryIO) -> Iterator[int]:
-    """Append weights to a file, as `Copy` of `read_back`. on_progress: called with bytes that the
-    system copied.
-    """
-    size = len(blob.data)
-    if blob.file is not None:
-        for more in WholeFile(blob.file, size).appended_to(file):
-            on_progress(more)
-            yield more
-    elif (held := _held(blob.data)) is not None:
-        source, start = held
-        for more in appended(source.descriptor, start, size, file, ""):
-            source.told(more)
-            yield more
-    else:
-        for piece in pieces(blob.data):
-            written = file.write(piece)
-            file.flush()
-            yield written
-
-
-def _held(data: Data) -> tuple[PassedMap, int] | None:
-    """The map over whose file the bytes are a view, if the file is open, and where they begin."""
-    of = data.obj if isinstance(data, memoryview) else None
-    if isinstance(of, PassedMap) and of.descriptor >= 0:
-        return of, of.place(memoryview(data))
-    return None
-
-
-def _archive(
-    members: Iterator[tuple[str, Blob]], read_back: ReadBack, on_progress: Told
-) -> Iterator[Chunk]:
-    for name, blob in members:
+def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
+    for name, data in members:
         info = tarfile.TarInfo(name)
-        info.size = len(blob.data)
+        info.size = len(data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        if blob.media_type == oci_layout.WEIGHTS_TYPE and info.size >= LARGE_BYTES:
-            copy = partial(_copy, blob, on_progress)
-            yield partial(read_back.append, copy, info.size, blob.digest)
-        else:
-            yield blob.data
+        yield data
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -301,33 +254,13 @@ def write_files(
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    files: oci-layout and index.json, as they are to stand there.  on_progress: of bytes that the
-    system copied into an archive, and of those that were hashed while it was written. Raises
-    UsageError (AOTC-E003).
+    files: oci-layout and index.json, as they are to stand there.  on_progress: of bytes of whole
+    files that were copied. Raises UsageError (AOTC-E003).
     """
-    members = _members(files, blobs)
+    members = _members(files, blobs, on_progress)
     if form is Form.ARCHIVE:
-        with ReadBack(on_progress) as read_back:
-            return write_atomically(
-                path,
-                _archive(members, read_back, on_progress),
-                check=lambda written: check(written, read_back.finish()),
-                before=before,
-            )
-    same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
-    weights = {
-        _member(digest): (digest, len(blob.data))
-        for digest, blob in blobs.items()
-        if blob.media_type == oci_layout.WEIGHTS_TYPE
-    }
-    shared = blobs_beside(path, weights, FILE_MODE)
-
-    def check_all(written: Path) -> None:
-        hashed = {name for name, file in shared.items() if (written / name).samefile(file)}
-        check(written, {weights[name][0]: weights[name][1] for name in hashed})
-
-    contents = ((name, blob.data) for name, blob in members)
-    return write_folder_atomically(path, contents, check_all, before, same, shared)
+        return write_atomically(path, _archive(members), check=check, before=before)
+    return write_folder_atomically(path, members, check, before)
 
 
 def pack(
@@ -342,8 +275,8 @@ def pack(
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
     envelopes: DSSE envelopes about the root.  before: as of `write_atomically`.  sources: as of
-    `reading_back`.  on_progress: of bytes that were copied by the system, and hashed. Raises
-    UsageError (AOTC-E003, E004), IntegrityError for what a source holds.
+    `reading_back`.  on_progress: of bytes that were copied, and hashed. Raises UsageError
+    (AOTC-E003, E004), IntegrityError for what a source holds.
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
     references = [add_attestation(root, envelope, blobs) for envelope in envelopes]
@@ -375,15 +308,9 @@ def reading_back(
     bytes that were hashed.
     """
 
-    def check(written: Path, hashed: Mapping[str, int]) -> None:
+    def check(written: Path) -> None:
         try:
-            contents, _ = read_unverified(look_into(written, on_progress), hashed)
-            for layer in (layer for image in contents.targets.values() for layer in image.layers):
-                # Of blobs that were hashed elsewhere, nobody has looked how large they are.
-                size = hashed.get(layer.digest, layer.size)
-                if size != layer.size:
-                    where, expected = f"{written} {layer.digest}", f"{layer.size} bytes"
-                    raise refusal("AOTC-E203", where, f"{size} bytes", expected=expected)
+            contents, _ = read_unverified(look_into(written, on_progress))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)

@@ -15,7 +15,7 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.commands.dask import executor_worker
 from aotc.commands.dask.executor_messages import Answer, Request, decode_answer, job_of
 from aotc.compile.compiler_protocol import Backend
-from aotc.pipeline.cache.cache_keys import Parts
+from aotc.pipeline.cached_tasks import Parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith

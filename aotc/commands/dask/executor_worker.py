@@ -20,8 +20,8 @@ from aotc.commands.dask.executor_messages import (
 )
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
-from aotc.pipeline.cache.cache_keys import Parts, changes
-from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc.pipeline.cached_backend import toolchain_parts
+from aotc.pipeline.cached_tasks import Parts, changes
 from aotc_runtime.base.errors import AotcError, Finding
 
 STOPPED_KEPT = 256

@@ -20,13 +20,11 @@ from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
-from aotc.pipeline.build_evidence import specialized
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.children.user_process import ask
+from aotc.pipeline.build_notes import specialized
+from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_pool import Workers
-from aotc.pipeline.user_processes import Source
+from aotc.pipeline.task_pool import Failures, Workers
+from aotc.pipeline.user_processes import Source, ask
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
 

@@ -18,8 +18,7 @@ from aotc.commands.profiles.call_cost import (
 from aotc.commands.profiles.probe_messages import Answer, Job
 from aotc.commands.profiles.size_space import Points, Space
 from aotc.config.build_manifest import BuildManifest, encode_build_manifest
-from aotc.pipeline.children.user_process import ask
-from aotc.pipeline.user_processes import apart_of
+from aotc.pipeline.user_processes import apart_of, ask
 
 BYTES_PER_FLOP = 1.0
 """How much one byte of memory traffic costs in the model, in operations."""

@@ -128,7 +128,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         _note(files, file, digest)
     # Sources of weights are hashed beside all that follows; but where shards of them are known,
     # they need not be cut if they are the same.
-    with _hashing(weights, scratch) as digests:
+    with _hashing(weights) as digests:
         if known.cuts:
             digests()
         # Compilers are at work by now; making fixtures runs the program's own functions, which
@@ -197,27 +197,19 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
 
 @contextmanager
-def _hashing(
-    weights: Mapping[str, Weights], scratch: Scratch
-) -> Iterator[Callable[[], list[tuple[str, str]]]]:
+def _hashing(weights: Mapping[str, Weights]) -> Iterator[Callable[[], list[tuple[str, str]]]]:
     """A function that waits for the digests of all files of weights, which a thread takes: their
     names and digests. Nothing more is hashed once the block has ended.
     """
     left = Event()
 
+    def go_on(_: int) -> None:
+        if left.is_set():
+            raise InterruptedError
+
     def all_of_them() -> list[tuple[str, str]]:
-        with scratch.hashing_weights() as told:
-
-            def go_on(number: int) -> None:
-                if left.is_set():
-                    raise InterruptedError
-                told(number)
-
-            return [
-                (read.source.text, read.digest(go_on))
-                for loaded in weights.values()
-                for read in loaded.files
-            ]
+        files = (read for loaded in weights.values() for read in loaded.files)
+        return [(read.source.text, read.digest(go_on)) for read in files]
 
     with ThreadPoolExecutor(1, "aotc-hash") as thread:
         hashing = thread.submit(all_of_them)

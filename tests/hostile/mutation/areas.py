@@ -158,22 +158,9 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/cache/cache_files.py",),
-        ("tests/unit/pipeline/cache/test_kept_files.py",),
-        decisions=True,
-    ),
-    Area(
-        TOOLCHAIN,
-        ("bundle/write/neighbor_layouts.py", "base/shared_blocks.py"),
-        ("tests/unit/bundle/write/test_layouts_beside.py", "tests/unit/base/test_whole_file.py"),
-        decisions=True,
-    ),
-    Area(
-        TOOLCHAIN,
         (
             "bundle/write/added_attestations.py",
             "bundle/write/bundle_writer.py",
-            "bundle/write/read_back.py",
         ),
         (
             "tests/unit/bundle/write",
@@ -328,7 +315,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("pipeline/cache/cache_store.py", "pipeline/cache/cache_folder.py"),
-        ("tests/unit/pipeline/cache/test_store.py", "tests/unit/pipeline/cache/test_place.py"),
+        ("tests/unit/pipeline/cache",),
     ),
     Area(
         TOOLCHAIN,
@@ -349,8 +336,8 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/cache/task_files.py",),
-        ("tests/unit/pipeline/cache/test_task_files.py",),
+        ("pipeline/cached_tasks.py",),
+        ("tests/unit/pipeline/test_cached_tasks.py",),
     ),
     Area(
         TOOLCHAIN,

@@ -128,14 +128,6 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ),
     (
         "bundle_writer.py",
-        "isinstance(of, PassedMap) and of.descriptor >= 0 -> False",
-    ): "what the system does not copy is copied here; it only takes longer",
-    (
-        "bundle_writer.py",
-        "of.descriptor >= 0 -> (of.descriptor > 0)",
-    ): "what the system does not copy is copied here; it only takes longer",
-    (
-        "bundle_writer.py",
         "name in self.files -> True",
     ): "what is about to be written has both files",
     (

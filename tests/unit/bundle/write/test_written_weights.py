@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.write.atomic_files import LARGE_BYTES
+from aotc.bundle.write.atomic_files import no_check
 from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack, write_files
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import IntegrityError
+from aotc_runtime.base.errors import AotcError, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import map_file
 from aotc_runtime.system.streamed_bundle import look_into, pass_file
@@ -25,7 +25,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 
 type Bundle = tuple[Path, Path]
 
-WEIGHTS = os.urandom(LARGE_BYTES + 12_345)
+WEIGHTS = os.urandom(2**20 + 12_345)
 
 HELD: dict[str, Callable[[Path], bytes | memoryview]] = {
     "in memory": lambda file: WEIGHTS,
@@ -40,15 +40,13 @@ def test_weights_are_written_whole_wherever_they_are_held(held: str, tmp_path: P
     file = tmp_path / "weights"
     file.write_bytes(WEIGHTS)
     digest, data = sha256(WEIGHTS), HELD[held](file)
-    good: list[int] = []
     write_files(
         tmp_path / "archive",
         Form.ARCHIVE,
         {},
         {digest: Blob(data, oci_layout.WEIGHTS_TYPE, known=digest)},
-        lambda written, hashed: good.append(hashed[digest]),
+        no_check,
     )
-    assert good == [len(WEIGHTS)]
     with tarfile.open(tmp_path / "archive") as archive:
         (member,) = archive.getmembers()
         found = archive.extractfile(member)
@@ -95,6 +93,20 @@ def test_bytes_that_are_not_those_of_their_digest_are_never_left(
         )
     assert refused.value.code == "AOTC-E201"
     assert list((tmp_path / "result").iterdir()) == []
+
+
+@pytest.mark.parametrize("form", Form)
+def test_weights_whose_file_became_shorter_are_refused_and_nothing_is_left(
+    form: Form, tmp_path: Path
+) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(WEIGHTS)
+    blobs = {"sha256:0": Blob(pass_file(file), oci_layout.WEIGHTS_TYPE, known="sha256:0")}
+    os.truncate(file, 100)
+    with pytest.raises(AotcError) as refused:
+        write_files(tmp_path / "made", form, {}, blobs, no_check)
+    assert refused.value.code == "AOTC-E206"
+    assert [path.name for path in tmp_path.iterdir()] == ["weights"]
 
 
 @pytest.mark.parametrize("form", Form)

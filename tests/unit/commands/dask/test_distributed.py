@@ -22,7 +22,7 @@ from aotc.commands.dask import executor_messages, executor_worker
 from aotc.commands.dask.executor_backend import Cluster, ExecutorBackend
 from aotc.compile.target_files import read_target
 from aotc.compile.xla.xla_compiler import XlaBackend
-from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc.pipeline.cached_backend import toolchain_parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis

@@ -10,7 +10,7 @@ import pytest
 
 from aotc.base.child_processes import Processes
 from aotc.commands.tune import startup_measurement
-from aotc.pipeline.provisional_bundle import ProvisionalBundle
+from aotc.pipeline.parity_check import ProvisionalBundle
 
 WORKER = """
 import sys

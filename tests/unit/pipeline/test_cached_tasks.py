@@ -7,10 +7,65 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import CompileError
-from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import ALWAYS, FIRST, GONE, OFF, UNKNOWN, End, Tasks, Undone
+from aotc.pipeline.cached_tasks import (
+    ALWAYS,
+    FIRST,
+    GONE,
+    OFF,
+    UNKNOWN,
+    End,
+    Files,
+    Kind,
+    Task,
+    Tasks,
+    Undone,
+    changes,
+    keep_files,
+    restore_files,
+)
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
+
+A, B = sha256(b"a"), sha256(b"b")
+
+
+def key(kind: Kind = Kind.EXECUTABLE, of: str = "f", **parts: str) -> str:
+    return Task(kind, of, parts).key
+
+
+def test_a_key_accounts_for_the_kind_and_for_each_name_and_value() -> None:
+    different = [key(), key(a="1"), key(a="2"), key(b="1"), key(a="1", b="1"), key(Kind.PARITY)]
+    assert len(set(different)) == len(different)
+
+
+def test_a_key_does_not_account_for_order_or_for_what_people_call_the_task() -> None:
+    assert Task(Kind.PACK, "x", {"a": "1", "b": "2"}).key == key(Kind.PACK, b="2", a="1")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "text"),
+    [
+        ({"jaxlib": "0.12.0"}, {"jaxlib": "0.12.0.1"}, "jaxlib 0.12.0 -> 0.12.0.1"),
+        ({"module": A}, {"module": B}, "module changed"),
+        ({}, {"compile option x": "1"}, "compile option x added: 1"),
+        (
+            {"package x": "1", "files of package x": A},
+            {"package x": "2", "files of package x": B},
+            "package x 1 -> 2",
+        ),
+        ({"files of package x": A}, {"files of package x": B}, "files of package x changed"),
+        ({"source file a.py": A}, {}, "source file a.py is no longer read"),
+        ({}, {"file a.txt": A}, "file a.txt is now read"),
+        ({"file of package x a.py": A}, {}, "file of package x a.py removed"),
+    ],
+)
+def test_a_change_says_what_was_and_what_is(
+    before: dict[str, str], now: dict[str, str], text: str
+) -> None:
+    assert [str(change) for change in changes(before, now)] == [text]
+    assert not list(changes(now, now))
+
 
 OLD = Task(Kind.EXECUTABLE, "f", {"module": "1"})
 NEW = Task(Kind.EXECUTABLE, "f", {"module": "2"})
@@ -120,3 +175,57 @@ def test_what_is_killed_because_of_another_failure_has_not_failed_itself() -> No
         "executable first": End.FAILED,
         "executable second": End.STOPPED,
     }
+
+
+DATA = b"what a process left"
+TASK = Task(Kind.REFERENCE, "", {"modules of f": "1"})
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Tasks:
+    return Tasks(LocalStore(tmp_path / "cache", 10_000), {})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "a" / "scratch"
+    made.mkdir(parents=True)
+    return made
+
+
+def test_files_come_back_for_the_same_key_alone(tasks: Tasks, folder: Path) -> None:
+    for name in ("x.left", "y.left", "other"):
+        (folder / name).write_bytes(DATA + name.encode())
+    keep_files(TASK, folder, ("x.*", "*.left"), tasks)
+    for path in folder.iterdir():
+        path.unlink()
+    assert not restore_files(Task(Kind.REFERENCE, "", {"modules of f": "2"}), folder, tasks)
+    assert restore_files(TASK, folder, tasks)
+    left = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert left == {name: DATA + name.encode() for name in ("x.left", "y.left")}
+
+
+def test_without_a_cache_nothing_is_kept(folder: Path) -> None:
+    (folder / "x.left").write_bytes(DATA)
+    keep_files(TASK, folder, ("*.left",), Tasks(None, {}))
+    assert not restore_files(TASK, folder, Tasks(None, {}))
+
+
+@pytest.mark.parametrize("name", ["../x", "w/../../x", "w/x", "/{root}/x", "", ".", "..", "a\0b"])
+def test_an_entry_that_names_a_file_elsewhere_is_not_used(
+    name: str, tasks: Tasks, folder: Path, tmp_path: Path
+) -> None:
+    assert tasks.store is not None
+    tasks.store.put(sha256(DATA), DATA)
+    files = {"good": sha256(DATA), name.format(root=tmp_path): sha256(DATA)}
+    tasks.keep(TASK.key, Files(files))
+    assert not restore_files(TASK, folder, tasks)
+    assert not [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
+
+
+def test_where_one_file_is_gone_none_of_the_others_is_left(tasks: Tasks, folder: Path) -> None:
+    assert tasks.store is not None
+    tasks.store.put(sha256(DATA), DATA)
+    tasks.keep(TASK.key, Files({"x": sha256(DATA), "y": sha256(b"what is gone")}))
+    assert not restore_files(TASK, folder, tasks)
+    assert not [*folder.iterdir()]

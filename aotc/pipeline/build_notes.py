@@ -1,89 +1,32 @@
-"""What a build leaves for reviewers: the evidence of each stage, and notes on what it does not
-prove, such as an output of a fixture in which plain JAX gives no finite number.
-"""
+"""Notes on what a build does not prove."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import UNSET
-from msgspec.structs import replace
 
-from aotc.base.evidence import (
-    EngineChoice,
-    EngineRefusal,
-    EntryPointEvidence,
-    Evidence,
-    ProfileEvidence,
-    ValueTrials,
-)
-from aotc.base.stages import CapturedProgram, Executable
-from aotc.check.parity_process import Ran
-from aotc.check.value_trials import IDENTICAL, PlannedValues, Plans
+from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Split
-from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key, without_compiling
+from aotc_runtime.schema.manifest_labels import without_compiling
 
 _OUTPUTS = "outputs/"
 
 
-def target_evidence(
-    program: CapturedProgram,
-    executables: Mapping[ExecutableKey, Executable],
-    refused: Sequence[EngineRefusal] = (),
-    chosen: EngineChoice | None = None,
-) -> Evidence:
-    """The evidence of one target. refused: by engines that were asked before.  chosen:
-    the target's engine, by measurement.
-    """
-    return Evidence(
-        entry_points={
-            name: EntryPointEvidence(
-                coverage=entry_point.coverage,
-                profiles=tuple(
-                    ProfileEvidence(
-                        sizes=profile.sizes,
-                        control_flow=profile.control_flow,
-                        compiled=executables[key].evidence or UNSET,
-                    )
-                    for key, profile in entry_point.by_key.items()
-                    if key in executables
-                ),
-                reference="recorded" if entry_point.recorded else UNSET,
-                model=entry_point.model or UNSET,
-            )
-            for name, entry_point in program.entry_points.items()
-        },
-        refused=tuple(refused) or UNSET,
-        chosen=UNSET if chosen is None else chosen,
-    )
-
-
-def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
-    """The evidence of a target with the value trials of its executables."""
-    found = {
-        each.key: ValueTrials(
-            ran=tuple(trial.kind for trial in each.trials),
-            skipped=dict(plan.skipped),
-            truth=tuple(trial.kind for trial in each.trials if trial.truth),
-            state="identical" if each.state == IDENTICAL else "within",
+def of_program(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
+    """Every note on a program and its fixtures."""
+    yield from not_computed(program)
+    yield from unproven(program, scratch)
+    yield from specialized(program)
+    yield from counted(program)
+    if program.xla_flags:
+        yield (
+            f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
+            "the compiler belong in target files, and axes of devices in the manifest's mesh"
         )
-        for each in ran.values
-        for plan in [plans.get(each.key.label, PlannedValues())]
-    }
-    entry_points = {
-        name: replace(
-            entry_point,
-            profiles=tuple(
-                replace(profile, trials=found.get(executable_key(name, profile.sizes), UNSET))
-                for profile in entry_point.profiles
-            ),
-        )
-        for name, entry_point in evidence.entry_points.items()
-    }
-    return replace(evidence, entry_points=entry_points)
 
 
 def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
@@ -152,15 +95,6 @@ def counted(program: CapturedProgram) -> Iterator[str]:
                 "size in a call that is padded or split; trials show what comes of that only in "
                 "the branches that they take"
             )
-
-
-def flags_ignored(program: CapturedProgram) -> Iterator[str]:
-    """A sentence if the program sets flags of XLA."""
-    if program.xla_flags:
-        yield (
-            f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
-            "the compiler belong in target files, and axes of devices in the manifest's mesh"
-        )
 
 
 def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:

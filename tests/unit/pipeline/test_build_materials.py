@@ -1,16 +1,23 @@
-"""What a build was made from: revisions of git, and who builds."""
+"""What a build was made from, by whom, and when."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.build_provenance import BUILDER_ID
-from aotc.pipeline.build_materials import BUILDER_VARIABLE, builder_id, revision_of
+from aotc.pipeline.build_materials import (
+    BUILDER_VARIABLE,
+    builder_id,
+    revision_of,
+    stated_time,
+    time_of_build,
+)
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -95,3 +102,22 @@ def test_who_builds_is_stated_or_in_the_environment(monkeypatch: pytest.MonkeyPa
         with pytest.raises(UsageError) as caught:
             builder_id(wrong)
         assert caught.value.code == "AOTC-E092"
+
+
+def test_the_environment_decides_where_it_says_something() -> None:
+    assert stated_time({}) is None
+    stated = stated_time({"SOURCE_DATE_EPOCH": "1700000000"})
+    assert stated == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC) == time_of_build(stated)
+
+
+def test_else_the_clock_does_in_whole_seconds() -> None:
+    found = time_of_build(None)
+    assert found.microsecond == 0 and found.tzinfo is UTC
+    assert timedelta() <= datetime.now(UTC) - found < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("text", ["", "now", "-1", "1.5", " 1", "1_0", "١", "9" * 30])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        stated_time({"SOURCE_DATE_EPOCH": text})
+    assert refused.value.code == "AOTC-E015"

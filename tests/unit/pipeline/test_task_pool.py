@@ -8,8 +8,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from aotc.base.errors import CompileError, ParityError
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.task_pool import Failures, Workers
 from aotc_runtime.base.errors import Finding
 
 

@@ -1,21 +1,110 @@
-"""The tasks of one build: looked up in the cache before they run, with a record of why each ran."""
+"""The tasks of a build: their keys, what the cache has of them, and why each one ran."""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from aotc.base.msgpack_values import unpacked
-from aotc.pipeline.cache.cache_keys import Kind, Parts, Task, changes
 from aotc.pipeline.cache.cache_store import Cache
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
+
+SCHEMA = "1"
+"""Version of what entries hold. It is a part of every key, so that older entries are not found."""
+
+FILES = ("file ", "source file ")
+"""Prefixes of parts that are files. If such a part is gone, the program no longer reads the file,
+which may still exist."""
+
+CHANGED = "file of package "
+"""Prefix of parts that are files of a package, changed after it was installed."""
+
+type Parts = Mapping[str, str]
+"""What a result depends on: names for people ("source file model.py"), to a digest or to a value
+short enough to show ("0.12.0")."""
+
+
+class Kind(StrEnum):
+    """The tasks of a build, in their order."""
+
+    CAPTURE = "capture"
+    REFERENCE = "reference"
+    EXECUTABLE = "executable"
+    PARITY = "parity"
+    PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of a build. of: what it makes, for people and not in the key, such as
+    "predict[batch=8] for native".  parts: everything that its result depends on.
+    """
+
+    kind: Kind
+    of: str
+    parts: Parts
+
+    @property
+    def name(self) -> str:
+        """What the key stands for, in all builds: "executable predict[batch=8] for native"."""
+        return f"{self.kind} {self.of}".rstrip()
+
+    @property
+    def key(self) -> str:
+        """The digest of the canonical bytes of everything the result depends on."""
+        return key_of(self.kind, self.parts)
+
+
+def key_of(kind: str, parts: Parts) -> str:
+    """A key of the cache: "sha256:…"."""
+    return sha256(canonical_json.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a key that has changed. before, now: None where there was, or is, no such part."""
+
+    part: str
+    before: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        is_file = self.part.startswith(FILES) and not self.part.startswith(CHANGED)
+        if is_file and None in (self.before, self.now):
+            return f"{self.part} is {'now' if self.before is None else 'no longer'} read"
+        if self.before is None:
+            return f"{self.part} added" + _shown(": ", self.now)
+        if self.now is None:
+            return f"{self.part} removed" + _shown(": ", self.before)
+        if is_digest(self.before) or is_digest(self.now):
+            return f"{self.part} changed"
+        return f"{self.part} {self.before} -> {self.now}"
+
+
+def _shown(before: str, value: str | None) -> str:
+    return "" if not value or is_digest(value) else before + value
+
+
+def changes(before: Parts, now: Parts) -> Iterator[Change]:
+    """The parts that differ, sorted by name. For a package of another version only the version, not
+    the digest of its files.
+    """
+    differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
+    for part in sorted(differ):
+        if part.removeprefix("files of ") == part or part.removeprefix("files of ") not in differ:
+            yield Change(part, before.get(part), now.get(part))
+
 
 type Last = Mapping[str, Parts]
 """The last build's tasks, by name."""
@@ -217,3 +306,40 @@ def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
         f"{reason}: {', '.join(known)}" if reason.startswith("module") else reason
         for reason in done.reasons
     )
+
+
+class Files(Struct, frozen=True):
+    """The names of files, to digests of entries in the cache."""
+
+    files: dict[str, str]
+
+
+def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
+    """Write the files of a task from the cache into a folder; whether the cache had all of them.
+    Otherwise nothing is written.
+    """
+    kept = tasks.recall(task.key, Files)
+    if kept is None or tasks.store is None:
+        return False
+    found: dict[str, bytes] = {}
+    for name, digest in kept.files.items():
+        data = tasks.store.get(digest)
+        # Another builder whose key is trusted may have made the entry.
+        if data is None or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
+            return False
+        found[name] = data
+    for name, data in found.items():
+        (folder / name).write_bytes(data)
+    return True
+
+
+def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) -> None:
+    """Put the files of a folder with these patterns into the cache, if there is one."""
+    if tasks.store is None:
+        return
+    found: dict[str, str] = {}
+    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern))):
+        data = path.read_bytes()
+        found[path.name] = sha256(data)
+        tasks.store.put(found[path.name], data)
+    tasks.keep(task.key, Files(found))

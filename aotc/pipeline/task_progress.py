@@ -7,8 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from aotc.pipeline.cache.cache_keys import Kind
-from aotc.pipeline.cache.cached_tasks import Done, OnDone
+from aotc.pipeline.cached_tasks import Done, Kind, OnDone
 
 type OnStage = Callable[[str, int, int], None]
 """Progress: stage name, items done, items in all (0 if unknown)."""

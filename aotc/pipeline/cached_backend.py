@@ -1,20 +1,25 @@
-"""A backend that compiles only what the cache does not have."""
+"""The compilers of a build: those that are installed, each behind the cache."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.compiler_protocol import Backend
-from aotc.pipeline.cache.cache_keys import Kind, Parts, Task
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.tasks import code_identity
+from aotc.compile.compiler_registry import backend_for
+from aotc.pipeline import code_identity
+from aotc.pipeline.cached_tasks import Kind, Parts, Task, Tasks
+from aotc.pipeline.task_pool import Failures, Workers
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
 
 PACKAGES = ("jaxlib", "msgspec", "numpy")
@@ -30,14 +35,16 @@ class CachedBackend:
     """
 
     def __init__(self, inner: Backend, tasks: Tasks, parts: Parts | None = None) -> None:
-        self._inner, self._tasks = inner, tasks
+        self._inner, self._tasks, self._stated = inner, tasks, parts
         self.platform = inner.platform
-        self._toolchain = inner.toolchain()
-        self._parts = toolchain_parts(inner) if parts is None else parts
+
+    @cached_property
+    def _parts(self) -> Parts:
+        return toolchain_parts(self._inner) if self._stated is None else self._stated
 
     def toolchain(self) -> BuiltWith:
         """The toolchain that the backend compiles with."""
-        return self._toolchain
+        return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
         """The executable of this job from the cache, or a new one. Raises what the backend
@@ -122,3 +129,44 @@ def _flat(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 def _array(array: Any) -> str:
     head = f"{array.dtype.str} {array.shape}\n".encode()
     return sha256(head + array.tobytes())
+
+
+type Compilers = tuple[dict[str, CachedBackend], Workers]
+"""Backends behind the cache, by platform, and the threads that wait for them."""
+
+type OpenCompilers = Callable[
+    [Mapping[str, Backend], Tasks, Workers], AbstractContextManager[Compilers]
+]
+"""Decides where these backends compile, for the tasks of one build and with its workers."""
+
+
+@contextmanager
+def on_this_host(
+    backends: Mapping[str, Backend], tasks: Tasks, workers: Workers
+) -> Iterator[Compilers]:
+    """Compile in processes of this host."""
+    yield {name: CachedBackend(backend, tasks) for name, backend in backends.items()}, workers
+
+
+def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:
+    """The backend of each platform, with its toolchain checked before anything of the build runs.
+
+    Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
+    is another platform to build for.
+    Raises CompileError, everything that is missing at once: AOTC-E907 packages that are missing or
+    do not fit, E909 no such backend.
+    """
+    found: dict[str, Backend] = {}
+    findings: list[Finding] = []
+    for platform in dict.fromkeys(target.platform for target in targets):
+        try:
+            backend = backend_for(platform)
+            backend.toolchain()
+        except CompileError as error:
+            findings.extend(error.findings)
+        else:
+            found[platform] = backend
+    failures.add(findings)
+    if not found:
+        failures.raise_collected()
+    return found

@@ -1,18 +1,21 @@
-"""Records of the last build, which tell why a task of this one is run (`--explain`)."""
+"""What the last build did, which tells why a task of this one is run (`--explain`), and what became
+of the tasks of one that failed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from aotc.pipeline.cache.cache_keys import Parts
 from aotc.pipeline.cache.cache_store import Cache
-from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
+from aotc.pipeline.cached_tasks import Done, OnDone, Parts, Tasks, Undone
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError
 
 OFF = "nothing: the cache is off"
 
@@ -74,3 +77,27 @@ def _read(store: Cache, place: str) -> _Record | None:
         return msgspec.json.decode(data, type=_Record) if data else None
     except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """done: with a result, which the next build finds in the cache.  undone: those without.
+    compared: with which earlier build, in words.
+    """
+
+    done: tuple[Done, ...]
+    undone: tuple[Undone, ...]
+    compared: str
+
+
+type OnFailed = Callable[[Unfinished], None]
+
+
+@contextmanager
+def reporting_unfinished(tasks: Tasks, compared: str, on_failed: OnFailed) -> Iterator[None]:
+    """Tell of the tasks if findings end the block, in which nothing of them runs any more then."""
+    try:
+        yield
+    except AotcError:
+        on_failed(Unfinished(tasks.done(), tasks.undone(), compared))
+        raise

@@ -18,7 +18,7 @@ import aotc_runtime
 from aotc.capture import installed_packages
 from aotc.capture.installed_packages import Installed
 from aotc.compile.target_files import builtin_folder
-from aotc.pipeline.cache.cache_keys import Parts
+from aotc.pipeline.cached_tasks import Parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.host_probe import libc
 
