@@ -72,7 +72,7 @@ class Environments:
 
 
 def put(made: Path, place: Path) -> None:
-    """Rename a folder to a place; what is there, of whatever kind, gets a name beside the folder's."""
+    """Rename a folder to a place; what is there, of whatever kind, is renamed beside it."""
     if os.path.lexists(place):
         place.rename(made.with_name("replaced"))
     made.rename(place)
