@@ -13,7 +13,7 @@ from aotc.commands.profiles.call_cost import Polynomial
 from aotc.commands.profiles.profile_routing import Served
 from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
-from aotc.commands.profiles.traffic_check import Checked, Offender
+from aotc.commands.profiles.traffic_check import Checked, Offender, calls_text
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
 from aotc_runtime.base.rendering import say
 from aotc_runtime.schema.manifest_labels import sizes_text
@@ -224,16 +224,9 @@ def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
         yield f"  not covered  {_offender(offender)}: {offender.reason}"
     for offender in checked.padded:
         yield (
-            f"  padded       {_offender(offender)} to {_served_by(offender)}, "
+            f"  padded       {_offender(offender)} to {calls_text(offender.served_by)}, "
             f"{100 * offender.overhead:.1f} %"
         )
-
-
-def _served_by(offender: Offender) -> str:
-    return " + ".join(
-        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes)
-        for each in offender.served_by
-    )
 
 
 def _offender(offender: Offender) -> str:

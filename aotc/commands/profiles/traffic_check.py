@@ -20,6 +20,7 @@ from aotc.commands.profiles.traffic_log import Traffic, read_traffic
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -170,22 +171,20 @@ def gate(
     where = f"{checked.space.entry_point} for {checked.target}"
     if min_coverage is not None and checked.coverage < min_coverage:
         worst = checked.uncovered[0]
-        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
         yield finding(
             "AOTC-E971",
             where,
-            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
-            f"{checked.requests} calls have none; most often {sizes} ({worst.reason})",
+            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of {checked.requests} "
+            f"calls have none; most often {sizes_text(worst.sizes)} ({worst.reason})",
             expected=f"profiles for at least {min_coverage:.6g} of all calls",
             hint=_hint(checked),
         )
     if max_padding is not None and checked.padding > max_padding:
         worst = checked.padded[0]
-        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
         yield finding(
             "AOTC-E972",
             where,
-            f"{checked.padding:.6g}; most of it from {sizes} padded to "
+            f"{checked.padding:.6g}; most of it from {sizes_text(worst.sizes)} padded to "
             f"{calls_text(worst.served_by)}, "
             f"{'once' if worst.count == 1 else f'{worst.count} times'}",
             expected=f"at most {max_padding:.6g} elements of padding per element",
@@ -203,9 +202,7 @@ def _hint(checked: Checked) -> str:
 
 
 def calls_text(calls: tuple[Calls, ...]) -> str:
-    """batch=8, seq=64; for several calls 3 x batch=8, seq=64 + batch=1, seq=64."""
+    """batch=8,seq=64; for several calls 3 x batch=8,seq=64 + batch=1,seq=64."""
     return " + ".join(
-        f"{each.times} x " * (each.times > 1)
-        + ", ".join(f"{name}={size}" for name, size in each.sizes.items())
-        for each in calls
+        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes) for each in calls
     )

@@ -85,7 +85,7 @@ def test_fewer_candidates_than_sizes_give_a_good_choice_all_the_same(
     monkeypatch.setattr("aotc.commands.profiles.profile_choice.CANDIDATES_MAX", 9)
     profiles = choose(within, points, counts, ATTENTION, 2).profiles
     cost = serve(within, points, counts, profiles, ATTENTION).padded_cost
-    assert optimum <= cost * (1 + 1e-9) <= optimum * 1.05
+    assert optimum <= cost * (1 + 1e-9) <= optimum * 1.1
 
 
 @pytest.mark.parametrize("seed", range(6))
