@@ -198,12 +198,6 @@ def test_what_cannot_be_suggested_is_refused_and_nothing_is_written(
     assert (folder / "double.toml").read_text() == DOUBLE
 
 
-def test_a_misspelt_entry_point_is_named(refused: Run, folder: Path) -> None:
-    command = ["profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"]
-    done = refused([*command, "--entry", "doubel"], 2, "AOTC-E042")
-    assert "did you mean double?" in done.stderr
-
-
 def test_a_link_to_a_manifest_leads_to_what_is_written(aotc: Run, folder: Path) -> None:
     (folder / "double.toml").rename(folder / "real.toml")
     (folder / "double.toml").symlink_to("real.toml")
