@@ -155,13 +155,12 @@ def publish(
         raise click.UsageError("--key says who signs")
 
     require_tuf()
-    from aotc.commands.channel import channel_targets
-    from aotc.commands.channel.channel_host import changing
+    from aotc.commands.channel import channel_host
 
-    named = channel_targets.named(bundle, name, trust) if bundle else None
+    named = channel_host.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    with changing(folder, trust) as found:
+    with channel_host.changing(folder, trust) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
     document = {
         "folder": str(folder),

@@ -31,7 +31,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "entry_point": suggestion.space.entry_point,
         "target": suggestion.target,
         "policies": {axis.name: axis.policy.value for axis in suggestion.space.axes},
-        "traffic": _traffic(suggestion.traffic, suggestion.accepted.outside),
+        "traffic": _traffic(suggestion.traffic, suggestion.outside),
         "cost_model": {
             "unit": model.unit,
             "probes": suggestion.probed.probes,
@@ -88,7 +88,7 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
         f"{space.entry_point}  {_calls(traffic['requests'])}, {traffic['distinct']:,} distinct "
         f"size{'s' * (traffic['distinct'] != 1)} of {', '.join(space.names)}"
     )
-    yield from _notes(space, suggestion.traffic, suggestion.accepted.outside)
+    yield from _notes(space, suggestion.traffic, suggestion.outside)
     for column, axis in enumerate(space.axes):
         yield ""
         yield from _histogram(

@@ -17,9 +17,10 @@ from typing import IO, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.size_space import Counts, Points
+from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.system.bundle_files import open_regular
@@ -74,6 +75,13 @@ class Traffic:
     @property
     def requests(self) -> int:
         return int(self.counts.sum())
+
+
+def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[np.bool_]]]:
+    """The requests that a space accepts; and masks of the others, by the reason why it does not."""
+    refused = space.refused(traffic.points)
+    accepted = ~np.any([*refused.values(), np.zeros(len(traffic.points), dtype=bool)], axis=0)
+    return Traffic(traffic.points[accepted], traffic.counts[accepted]), refused
 
 
 @dataclass(slots=True)

@@ -100,7 +100,6 @@ AREAS = (
         (
             "commands/channel/channel_repository.py",
             "commands/channel/channel_host.py",
-            "commands/channel/channel_targets.py",
             "commands/channel/channel_key_options.py",
             "commands/channel/channel_status.py",
         ),

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc[channel]'")
 
-from aotc.commands.channel import channel_targets
+from aotc.commands.channel import channel_host
 from aotc.commands.channel.channel_repository import Repository
 
 Run = Callable[..., Any]
@@ -286,7 +286,7 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
 def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
     refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = channel_targets.opened
+    real = channel_host.opened
 
     def opened(source: Any, *more: Any) -> Any:
         read = real(source, *more)
@@ -296,7 +296,7 @@ def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
             file.write(index[:-1] + b" ")
         return read
 
-    monkeypatch.setattr(channel_targets, "opened", opened)
+    monkeypatch.setattr(channel_host, "opened", opened)
     refused(publish("ci"), 5, "AOTC-E201")
 
 

@@ -17,8 +17,7 @@ from safetensors.numpy import save_file
 from aotc.base.errors import UsageError
 from aotc.base.evidence import Place
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
-from aotc.commands.diff.bundle_changes import Change
-from aotc.commands.diff.bundle_diff import Diff, diff
+from aotc.commands.diff.bundle_diff import Change, Diff, diff
 from aotc.commands.diff.diff_rules import parse_rules, violations
 from aotc.commands.diff.diff_text import diff_document, diff_lines
 from aotc.pipeline.build import build
