@@ -69,6 +69,8 @@ class _FileType(click.Path):
 
 BUNDLE_FILE = _FileType(path_type=Path)
 
+PATH = click.Path(path_type=Path)
+
 
 @dataclass(frozen=True, slots=True)
 class Fetching:

@@ -17,11 +17,14 @@ def verified_options[F: Callable[..., object]](function: F) -> F:
         is_flag=True,
         help="Take what is there, signed or not; digests are checked all the same.",
     )(function)
-    return click.option(
-        "--trust",
-        type=click.Path(path_type=Path),
-        help="A policy that has to accept the bundle.",
-    )(function)
+    return trust_option("A policy that has to accept the bundle.")(function)
+
+
+def trust_option[F: Callable[..., object]](
+    help: str, *, required: bool = False
+) -> Callable[[F], F]:
+    """`--trust`."""
+    return click.option("--trust", required=required, type=click.Path(path_type=Path), help=help)
 
 
 def refuse_both(trust: Path | None, untrusted: bool) -> None:

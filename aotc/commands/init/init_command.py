@@ -9,7 +9,8 @@ import click
 
 from aotc.cli.command_output import Output, command, print_notes, report_findings
 from aotc.cli.command_progress import progress
-from aotc.cli.completion_command import target_names
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
@@ -45,16 +46,10 @@ HELP_SECTION = "Build"
     metavar="NAME=LOW:HIGH",
     help="The sizes that calls may have; 1:64 by default.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: NAME.toml.")
+@click.option("-o", "--output", type=PATH, help="Default: NAME.toml.")
 @click.option("--name", help="The bundle's name; default: the function's package.")
 @click.option("--entry-point", help="Default: the function's name.")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    shell_complete=target_names,
-    help="May repeat; default: cpu-x86-64-v3.",
-)
+@target_option("May repeat; default: cpu-x86-64-v3.", several=True)
 @command
 def init(
     out: Output,
