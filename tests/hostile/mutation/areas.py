@@ -496,7 +496,7 @@ AREAS = (
             "bundle/sign/certificate_claims.py",
         ),
         (
-            "tests/unit/commands/certify/test_certify_predicates.py",
+            "tests/unit/commands/certify/test_certify_results.py",
             "tests/unit/commands/certify/test_command_certify.py",
             "tests/unit/commands/compat/test_command_compat.py",
         ),
