@@ -156,7 +156,8 @@ def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
     text = "\n\n".join(section.strip() for section in sections)
     path = folder / "all.toml"
     path.write_text(text)
-    return set(check(Drafted(path, drafts[0], text)).program.entry_points)
+    program, _ = check(Drafted(path, drafts[0], text))
+    return set(program.entry_points)
 
 
 def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
