@@ -307,15 +307,16 @@ def test_everything_about_weights_is_compared(base: Review) -> None:
     (two, shown) = (with_weights(base, blobs=(blob, other)), "values (of 2 files 1 are the same)")
     ((where, before, after),) = changes(diff(base, two, lines_max=9), "weights")
     assert where == f"{V3} p {shown}" and before == blob.digest[:19] != after
-    gone = with_manifest(base, weights={})
-    assert changes(diff(base, gone, lines_max=9), "weights") == [(f"{V3} p", "there", "-")]
-    assert changes(diff(gone, base, lines_max=9), "weights") == [(f"{V3} p", "-", "there")]
 
 
-def test_an_entry_point_that_one_of_them_lacks_is_named(base: Review) -> None:
-    gone = with_manifest(base, entry_points={})
-    assert changes(diff(base, gone, lines_max=9), "interface") == [(f"f for {V3}", "there", "-")]
-    assert changes(diff(gone, base, lines_max=9), "interface") == [(f"f for {V3}", "-", "there")]
+@pytest.mark.parametrize(
+    ("field", "kind", "place"),
+    [("weights", "weights", f"{V3} p"), ("entry_points", "interface", f"f for {V3}")],
+)
+def test_what_one_of_them_lacks_is_named(base: Review, field: str, kind: str, place: str) -> None:
+    gone = with_manifest(base, **{field: {}})
+    assert changes(diff(base, gone, lines_max=9), kind) == [(place, "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), kind) == [(place, "-", "there")]
 
 
 def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
@@ -345,47 +346,43 @@ def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Revie
     assert not broken(found, "flops>+0") and diff_document(found)["changes"][-1]["after"] == "-"
 
 
-def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
-    target = base.targets[V3]
-    manifest = msgspec.structs.replace(target.manifest, evidence=msgspec.UNSET)
-    blind = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
-    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
-        assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+def with_evidence(old: Review, **entry: Any) -> Review:
+    """The same bundle, with something else in the evidence of its entry point."""
+    target = old.targets[V3]
+    assert target.evidence is not None
+    changed = msgspec.structs.replace(target.evidence.entry_points["f"], **entry)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
+    return replace(old, root=named(repr(entry)), targets={V3: replace(target, evidence=evidence)})
+
+
+def profiles_of(old: Review) -> tuple[Any, ...]:
+    evidence = old.targets[V3].evidence
+    assert evidence is not None
+    return evidence.entry_points["f"].profiles
+
+
+def test_a_bundle_that_tells_less_is_another_one(base: Review) -> None:
+    manifest = msgspec.structs.replace(base.targets[V3].manifest, evidence=msgspec.UNSET)
+    none = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
+    less = [msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in profiles_of(base)]
+    silent = with_evidence(base, profiles=tuple(less))
+    numbers = {"custom_calls", "fusions"}
+    for blind, expected in ((none, {"evidence", *numbers}), (silent, numbers)):
+        for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+            assert set(kinds(found)) == expected
 
 
 def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -> None:
-    target = base.targets[V3]
-    assert target.evidence is not None
-    entry = msgspec.structs.replace(target.evidence.entry_points["f"], reference="recorded")
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": entry})
-    other = replace(base, root=named("other"), targets={V3: replace(target, evidence=evidence)})
+    other = with_evidence(base, reference="recorded")
     (change,) = changes(diff(base, other, lines_max=9), "parity")
     assert change == (f"f for {V3} recorded results", "false", "true")
 
 
-def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(base: Review) -> None:
-    target = base.targets[V3]
-    assert target.evidence is not None
-    entry = target.evidence.entry_points["f"]
-    profiles = tuple(msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in entry.profiles)
-    told = msgspec.structs.replace(entry, profiles=profiles)
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": told})
-    blind = replace(base, root=named("blind"), targets={V3: replace(target, evidence=evidence)})
-    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
-        assert set(kinds(found)) == {"custom_calls", "fusions"}
-
-
 def placed(old: Review, *places: Place) -> Review:
     """The same bundle, as if the first executable's work was done by these."""
-    target = old.targets[V3]
-    assert target.evidence is not None
-    entry = target.evidence.entry_points["f"]
-    (profile, *rest) = entry.profiles
+    (profile, *rest) = profiles_of(old)
     compiled = msgspec.structs.replace(profile.compiled, placement=places)
-    profiles = (msgspec.structs.replace(profile, compiled=compiled), *rest)
-    changed = msgspec.structs.replace(entry, profiles=profiles)
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
-    return replace(old, root=named(repr(places)), targets={V3: replace(target, evidence=evidence)})
+    return with_evidence(old, profiles=(msgspec.structs.replace(profile, compiled=compiled), *rest))
 
 
 def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
