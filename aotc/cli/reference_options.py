@@ -69,6 +69,8 @@ class _FileType(click.Path):
 
 BUNDLE_FILE = _FileType(path_type=Path)
 
+PATH = click.Path(path_type=Path)
+
 
 def ca_option[F: Callable[..., object]](function: F) -> F:
     """`--ca`."""
@@ -120,9 +122,14 @@ def verified_options[F: Callable[..., object]](function: F) -> F:
         is_flag=True,
         help="Take what is there, signed or not; digests are checked all the same.",
     )(function)
-    return click.option("--trust", type=FILE, help="A policy that has to accept the bundle.")(
-        function
-    )
+    return trust_option("A policy that has to accept the bundle.")(function)
+
+
+def trust_option[F: Callable[..., object]](
+    help: str, *, required: bool = False
+) -> Callable[[F], F]:
+    """`--trust`."""
+    return click.option("--trust", required=required, type=FILE, help=help)
 
 
 def refuse_both(trust: Path | None, untrusted: bool) -> None:

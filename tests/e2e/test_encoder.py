@@ -93,7 +93,7 @@ def test_what_a_server_reports_goes_straight_into_the_choice_of_profiles(
         log.write_text(json.dumps(bundle.report()))
         padding = bundle.report()["entry_points"]["encode"]["padding"]
     found = suggest(MANIFESTS / "encoder.toml", log, most=4)
-    assert found.accepted.counts.sum() == len(lengths) and not found.accepted.outside
+    assert found.accepted.counts.sum() == len(lengths) and not found.outside
     assert found.today.covered == found.served.covered == len(lengths)
     assert found.served.padded_cost < 0.75 * found.today.padded_cost
     (batches,) = {profile["batch"] for profile in found.profiles}

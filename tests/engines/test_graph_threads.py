@@ -16,7 +16,7 @@ from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
 from aotc.engines.openvino.openvino_kind import OpenvinoKind
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.sums import SCORES, make, run, write
-from tests.unit.commands.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_tuning_variants import HOST
 
 SERVER = """
 import json, os, sys

@@ -19,7 +19,7 @@ from aotc.pipeline.build_tuning import Tuning
 from aotc_runtime.base import canonical_json
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, ParityRan, Tuned, engine_name
 from tests.hostile.tampering import in_memory, take_apart
-from tests.unit.commands.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_tuning_variants import HOST
 
 PROGRAM = """
 import jax.numpy as jnp

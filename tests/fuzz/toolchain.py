@@ -35,7 +35,7 @@ from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.remote_cache.oci_blobs import layer_of
-from aotc.commands.report_page import origins_section
+from aotc.commands.report_page import bundle_section
 from aotc.commands.report_page.page_parts import Mark, Page, Section
 from aotc.commands.report_page.page_renderer import render
 from aotc.commands.reproduce.build_recipe import recipe_of
@@ -153,8 +153,8 @@ def claim(data: bytes) -> None:
     statement = decode_foreign(data, Statement, where="x")
     predicate = msgspec.json.decode(statement.predicate)
     found = Claim((), (), statement.predicateType, predicate)
-    stands = origins_section._as_it_stands("What it says", predicate)
-    parts = (*origins_section._slsa(found), *origins_section._bill(found), stands)
+    stands = bundle_section._as_it_stands("What it says", predicate)
+    parts = (*bundle_section._slsa(found), *bundle_section._bill(found), stands)
     page = Page("x", KEY, Mark("x", "bad"), (Section("x", "x", parts),))
     assert b"</html>" in render(page)[-20:]
     read_locations(predicate)

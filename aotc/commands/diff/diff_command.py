@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
+from aotc.cli.reference_options import (
+    PLACE,
+    Place,
+    fetching_options,
+    looked,
+    trust_option,
+)
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -17,9 +23,7 @@ HELP_SECTION = "Review"
 @click.command(short_help="Say what changed between two bundles; gate on it.")
 @click.argument("before", type=PLACE)
 @click.argument("after", type=PLACE)
-@click.option(
-    "--trust", type=click.Path(path_type=Path), help="A policy that has to accept both bundles."
-)
+@trust_option("A policy that has to accept both bundles.")
 @click.option(
     "--fail-on",
     "rules",

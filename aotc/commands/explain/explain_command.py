@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.completion_command import target_names
+from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import BUNDLE_FILE, refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
@@ -26,9 +26,7 @@ HELP_SECTION = "Review"
     help="As traced, as XLA optimized it, or the kernels' instructions.",
 )
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
-@click.option(
-    "--target", shell_complete=target_names, help="Only this target; default: all of the bundle."
-)
+@target_option("Only this target; default: all of the bundle.")
 @command
 def explain(
     out: Output,

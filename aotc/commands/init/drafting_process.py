@@ -41,14 +41,6 @@ class Drafted:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What its trace found. notes: of the draft and of the trace."""
-
-    program: CapturedProgram
-    notes: tuple[str, ...]
-
-
 def draft_manifest(
     request: Request,
     *,
@@ -129,8 +121,11 @@ def check(
     drafted: Drafted,
     on_stage: OnStage = lambda stage: None,
     on_output: OnOutput = lambda text: None,
-) -> Checked:
-    """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
+) -> tuple[CapturedProgram, tuple[str, ...]]:
+    """Trace the written manifest as a build does; the program, and notes of the draft and of this.
+
+    Raises BuildManifestError, CaptureError.
+    """
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
     wanted = {name: manifest.executables(name) for name in manifest.targets}
@@ -146,7 +141,7 @@ def check(
             on_output=lambda process, text: on_output(text),
             failures=Failures(keep_going=False),
         )
-    return Checked(program, (*drafted.draft.notes, *specialized(program)))
+    return program, (*drafted.draft.notes, *specialized(program))
 
 
 def _beside(source: str, root: Path) -> str:

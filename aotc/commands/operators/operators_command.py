@@ -23,7 +23,7 @@ def operators(out: Output, framework: str) -> None:
     """
     import textwrap
 
-    from aotc.commands.operators.operators_messages import Answer, Job
+    from aotc.commands.operators.operators_worker import Answer, Job
     from aotc.pipeline.user_processes import ask
 
     found = ask(

@@ -100,7 +100,6 @@ AREAS = (
         (
             "commands/channel/channel_repository.py",
             "commands/channel/channel_host.py",
-            "commands/channel/channel_targets.py",
             "commands/channel/channel_key_options.py",
             "commands/channel/channel_status.py",
         ),
@@ -486,7 +485,7 @@ AREAS = (
             "bundle/read/host_matches.py",
         ),
         (
-            "tests/unit/commands/certify/test_certify_predicates.py",
+            "tests/unit/commands/certify/test_certify_results.py",
             "tests/unit/commands/certify/test_command_certify.py",
             "tests/unit/commands/compat/test_command_compat.py",
         ),

@@ -1,4 +1,4 @@
-"""The measuring process may crash: the candidate that did it is left out, the others go on."""
+"""Measuring processes may crash: what did it is left out with the reason, the others go on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from aotc.pipeline.provisional_bundle import ProvisionalBundle
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CompileError
-from aotc.commands.tune import tuning_process
+from aotc.commands.tune import startup_measurement, tuning_process
 from aotc.commands.tune.tuning_messages import Job
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -78,3 +79,36 @@ def test_if_the_default_crashes_so_does_the_build_with_what_was_said(tmp_path: P
         outcome(tmp_path, "default")
     assert caught.value.code == "AOTC-E912"
     assert caught.value.findings[0].found == "killed by SIGABRT\n| the reason"
+
+
+STARTING = """
+import sys
+from aotc.base.workers.worker_child import answer
+
+spawned, bundle, policy = sys.argv[1:4]
+if bundle == "crashing":
+    __import__("os").abort()
+answer(type(None), lambda job, progress: (float(len(bundle)), 7))
+"""
+
+
+def measured(
+    folder: Path, *bundles: str
+) -> tuple[dict[str, list[tuple[float, int]]], dict[str, str]]:
+    made = {name: ProvisionalBundle(Path(name), folder / "trust.toml") for name in bundles}
+    return startup_measurement.measure(made, folder, dict(os.environ), Processes())
+
+
+def test_a_bundle_that_does_not_load_is_told_by_its_code(tmp_path: Path) -> None:
+    started, failed = measured(tmp_path, "gone.aotb")
+    assert started == {}
+    assert failed["gone.aotb"].startswith("AOTC-E")
+
+
+def test_a_process_that_crashes_keeps_no_other_from_its_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup_measurement, "COMMAND", (sys.executable, "-c", STARTING))
+    started, failed = measured(tmp_path, "xla", "crashing")
+    assert started == {"xla": [(3.0, 7)] * startup_measurement.ROUNDS}
+    assert failed == {"crashing": "its process was killed by SIGABRT"}

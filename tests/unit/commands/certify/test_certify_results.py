@@ -1,4 +1,4 @@
-"""What a certificate says is what was found, and nothing of it is made up."""
+"""What a certificate says is what was found, and what did not pass is a finding."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from unit.runtime.samples import manifest
 
 from aotc.bundle.sign.attestation import attest, certificate_by, claimed
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.certify.certify_bundle import NOT_TOLD, predicate_of, targets_run_by
+from aotc.commands.certify.certify_bundle import (
+    NOT_TOLD,
+    Certification,
+    predicate_of,
+    targets_run_by,
+)
 from aotc.commands.certify.certify_process import Trial
-from aotc_runtime.base.errors import AotcError
+from aotc.commands.certify.certify_text import certify_document, certify_findings
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.formats.certificate_predicate import (
+    BEYOND,
     CRASHED,
     PASSED,
     Certificate,
@@ -21,6 +28,7 @@ from aotc_runtime.formats.certificate_predicate import (
     Surroundings,
 )
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
+from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.verification.public_keys import load_public_key
 
@@ -94,3 +102,36 @@ def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> Non
     with pytest.raises(AotcError) as refused:
         targets_run_by("jaxlib", every, "d", ())
     assert refused.value.findings[0].found == "no such target"
+
+
+NO_WHEEL = Finding("AOTC-E551", "jaxlib 0.1", "an environment", "none", "")
+UNSUITED = Finding("AOTC-E502", "cpu", "avx512f", "none", "")
+
+
+def certification(*trials: Trial, missing: tuple[Finding, ...] = ()) -> Certification:
+    parity = ParityRan(max_abs="0.0", max_rel="0.0", ulp_max=7, elements=1, worst="y")
+    known = {("cpu", "f[n=1]"): parity, ("other", "f[n=1]"): ParityNotRun(reason="elsewhere")}
+    return Certification("digits", "1.0.0", "sha256:0", trials, missing, "", 0, known)
+
+
+def trial(outcome: str, target: str = "cpu", findings: tuple[Finding, ...] = ()) -> Trial:
+    return Trial(target, TRIED, outcome, "what happened", (RUN,), None, findings)
+
+
+def test_what_passed_is_no_finding_and_everything_else_is_one() -> None:
+    assert list(certify_findings(certification(trial(PASSED)))) == []
+    assert list(certify_findings(certification(missing=(NO_WHEEL,)))) == [NO_WHEEL]
+    made = certification(
+        trial(BEYOND), trial(PASSED), trial(CRASHED), trial("", findings=(UNSUITED,)),
+        missing=(NO_WHEEL,),
+    )  # fmt: skip
+    beyond, crashed, *others = certify_findings(made)
+    assert (beyond.code, crashed.code) == ("AOTC-E957", "AOTC-E958")
+    assert beyond.found == "beyond tolerance: what happened" and "differences" in beyond.hint
+    assert "differences" not in crashed.hint and others == [NO_WHEEL, UNSUITED]
+
+
+def test_a_run_is_told_beside_what_the_build_measured_if_it_did() -> None:
+    document = certify_document("b.aotb", certification(trial(PASSED), trial(PASSED, "other")))
+    at_build = [t["fixtures"][0]["ulp_max_at_build"] for t in document["trials"]]
+    assert at_build == [7, None] and document["key_id"] is None

@@ -1,4 +1,5 @@
-"""What a bundle was made from, with what and by whom, as its attestations say.
+"""Who a bundle is and who stands behind it; what it was made from, with what and by whom, as its
+attestations say.
 
 Predicates are anybody's JSON: whatever has the shape of provenance or of a bill of materials is
 shown as such, the rest as it stands.
@@ -10,23 +11,23 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from aotc.bundle.read.bundle_review import Review
+from aotc.bundle.read.bundle_review import KINDS, Claim, Review
 from aotc.bundle.read.differences import leaves
-from aotc.commands.report_page.identity_section import counts
 from aotc.commands.report_page.page_parts import (
     Cell,
     Facts,
     Folded,
     Group,
+    Mark,
     Part,
-    Section,
     Text,
     alike,
+    bars,
     counts_text,
     listed,
     table,
-)  # fmt: skip
-from aotc.report.report_text import size
+)
+from aotc.report.report_text import count, size
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, PROVENANCE_TYPE
 from aotc_runtime.schema.bundle_manifest import BundleManifest
@@ -41,12 +42,119 @@ FLAT_MAX = 40
 """Leaves that are told in one line."""
 
 
-def toolchain(review: Review) -> Section:
+NOBODY_ASKED = "signatures were not checked"
+
+
+def trust_mark(review: Review) -> Mark:
+    """In two words, whether a policy accepted the bundle."""
+    return Mark("accepted by a policy", "good") if review.verified else Mark(NOBODY_ASKED, "bad")
+
+
+def identity(review: Review) -> Iterator[Part]:
+    """Name, root, targets, and how large it is."""
+    first = next(iter(review.targets.values())).manifest
+    executables = list(review.executables())
+    facts = [
+        ("name", review.name),
+        ("version", review.version),
+        ("root digest", review.root_digest),
+        ("format", first.format_version),
+        ("targets", listed(review.targets)),
+        ("entry points", listed(dict.fromkeys(e.entry_point for e in executables))),
+        ("executables", str(len(executables))),
+        ("size", size(sum(review.sizes.values()))),
+    ]
+    yield Facts(tuple(facts))
+    if review.absent:
+        absent = f"Signed with the bundle, but absent from this copy: {listed(review.absent)}."
+        yield Text(absent, "bad")
+    if review.unread:
+        left = size(sum(review.unread.values()))
+        yield Text(f"Its weights, {left}, were left in the registry and not hashed.", "bad")
+    sizes = {KINDS.get(media_type, media_type): number for media_type, number in _sizes(review)}
+    rows = [(name, {"bytes": number}) for name, number in sizes.items()]
+    yield from bars("Size by what it is", rows, in_bytes=True)
+
+
+def _sizes(review: Review) -> list[tuple[str, int]]:
+    known = {media_type: index for index, media_type in enumerate(KINDS)}
+    return sorted(review.sizes.items(), key=lambda item: (known.get(item[0], len(known)), item[0]))
+
+
+def _whole(review: Review) -> str:
+    if review.unread:
+        return "Digests of everything but its weights were checked."
+    return "Its digests were checked: it is whole."
+
+
+def signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
+    """policy: as `aotc.report.trust_report.policy_document` has it; None if nobody was asked."""
+    if policy is None:
+        yield Text(
+            "No trust policy was asked: nobody's signature was checked, and everything on this "
+            f"page is what the bundle says of itself. {_whole(review)} "
+            "Make this page with --trust POLICY to know who stands behind it.",
+            "bad",
+        )
+    else:
+        keys = policy["keys"]
+        roles = (("signer", keys), ("certifier", policy["certifiers"]))
+        yield Text(
+            f"A trust policy for {policy['name']} accepts this bundle: "
+            f"{len(review.signers)} of its {count(len(keys), 'key')} signed, {policy['threshold']} "
+            "needed. What its rules ask of a host was not asked here.",
+            "good",
+        )
+        yield table(
+            "Keys of the policy",
+            ("Key", "Id", "Role", "State", "Signed this bundle"),
+            [
+                (_called(key), key["id"], role, key["state"], _signed(key, role, review))
+                for role, known in roles
+                for key in known
+            ],
+        )
+    if review.claims:
+        yield table(
+            "Attestations in the bundle",
+            ("Statement", "Signed by, as it says", "Counts"),
+            [_claim(claim, review.verified) for claim in review.claims],
+        )
+    else:
+        yield Text("The bundle holds no attestation: it is unsigned.", "bad")
+
+
+def _called(key: dict[str, Any]) -> str:
+    """Return a key's name and whose it is, as far as the policy says."""
+    name, holder = key["name"], key["holder"]
+    if name and holder and name != holder:
+        return f"{name}, held by {holder}"
+    return name or holder or "unnamed"
+
+
+def _signed(key: dict[str, Any], role: str, review: Review) -> Mark:
+    if role == "certifier":
+        return Mark("see the runtimes under Compatibility", "plain")
+    if key["id"] in review.signers:
+        return Mark("yes, and it counts", "good")
+    return Mark("no signature that counts", "plain")
+
+
+def _claim(claim: Claim, verified: bool) -> tuple[str, str, Mark]:
+    kind = {PROVENANCE_TYPE: "SLSA provenance", CERTIFICATE_TYPE: "certificate"}
+    what = kind.get(claim.predicate_type, claim.predicate_type)
+    return what, listed(key or "a key without id" for key in claim.key_ids), counts(claim, verified)
+
+
+def counts(claim: Claim, verified: bool) -> Mark:
+    """Whether somebody whom the policy trusts signed it."""
+    if not verified:
+        return Mark("not checked", "bad")
+    return Mark("yes", "good") if claim.counts else Mark("no signer of the policy", "plain")
+
+
+def toolchain(review: Review) -> Iterator[Part]:
     """What compiled it, and the weights."""
-    return Section("toolchain", "Toolchain and weights", tuple(_toolchain(review)))
-
-
-def _toolchain(review: Review) -> Iterator[Part]:
     manifests = [(name, target.manifest) for name, target in review.targets.items()]
     yield table(
         "Built with",
@@ -96,12 +204,8 @@ def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def provenance(review: Review) -> Section:
+def provenance(review: Review) -> Iterator[Part]:
     """Every statement about how the bundle came to be, and its bills of materials."""
-    return Section("provenance", "Provenance and bill of materials", tuple(_provenance(review)))
-
-
-def _provenance(review: Review) -> Iterator[Part]:
     shown = [claim for claim in review.claims if claim.predicate_type != CERTIFICATE_TYPE]
     if not shown:
         yield Text("The bundle says nothing of how it came to be: it holds no provenance.", "bad")
