@@ -94,6 +94,17 @@ def test_one_key_twice_in_the_policy_is_one_key(
     assert code_of(signed(documents, ours, ours), twice, host) == "AOTC-E309"
 
 
+@pytest.mark.parametrize("which", ["after another", "empty"])
+def test_what_is_not_one_key_is_none(
+    which: str, documents: Documents, ours: LocalSigner, stranger: LocalSigner, host: HostFacts
+) -> None:
+    block = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n"
+    both = stranger.public_pem() + ours.public_pem()
+    pem = both if which == "after another" else block
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=pem),))
+    assert code_of(signed(documents, stranger), policy, host) == "AOTC-E310"
+
+
 def test_p256_signatures_count(documents: Documents, host: HostFacts) -> None:
     signer = LocalSigner(ec.generate_private_key(ec.SECP256R1()))
     bundle = signed(documents, signer)
