@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
 from aotc_serve.oci.oci_references import parse
@@ -28,8 +30,26 @@ LAYERS = GOLDEN / "layers.aotb"
 Connect = Callable[..., Repository]
 
 
+def refused(
+    call: Callable[..., object], *arguments: Any, kind: type[AotcError] = AotcError, **more: Any
+) -> Finding:
+    """The finding with which a call is refused, by an error of this kind."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **more)
+    (finding, *_) = caught.value.findings
+    return finding
+
+
 @pytest.fixture
 def server() -> Iterator[OciServer]:
+    running = OciServer()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def other() -> Iterator[OciServer]:
+    """Another host, which a registry may name."""
     running = OciServer()
     yield running
     running.close()

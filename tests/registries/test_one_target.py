@@ -27,8 +27,8 @@ from aotc_serve.oci.registry_listing import target_name
 from aotc_serve.store import Store, reference_loading
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.registries.conftest import Connect
+from tests.registries.faults import always, status
 from tests.registries.oci_server import OciServer
-from tests.registries.test_blobs import always, status
 
 TARGETS = ("cpu-x86-64-v2", "cpu-x86-64-v3")
 

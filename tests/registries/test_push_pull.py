@@ -23,8 +23,8 @@ from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.store import Store
 from aotc_serve.store.store_pull import signed_by
 from tests.registries.conftest import GOLDEN, LAYERS, Connect
+from tests.registries.faults import always, cut, once, status
 from tests.registries.oci_server import Handler, OciServer, sha256
-from tests.registries.test_blobs import always, cut, once, status
 
 REPO = "models/digits"
 NOW = time.time()

@@ -38,8 +38,8 @@ from aotc_serve.store.reference_loading import default_folder, fetched, store_at
 from aotc_serve.store.stored_bundles import StoredBundle
 from tests.conftest import ROOT
 from tests.registries.conftest import GOLDEN, LAYERS, Connect
+from tests.registries.faults import always, status
 from tests.registries.oci_server import Handler, OciServer, sha256
-from tests.registries.test_blobs import always, status
 from tests.waiting import until
 
 REPO = "models/digits"

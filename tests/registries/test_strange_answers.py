@@ -21,8 +21,8 @@ from aotc_serve.oci.registry_listing import fetch_attestations, resolve
 from aotc_serve.service.bundle_repository import Repository as Served
 from aotc_serve.service.served_loading import Settings
 from tests.registries.conftest import LAYERS, Connect
+from tests.registries.faults import always
 from tests.registries.oci_server import INDEX, Handler, OciServer
-from tests.registries.test_blobs import always
 from tests.unit.runtime.serve.test_replacing import Versions
 
 LATER = "Mon, 01 Jan 2026 00:00:00"
