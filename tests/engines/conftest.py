@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.conftest import Once
+from tests.engines.sums import make, write
 
 
 class Other(NamedTuple):
@@ -47,34 +51,14 @@ class Other(NamedTuple):
         return pytest.param(self, id=self.name, marks=self.marks())
 
 
+_ONNX = ("ONNX Runtime", "onnxruntime", "onnxruntime", "onnxruntime")
+_OPENVINO = ("OpenVINO", "openvino", "openvino", "openvino")
+_IREE = ("IREE", "iree", "iree-base-runtime", "iree-base-compiler")
+
 ENGINES = (
-    Other(
-        "iree",
-        "iree",
-        "IREE",
-        "iree",
-        "iree-base-runtime",
-        "iree-base-compiler",
-        ("iree.compiler", "iree.runtime"),
-    ),
-    Other(
-        "onnxruntime",
-        "onnx",
-        "ONNX Runtime",
-        "onnxruntime",
-        "onnxruntime",
-        "onnxruntime",
-        ("onnx", "onnxruntime"),
-    ),
-    Other(
-        "openvino",
-        "openvino",
-        "OpenVINO",
-        "openvino",
-        "openvino",
-        "openvino",
-        ("onnx", "openvino"),
-    ),
+    Other("iree", "iree", *_IREE, ("iree.compiler", "iree.runtime")),
+    Other("onnxruntime", "onnx", *_ONNX, ("onnx", "onnxruntime")),
+    Other("openvino", "openvino", *_OPENVINO, ("onnx", "openvino")),
 )
 
 
@@ -91,3 +75,9 @@ def other(request: pytest.FixtureRequest) -> Other:
     """The engine beside XLA."""
     engine: Other = request.param
     return engine
+
+
+@pytest.fixture(scope="session")
+def sums(other: Other, once: Once) -> Path:
+    """A folder with the bundle of `sums` for that engine alone, and its policy."""
+    return once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))

@@ -320,6 +320,8 @@ _each(
     _named(lax, "add sub mul div pow")
     | {"equal": lambda x, y: (x == y, x != y), "maximum": jnp.maximum},
 )
+_add("binary.mul.complex128", lax.mul, *(each.astype(complex) for each in pairs("complex64")))
+_add("linalg.cholesky.float32", jnp.linalg.cholesky, np.eye(3, dtype=np.float32))
 _BASES = np.linspace(0.1, 9.0, 40)
 _LARGE = [1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, 1e10, 1e15, 1e22, -1e30, 3e38]
 _NEAR = _named(lax, "exp expm1 log1p sin cos tan tanh erf erfc erf_inv asin acos atan lgamma")
@@ -359,6 +361,8 @@ for _name, _other in product(EVERY[1:-1], EVERY[1:-1]):
             lambda x, to=_other: lax.bitcast_convert_type(x, dtype_of(to)),
             _values,
         )
+_narrowest: Function = lambda x: x.astype(jnp.float8_e4m3fn)  # noqa: E731
+_add("convert.float32.float8_e4m3fn", _narrowest, edges("float32"))
 _HALFWAY = np.array(
     [2**24 + 1, 2**24 + 3, 2**25 + 2, 2**53 + 1, 2**53 + 3, 2**62 + 1, 2**63 - 1, 257, 2049, 65519,
      65520, 65535, 131071, 33554431]

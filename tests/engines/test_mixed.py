@@ -33,17 +33,16 @@ from tests.engines.sums import (
     KERNEL,
     SCORES,
     WITHOUT_PACKAGE,
+    changed,
     make,
+    refused_by_a_server,
     run,
     write,
 )
 from tests.hostile.tampering import (
     Documents,
     in_memory,
-    policy_for,
-    signed,
     take_apart,
-    write_folder,
 )
 
 
@@ -284,12 +283,10 @@ def test_a_manifest_that_contradicts_itself_is_refused(
     mixed: Path, other: Other, which: str, tmp_path: Path
 ) -> None:
     change, expected = CONTRADICTIONS[which]
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(mixed / "mixed.aotb"))
-    change(documents, other.name)
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    bundle = mixed / "mixed.aotb"
+    path, policy = changed(bundle, tmp_path, lambda documents: change(documents, other.name))
     with pytest.raises(BundleFormatError) as caught:
-        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
+        aotc_runtime.load(path, trust=policy)
     assert caught.value.code == "AOTC-E118"
     assert any(expected in found.expected for found in caught.value.findings)
 
@@ -299,26 +296,17 @@ def test_an_executable_that_claims_another_engine_than_its_bytes_is_refused(
     mixed: Path, other: Other, whose: str, tmp_path: Path
 ) -> None:
     """Every engine but XLA's own code is left in place, so that one executable alone lies."""
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(mixed / "mixed.aotb"))
-    points = documents.manifest["entry_points"]
-    if whose == "XLA's":
-        points["step"]["profiles"][0]["platform"] = other.name
-    else:
-        # Both of its profiles are swapped, so that each engine still has one.
-        del points["predict"]["profiles"][1]["platform"]
-        points["predict"]["profiles"][0]["platform"] = other.name
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    policy = tmp_path / "trust.toml"
-    policy.write_text(policy_text("sums", [signer.public_pem()]))
-    done = run(
-        "-c",
-        "import aotc_runtime, sys; aotc_runtime.load(*sys.argv[1:2], trust=sys.argv[2])",
-        folder,
-        policy,
-    )
-    assert done.returncode > 0, "the process itself lives to tell"
-    assert "AOTC-E753" in done.stderr, done.stderr
+
+    def change(documents: Documents) -> None:
+        points = documents.manifest["entry_points"]
+        if whose == "XLA's":
+            points["step"]["profiles"][0]["platform"] = other.name
+        else:
+            # Both of its profiles are swapped, so that each engine still has one.
+            del points["predict"]["profiles"][1]["platform"]
+            points["predict"]["profiles"][0]["platform"] = other.name
+
+    refused_by_a_server(mixed / "mixed.aotb", tmp_path, change)
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import Once
-from tests.engines.sums import SCORES, make, run, served, write
+from tests.engines.conftest import ENGINES, Other
+from tests.engines.sums import SCORES, run, served
 
 CALLS = """
 import json, sys
@@ -33,9 +33,8 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 
 
 @pytest.fixture(scope="session")
-def sums(once: Once) -> Path:
-    """A folder with the bundle of this program for OpenVINO alone, and its policy."""
-    return once("openvino-sums", lambda folder: make(folder, write(folder, '"openvino"')))
+def other() -> Other:
+    return ENGINES[2]
 
 
 def test_nothing_is_compiled_once_a_bundle_is_ready(sums: Path) -> None:

@@ -165,7 +165,7 @@ def _converted(estimator: Any, x: Any, y: Any) -> Any:
 
 
 def every() -> Iterator[tuple[str, Any, np.ndarray[Any, Any]]]:
-    """Yield the name, the model and the inputs of each: boosted trees also for numbers that lack."""
+    """Yield name, model and inputs of each: of boosted trees with numbers that lack."""
     for title, load, models in (
         ("of iris", load_iris, _of_three_classes()),
         ("of cancer", load_breast_cancer, _of_any_classes()),

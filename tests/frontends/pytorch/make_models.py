@@ -99,7 +99,7 @@ for _size, _names in {
     128: ("shvit_s1",),
     160: ("test_vit", "test_vit2", "test_vit3"),
     224: (
-        *("levit_128s", "coatnet_pico_rw_224", "visformer_tiny", "convit_tiny"),
+        *("levit_128s", "coatnet_pico_rw_224", "convit_tiny"),
         *("tnt_s_legacy_patch16_224", "efficientformer_l1", "tiny_vit_5m_224"),
     ),
     240: ("crossvit_tiny_240",),
