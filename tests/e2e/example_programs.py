@@ -309,8 +309,8 @@ EXAMPLES = {
         regressed,
         _exact(
             fit={"fit[points=32]": 1},
-            predict={"predict[points=32]": 1},
-            sample={"sample[points=32]": 2},
+            predict={"predict[points=32,queries=16]": 1},
+            sample={"sample[points=32,queries=16]": 2},
         ),
         rtol=1e-6,
         atol=1e-8,

@@ -103,8 +103,29 @@ IREE = Edges(
 
 ONNX_RUNTIME = Edges(
     "",
-    ORDINARY,
+    f"""
+    {ORDINARY}
+    conv.plain.float32 conv.strided.float32 conv.dilated.float32 conv.transposed.float32
+    conv.negative.float32 conv.grouped.float32 conv.grad.float32 conv.all.float32
+    window.max.valid.float32 window.add.same.float32 window.mul.same.float32 gather.dtype.float32
+    gather.whole gather.batched.clip gather.along.inside.clip segment.segment_sum.float32
+    control.scan_carry_array running.cumprod.float32.reverse running.cummin.float32
+    reduce.two_operands.float32 statistics.median.float32 sort.lexsort.float32 sort.nonzero.int32
+    shape.split shape.insert unary.lgamma.float32 unary.erf_inv.float32 unary.erfc.float32
+    unary.softplus.float32 unary.elu.float32 unary.shifted.int8 unary.clz.int8 unary.parity.int8
+    reduce.sum.1.int32 reduce.prod.1.int32 reduce.sum.1.int64 reduce.prod.1.int64
+    binary.shift_right_arithmetic.uint32 reduce.argmax.1.float64 reduce.argmin.1.float64
+    running.cumprod.bfloat16 unary.self_quotient.int32 unary.self_quotient.uint8
+    binary.max.uint64 binary.compare.uint64 unary.divided.uint64 reduce.sum.1.uint64
+    sort.argsort.uint64 sort.top_k.uint64 unary.gelu_exact.float32 unary.gelu.float32
+    unary.silu.float32 rows.softmax rows.softmax_first rows.log_softmax rows.logsumexp
+    dot.einsum.float32 dot.two_contracted.float32 dot.batch.float32 mask.times.float32
+    mask.times.float16 mask.times.bfloat16 mask.sum.float32 mask.compared.float32
+    mask.einsum.float32 mask.einsum.float16 mask.row.float32 mask.constant.float32
+    scatter.window.scatter_add.drop slice.update_index.int32
+    """,
     {
+        "window.max_grad.float32": "stablehlo.select_and_scatter",
         "binary.mul.complex64": "complex<f32>",
         "binary.mul.complex128": "complex<f64>",
         "convert.float32.float8_e4m3fn": "f8E4M3FN",
