@@ -46,6 +46,10 @@ class Other(NamedTuple):
         reason = f"{self.title} is not installed: `make test-{self.marker}` installs it"
         return [mark] if self.is_here() else [mark, pytest.mark.skip(reason=reason)]
 
+    def sums(self, once: Once) -> Path:
+        """A folder with the bundle of `sums` for this engine alone, and its policy."""
+        return once(f"{self.name}-sums", lambda folder: make(folder, write(folder, self.listed)))
+
     def as_param(self) -> Any:
         """For a test of any engine."""
         return pytest.param(self, id=self.name, marks=self.marks())
@@ -79,5 +83,4 @@ def other(request: pytest.FixtureRequest) -> Other:
 
 @pytest.fixture(scope="session")
 def sums(other: Other, once: Once) -> Path:
-    """A folder with the bundle of `sums` for that engine alone, and its policy."""
-    return once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))
+    return other.sums(once)

@@ -157,15 +157,6 @@ def test_results_are_the_callers_own_beside_jax_and_without(sums: Path, beside: 
     assert "'predict[batch=4]': 3" in done.stdout
 
 
-def test_results_are_read_only_and_outlive_the_bundle(sums: Path) -> None:
-    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
-        scores = loaded["predict"](IMAGE)["scores"]
-        again = loaded["predict"](IMAGE[::-1])["scores"]
-    assert not scores.flags.writeable
-    np.testing.assert_allclose(scores, SCORES, atol=1e-5)
-    np.testing.assert_allclose(again, SCORES[::-1], atol=1e-5)
-
-
 def test_the_same_program_in_another_folder_has_the_same_bytes(
     sums: Path, other: Other, tmp_path: Path
 ) -> None:

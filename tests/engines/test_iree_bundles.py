@@ -10,7 +10,7 @@ import pytest
 import aotc_runtime
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from tests.conftest import Once
-from tests.engines.conftest import ENGINES, Other
+from tests.engines.conftest import ENGINES
 from tests.engines.sums import (
     executable,
     make,
@@ -31,8 +31,8 @@ ENGINE = '"iree"'
 
 
 @pytest.fixture(scope="session")
-def other() -> Other:
-    return ENGINES[0]
+def sums(once: Once) -> Path:
+    return ENGINES[0].sums(once)
 
 
 def test_one_bundle_holds_code_for_both_architectures(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.conftest import ENGINES, Other
+from tests.conftest import Once
+from tests.engines.conftest import ENGINES
 from tests.engines.sums import refused_at_load, with_code
 
 
 @pytest.fixture(scope="session")
-def other() -> Other:
-    return ENGINES[1]
+def sums(once: Once) -> Path:
+    return ENGINES[1].sums(once)
 
 
 onnx = pytest.importorskip("onnx")

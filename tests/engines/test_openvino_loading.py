@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engines.conftest import ENGINES, Other
+from tests.conftest import Once
+from tests.engines.conftest import ENGINES
 from tests.engines.sums import SCORES, run, served
 
 CALLS = """
@@ -33,8 +34,8 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 
 
 @pytest.fixture(scope="session")
-def other() -> Other:
-    return ENGINES[2]
+def sums(once: Once) -> Path:
+    return ENGINES[2].sums(once)
 
 
 def test_nothing_is_compiled_once_a_bundle_is_ready(sums: Path) -> None:

@@ -128,7 +128,6 @@ def _of_numbers() -> dict[str, Any]:
         "poisson": linear_model.PoissonRegressor(max_iter=500),
         "partial least squares": cross_decomposition.PLSRegression(2),
         "ada boost of numbers": ensemble.AdaBoostRegressor(n_estimators=8, **SEED),
-        "radius": _scaled(neighbors.RadiusNeighborsRegressor(4.0)),
         "lightgbm of numbers": lightgbm.LGBMRegressor(n_estimators=10, verbose=-1, num_threads=1),
         "lightgbm forest": lightgbm.LGBMRegressor(boosting_type="rf", n_estimators=10, **bags),
         "xgboost of numbers": xgboost.XGBRegressor(n_estimators=10, max_depth=4),

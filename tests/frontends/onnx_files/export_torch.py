@@ -54,7 +54,7 @@ NAMES = (
     *("deeplab", "torchvision_mobilenet_v3_small", "torchvision_efficientnet_b0"),
     *("torchvision_shufflenet_v2_x0_5", "torchvision_regnet_y_400mf", "torchvision_mnasnet0_5"),
     *("torchvision_squeezenet1_1", "timm_test_vit", "timm_test_convnext", "timm_densenet121"),
-    *("timm_swin_tiny_patch4_window7_224", "hf_bert_batch_seq", "hf_roberta", "hf_distilbert"),
+    *("timm_swin_tiny_patch4_window7_224", "hf_bert", "hf_roberta", "hf_distilbert"),
     *("hf_gpt2", "hf_llama", "hf_mistral", "hf_t5_encoder", "hf_albert"),
 )
 

@@ -19,7 +19,7 @@ from tests.frontends.onnx_files.making import read, run
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 WRITTEN = sorted(Path(os.environ.get("AOTC_ONNX_TORCH") or "/nowhere").glob("*.onnx"))
 
-CLASSICAL = 68
+CLASSICAL = 67
 """How many models of scikit-learn, XGBoost and LightGBM there are."""
 
 

@@ -552,7 +552,7 @@ AREAS = (
             "tests/e2e/test_shapes_build.py::"
             "test_a_size_at_which_the_function_fails_is_no_size_to_accept",
             "tests/e2e/test_cached_builds.py::"
-            "test_chance_that_a_library_brings_is_found_by_running_twice",
+            "test_what_another_entry_point_leaks_is_found_after_a_refusal_at_capture",
             "tests/e2e/test_cached_builds.py::"
             "test_entry_points_that_cannot_be_captured_are_all_reported_and_the_others_built",
             "tests/unit/capture/test_models.py::"
