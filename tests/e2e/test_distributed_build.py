@@ -178,11 +178,7 @@ def test_any_executor_will_do(project: Path, tmp_path: Path, local: Built) -> No
 
 
 def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
-    dask: Dask,
-    project: Path,
-    tmp_path: Path,
-    local: Built,
-    capfd: pytest.CaptureFixture[str],
+    dask: Dask, project: Path, tmp_path: Path, local: Built, capfd: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["build", str(project / "many.toml"), "-o", str(tmp_path / "x.aotb")]
     arguments += ["--executor", dask.url]

@@ -144,10 +144,7 @@ def test_the_walk_in_the_documentation_works_as_it_stands(
     ],
 )
 def test_an_example_answers_as_numpy_does(
-    built: Built,
-    name: str,
-    entry_point: str,
-    results: dict[str | int, str],
+    built: Built, name: str, entry_point: str, results: dict[str | int, str]
 ) -> None:
     bundle, policy = built(name)
     (x,) = np.load(MANIFESTS / name / "inputs.npz").values()

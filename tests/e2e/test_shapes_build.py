@@ -310,10 +310,7 @@ OTHER = """
 [dimensions.other]
 range = [2, 40]
 """
-RELATIONS = {
-    "equal": '"other == 2*rows"',
-    "bounded": '"other >= 2*rows", "other <= 2*rows"',
-}
+RELATIONS = {"equal": '"other == 2*rows"', "bounded": '"other >= 2*rows", "other <= 2*rows"'}
 ROWS = """
 [dimensions.rows]
 range = [1, 20]

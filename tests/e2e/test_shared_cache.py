@@ -88,7 +88,7 @@ def ran(built: Built) -> set[str]:
 
 
 EVERYTHING = {
-    *("capture", "reference", "executable f for cpu-x86-64-v3", "parity of cpu-x86-64-v3", "pack"),
+    *("capture", "reference", "executable f for cpu-x86-64-v3", "parity of cpu-x86-64-v3", "pack")
 }
 
 
@@ -157,8 +157,7 @@ def test_the_command_writes_with_a_key_and_reads_with_its_public_half(
     ):
         output = ["-o", str(tmp_path / "x.aotb"), "--cache", str(tmp_path / f"cache{number}")]
         result = CliRunner().invoke(
-            cli,
-            ["build", str(project / "shared.toml"), *output, *remote, *options, "--explain"],
+            cli, ["build", str(project / "shared.toml"), *output, *remote, *options, "--explain"]
         )
         assert result.exit_code == 0, result.output
     assert result.output.count("cached") >= 4

@@ -220,10 +220,7 @@ _each(
 
 
 def _over(number: int) -> Function:
-    return lambda x: (
-        lax.div(x, jnp.full_like(x, number)),
-        lax.rem(x, jnp.full_like(x, number)),
-    )
+    return lambda x: (lax.div(x, jnp.full_like(x, number)), lax.rem(x, jnp.full_like(x, number)))
 
 
 _each(
@@ -852,10 +849,7 @@ _CONVOLUTIONS: dict[str, tuple[Shape, Shape, tuple[Any, Any], dict[str, Any]]] =
     ),
     "grouped": ((2, 6, 5, 5), (6, 2, 3, 3), _SAME, {"feature_group_count": 3}),
     "depthwise": ((2, 6, 5, 5), (6, 1, 3, 3), _SAME, {"feature_group_count": 6}),
-    "depthwise_many": (
-        *((2, 3, 5, 5), (6, 1, 3, 3), ((2, 2), "SAME")),
-        {"feature_group_count": 3},
-    ),
+    "depthwise_many": (*((2, 3, 5, 5), (6, 1, 3, 3), ((2, 2), "SAME")), {"feature_group_count": 3}),
     "batch_grouped": ((4, 3, 5, 5), (6, 3, 3, 3), _SAME, {"batch_group_count": 2}),
     "negative": ((1, 2, 8, 8), (3, 2, 3, 3), ((1, 1), ((-2, 1), (-1, -1))), {}),
     "line": ((2, 3, 11), (4, 3, 3), ((2,), "SAME"), {}),
@@ -986,11 +980,7 @@ def _padded(*widths: Any) -> Function:
     return lambda x: lax.pad(x, _one(x), widths)
 
 
-_PADDED = (
-    ((1, 2, 0), (0, 0, 2)),
-    ((-1, 2, 1), (-1, -1, 0)),
-    ((-2, 0, 1), (3, -4, 2)),
-)
+_PADDED = (((1, 2, 0), (0, 0, 2)), ((-1, 2, 1), (-1, -1, 0)), ((-2, 0, 1), (3, -4, 2)))
 _MOVED: dict[str, Function] = {
     "moved": lambda x: (
         *(x.T, x[::-1], x[:, ::-1], x.reshape(4, 3), jnp.roll(x, 1, 0), x[::2, 1::2], x.ravel()),

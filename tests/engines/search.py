@@ -415,9 +415,7 @@ def compared(actual: Array, expected: Array) -> tuple[str, str]:
     with np.errstate(all="ignore"):
         odd = ~(np.isfinite(actual) & np.isfinite(expected))
         differ = np.where(
-            odd,
-            (actual != expected) & ~(np.isnan(actual) & np.isnan(expected)),
-            False,
+            odd, (actual != expected) & ~(np.isnan(actual) & np.isnan(expected)), False
         )
         if differ.any():
             return "wrong", _told(actual, expected, differ)

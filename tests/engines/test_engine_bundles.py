@@ -36,12 +36,7 @@ from tests.engines.sums import (
     with_code,
     write,
 )
-from tests.hostile.tampering import (
-    Documents,
-    in_memory,
-    policy_for,
-    take_apart,
-)
+from tests.hostile.tampering import Documents, in_memory, policy_for, take_apart
 
 
 def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path, other: Other) -> None:

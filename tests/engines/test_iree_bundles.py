@@ -20,12 +20,7 @@ from tests.engines.sums import (
     with_code,
     write,
 )
-from tests.hostile.tampering import (
-    Documents,
-    flipped,
-    in_memory,
-    take_apart,
-)
+from tests.hostile.tampering import Documents, flipped, in_memory, take_apart
 
 ENGINE = '"iree"'
 

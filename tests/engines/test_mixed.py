@@ -39,11 +39,7 @@ from tests.engines.sums import (
     run,
     write,
 )
-from tests.hostile.tampering import (
-    Documents,
-    in_memory,
-    take_apart,
-)
+from tests.hostile.tampering import Documents, in_memory, take_apart
 
 
 @pytest.fixture(scope="session")

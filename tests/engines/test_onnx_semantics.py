@@ -94,9 +94,7 @@ def _turned(x: Any) -> Any:
     turned = x.transpose(3, 0, 2, 1)
     row, column = np.arange(5, dtype=np.float32), np.arange(4, dtype=np.float32)[:, None]
     edged = jnp.pad(
-        jnp.tanh(turned * row + column),
-        ((0, 1), (2, 0), (0, 0), (1, 3)),
-        constant_values=2,
+        jnp.tanh(turned * row + column), ((0, 1), (2, 0), (0, 0), (1, 3)), constant_values=2
     )
     joined = jnp.concatenate([edged, -edged, jnp.full(edged.shape, 3, edged.dtype)], 3)
     cut = jnp.flip(joined, 0)[1:, ::2, 1:-1, 2:]
@@ -142,11 +140,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         ROWS,
         RANDOM.standard_normal((32, 16, 3), np.float32),
     ),
-    "gradient of a kernel": (
-        jax.grad(lambda w, x: (_conv(x, w) ** 2).mean()),
-        KERNEL,
-        IMAGE,
-    ),
+    "gradient of a kernel": (jax.grad(lambda w, x: (_conv(x, w) ** 2).mean()), KERNEL, IMAGE),
     "largest of windows": (lambda x: _pool(x, -jnp.inf, lax.max), HOLED),
     "no number anywhere": (lambda x, w: jax.nn.relu(_conv(x, w)), HOLED, KERNEL),
     "largest with none": (lambda x: (x.max((1, 2)), x.min(), jnp.argmax(x, 3)), HOLED),
@@ -169,10 +163,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     ),
     "bigger image": (lambda x: jax.image.resize(x, (1, 16, 16, 4), "bilinear"), IMAGE),
     "rolled": (lambda x, n: jnp.roll(x, n, 1), ROWS, np.array(3, np.int32)),
-    "an integral of exponentials": (
-        jax.scipy.special.expi,
-        np.array([0.5, 1, 2, 30], np.float32),
-    ),
+    "an integral of exponentials": (jax.scipy.special.expi, np.array([0.5, 1, 2, 30], np.float32)),
 }
 
 

@@ -110,11 +110,7 @@ CONSTANT_PARTS: dict[str, tuple[Callable[..., Any], list[list[Array]], Sequence[
         [[*each, np.bool_(number % 2)] for number, each in enumerate(masks(12, 12))],
         (),
     ),
-    "scattered": (
-        lambda x: jnp.zeros(12).at[jnp.array([1, 5])].set(1.0) * x,
-        numbers(12),
-        (),
-    ),
+    "scattered": (lambda x: jnp.zeros(12).at[jnp.array([1, 5])].set(1.0) * x, numbers(12), ()),
     "convolution_of_weights": (filtered, numbers(2, 3, 12), (SIGNAL, KERNEL)),
     "loop_of_weights": (
         lambda w, x: lax.fori_loop(0, 3, lambda i, c: c * 2 + w, w) * x,

@@ -29,14 +29,7 @@ from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.grpc import grpc_inference, grpc_messages
 from aotc_serve.grpc.grpc_wire import read_request as read_message
 from aotc_serve.http.json_inference import prepare, read_request
-from aotc_serve.http_client import (
-    NO_PROGRESS,
-    Body,
-    HttpClient,
-    Progress,
-    Response,
-    _Transfer,
-)
+from aotc_serve.http_client import NO_PROGRESS, Body, HttpClient, Progress, Response, _Transfer
 from aotc_serve.inference.protocol_tensors import Port, datatype_of, take_nothing
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import parse

@@ -31,17 +31,7 @@ from aotc_runtime.schema.bundle_manifest import Cost, MeasuredCandidate, Memory,
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
-from .toolchain import (
-    DATA,
-    KERAS,
-    KEY,
-    NAME,
-    ONNX,
-    PT2,
-    TRUSTING,
-    _members,
-    keras_members,
-)
+from .toolchain import DATA, KERAS, KEY, NAME, ONNX, PT2, TRUSTING, _members, keras_members
 
 CODE = b"machine code"
 EXECUTABLE = Executable(

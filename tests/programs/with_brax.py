@@ -19,7 +19,7 @@ MANIFESTS = {
         inputs.action = { shape = [1], dtype = "float32" }
         tolerance = { rtol = 1e-4, atol = 1e-5 }
         fixtures.ranges = { action = [-1, 1] }
-    """,
+    """
 }
 
 STATES = {"brax_step": {"state": None}}

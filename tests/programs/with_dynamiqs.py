@@ -15,7 +15,7 @@ MANIFESTS = {
         inputs.detuning = { shape = [], dtype = "float32" }
         inputs.alpha = { shape = [], dtype = "complex64" }
         tolerance = { rtol = 1e-3, atol = 1e-4 }
-    """,
+    """
 }
 
 

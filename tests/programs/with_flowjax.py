@@ -28,7 +28,7 @@ MANIFESTS = {
         bind = { params = "params" }
         inputs.key = { shape = [], dtype = "key<fry>" }
         tolerance = { rtol = 1e-4, atol = 1e-5 }
-    """,
+    """
 }
 
 

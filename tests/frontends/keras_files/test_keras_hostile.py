@@ -123,10 +123,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "saved model": _layer("TFSMLayer", filepath="/tmp/x"),
     "vocabulary of another file": _layer("StringLookup", vocabulary="/etc/passwd"),
     "another module": {"module": "subprocess", "class_name": "Popen", "config": {"args": "x"}},
-    "a module of Keras's own": {
-        **_layer("shutil"),
-        "module": "keras.src.utils.file_utils",
-    },
+    "a module of Keras's own": {**_layer("shutil"), "module": "keras.src.utils.file_utils"},
     "a registered name": {**_layer("Dense", units=4), "registered_name": "mine>Dense"},
     "a download": _function("keras.utils", "get_file", registered_name="get_file"),
     "a class as a function": _function("keras.ops", "__loader__"),

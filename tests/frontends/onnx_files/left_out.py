@@ -75,11 +75,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         *("test_sequence_map_identity_2_sequences", "test_split_to_sequence_1"),
         *("test_split_to_sequence_2", "test_split_to_sequence_nokeepdims"),
     ),
-    "opset 1; the oldest that is read is 7": (
-        "test_not_2d",
-        "test_not_3d",
-        "test_not_4d",
-    ),
+    "opset 1; the oldest that is read is 7": ("test_not_2d", "test_not_3d", "test_not_4d"),
     "bfloat16: XLA rounds less often within a fusion than what was recorded": (
         "test_attention_3d_causal_bf16",
         "test_attention_4d_attn_mask_causal_bf16",

@@ -328,10 +328,7 @@ HUGE = np.array([1 << 30, 1 << 30], np.int64)
             N("Range", ["a", "b", "c"], ["y"]),
             {"a": np.array(0), "b": np.array((1 << 33) + 1), "c": np.array(1)},
         ),
-        (
-            N("Expand", ["e", "s"], ["y"]),
-            {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]},
-        ),
+        (N("Expand", ["e", "s"], ["y"]), {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]}),
         (
             N("Conv", ["e", "k"], ["y"], pads=[2**20] * 4),
             {"e": np.ones((1, 1, 4, 4), np.float32), "k": np.ones((1, 1, 1, 1), np.float32)},
@@ -340,10 +337,7 @@ HUGE = np.array([1 << 30, 1 << 30], np.int64)
             N("OneHot", ["i", "d", "v"], ["y"]),
             {"i": np.zeros(9, np.int64), "d": np.array(1 << 50), "v": W[0, :2]},
         ),
-        (
-            N("HannWindow", ["d"], ["y"]),
-            {"d": np.array(1 << 50)},
-        ),
+        (N("HannWindow", ["d"], ["y"]), {"d": np.array(1 << 50)}),
     ],
     ids=lambda made: getattr(made, "op_type", ""),
 )
@@ -365,10 +359,7 @@ def doubling(levels: int, *, cycle: bool = False) -> Any:
         name, domain = (f"F{level + 1}", "own") if not last else ("Relu", "")
         if last and cycle:
             name, domain = "F0", "own"
-        nodes = [
-            N(name, ["a"], ["b"], domain=domain),
-            N(name, ["b"], ["c"], domain=domain),
-        ]
+        nodes = [N(name, ["a"], ["b"], domain=domain), N(name, ["b"], ["c"], domain=domain)]
         opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
         made.functions.append(helper.make_function("own", f"F{level}", ["a"], ["c"], nodes, opsets))
     return made

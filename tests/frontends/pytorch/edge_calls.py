@@ -607,11 +607,7 @@ def _attended_and_convolved() -> Iterator[Given]:
 def _indexed() -> Iterator[Given]:
     x = torch.randn(2, 3, 7, 9)
     first, other = torch.tensor([0, 1]), torch.tensor([2, -2])
-    for places in (
-        [torch.tensor([0, -1])],
-        [None, torch.tensor([[1], [0]])],
-        [first, None, other],
-    ):
+    for places in ([torch.tensor([0, -1])], [None, torch.tensor([[1], [0]])], [first, None, other]):
         yield made(A.index.Tensor, x[0], places)
     yield made(A.index_put.default, x[0], [None, torch.tensor([0, 2])], torch.randn(3, 2, 9))
     yield made(A.index_put.default, x[0], [torch.tensor([0, 0])], torch.ones(()), True)
