@@ -6,11 +6,10 @@
     python -m tests.engines.search tell OUT                             a table of what was found
 
 OUT gets one line of JSON for each program and engine; the exit code is 1 if one of them differs.
-Programs run in children, several in each: a crash is a finding, and the rest goes on in a new
-child. A search that was ended goes on where it was. LEVEL in the environment is IREE's one level of
-optimization to compile at, instead of the first that compiles. X64=0 there makes every edge program
-one of at most 32 bits, as JAX does by default. HARNESSES takes jax's own harnesses instead, those
-whose names hold it.
+Programs run in a child: a crash is a finding, and the rest goes on in a new child. A search that
+was ended goes on where it was. LEVEL in the environment is IREE's one level of optimization to
+compile at, instead of the first that compiles. X64=0 there makes every edge program one of at most
+32 bits, as JAX does by default.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ import select
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 SECONDS_MAX = 120.0
 """For a program on one engine."""
 
-TOGETHER = 24
-"""Programs that are given to a child at once."""
-
-BATCHES_MAX = 40
+CALLS_MAX = 1000
 """For one child: jax keeps what it has traced."""
 
 WORDS = ("same", "near", "small", "rounding", "denormal", "overflow", "wrong", "state")
@@ -101,12 +98,12 @@ def generated_case(name: str) -> Case:
 
 
 def edge_case(name: str) -> Case:
-    """Return a program of `edge_programs` or one of jax's harnesses, with its inputs and their
-    reverse.
-    """
+    """Return a program of `edge_programs`, with its inputs and their reverse."""
     import numpy as np
 
-    function, inputs = programs()[name]
+    from .edge_programs import PROGRAMS
+
+    function, inputs = PROGRAMS[name]
     given = [np.asarray(each) for each in inputs]
     turned = [each.reshape(-1)[::-1].reshape(each.shape) for each in given]
     is_x64 = os.environ.get("X64") != "0"
@@ -126,41 +123,6 @@ def _narrowed(array: Array) -> Array:
 def case(name: str) -> Case:
     """Return the program of a name."""
     return generated_case(name) if name.startswith("generated.") else edge_case(name)
-
-
-@cache
-def programs() -> Mapping[str, tuple[Any, Iterable[Any]]]:
-    """Return every program that has a name. HARNESSES in the environment: jax's own harnesses
-    instead, and the part of their names.
-    """
-    if "HARNESSES" in os.environ:
-        return {name: (function, inputs) for name, function, inputs in _harnesses()}
-    from .edge_programs import PROGRAMS
-
-    return dict(PROGRAMS)
-
-
-def _harnesses() -> Iterator[tuple[str, Any, Iterable[Any]]]:
-    from tests.programs import harnesses
-
-    part = os.environ["HARNESSES"]
-    for number, harness in enumerate(harnesses.harnesses()):
-        if part in harness.fullname:
-            yield harnesses.name_of(number), harness.dyn_fun, _Drawn(number)
-
-
-class _Drawn:
-    """The arguments of a harness, drawn when they are used: some take seconds."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __iter__(self) -> Iterator[Any]:
-        import numpy as np
-
-        from tests.programs import harnesses
-
-        return iter(map(np.asarray, harnesses.arguments(self._number, harnesses.FIXTURE_SEED)))
 
 
 class Lowered:
@@ -561,113 +523,69 @@ def _digest(arrays: Sequence[Array]) -> str:
 
 
 def child() -> None:
-    """Run the programs that stdin names; print lines of JSON of what begins, and what is found."""
+    """Answer each line of stdin, a program's name and an engine, with what is found."""
     import faulthandler
 
     faulthandler.enable()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-
-    def say(said: Any) -> None:
-        print(json.dumps(said), file=out, flush=True)
-
     with TemporaryDirectory() as folder:
         os.chdir(folder)  # the compiler leaves its statistics in the working folder
         for line in sys.stdin:
-            engines, names = json.loads(line)
-            for name in names:
-                for found in _tried(name, engines, say):
-                    say({"found": found})
-            say({"done": True})
+            print(json.dumps(_tried(*json.loads(line))), file=out, flush=True)
 
 
-def _tried(name: str, engines: Sequence[str], say: Callable[[Any], None]) -> Iterator[Finding]:
-    say({"begun": [name, ""]})
+def _tried(name: str, engine: str) -> Finding:
+    lowered = _lowered(name)
+    if isinstance(lowered, Finding):
+        return lowered
+    try:
+        return finding(engine, lowered)
+    except RefusedError as error:
+        return Finding(name, "refused", str(error)[:400], engine)
+    except Exception as error:  # noqa: BLE001 - what an engine says is a finding
+        return Finding(name, "failed", f"{type(error).__name__}: {error}"[:400], engine)
+
+
+@lru_cache(maxsize=1)
+def _lowered(name: str) -> Lowered | Finding:
     try:
         lowered = Lowered(case(name))
         for given in lowered.trials:
             lowered.plain(given)
     except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
-        yield Finding(name, "untraceable", f"{type(error).__name__}: {error}"[:400])
-        return
-    for engine in engines:
-        say({"begun": [name, engine]})
-        try:
-            yield finding(engine, lowered)
-        except RefusedError as error:
-            yield Finding(name, "refused", str(error)[:400], engine)
-        except Exception as error:  # noqa: BLE001 - what an engine says is a finding
-            yield Finding(name, "failed", f"{type(error).__name__}: {error}"[:400], engine)
+        return Finding(name, "untraceable", f"{type(error).__name__}: {error}"[:400])
+    return lowered
 
 
 class Child:
-    """A child that runs programs on some engines."""
+    """A process that runs programs on engines, and the next one where one has ended. said: a file
+    for what they print.
+    """
 
-    def __init__(self, engines: str | Sequence[str], said: Path) -> None:
-        self._engines = [engines] if isinstance(engines, str) else [*engines]
+    def __init__(self, said: Path) -> None:
         self._said = said
-        self._batches = 0
+        self._calls = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
 
-    def run(self, names: Sequence[str]) -> list[Finding]:
-        """Return what became of programs, on each engine. A crash and a time-out end this process,
-        and the next one goes on behind what they were found at.
-        """
-        found: list[Finding] = []
-        left = {name: [*self._engines] for name in names}
-        while left:
-            # Those that one process left unfinished come alone.
-            engines = next(iter(left.values()))
-            some = [name for name, each in left.items() if each == engines]
-            ended = self._run(engines, some, found)
-            if ended is not None:
-                found.append(ended)
-            for each in found:
-                if each.name in left:
-                    wanted = [e for e in left[each.name] if each.engine and e != each.engine]
-                    left[each.name] = wanted
-            left = {name: each for name, each in left.items() if each}
-        return found
-
-    def _run(
-        self, engines: Sequence[str], names: Sequence[str], found: list[Finding]
-    ) -> Finding | None:
-        """Run programs; return where the process ended before the last of them."""
+    def run(self, name: str, engine: str) -> Finding:
+        """Return what became of a program."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([engines, names]).encode() + b"\n")
-        begun, word = [names[0], ""], "slow"
-        while (line := self._line(process.stdout.fileno())) is not None:
-            if not line:
-                word = "crashed"
-                process.wait(SECONDS_MAX)
-                break
-            said = json.loads(line)
-            if "done" in said:
-                return None
-            begun = said.get("begun", begun)
-            if "found" in said:
-                found.append(Finding(*said["found"]))
+        process.stdin.write(json.dumps([name, engine]).encode() + b"\n")
+        answers = bool(select.select([process.stdout], [], [], SECONDS_MAX)[0])
+        if answers and (line := process.stdout.readline()):
+            return Finding(*json.loads(line))
+        if answers:
+            process.wait(SECONDS_MAX)
         self.end()
-        return Finding(begun[0], word, f"{process.returncode}", begun[1])
-
-    def _line(self, file: int) -> bytes | None:
-        """Return the next line of the child; b"" when it has ended, None when it is slow."""
-        while b"\n" not in self._rest:
-            if not select.select([file], [], [], SECONDS_MAX)[0]:
-                return None
-            if not (read := os.read(file, 1 << 16)):
-                return b""
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
+        return Finding(name, "crashed" if answers else "slow", f"{process.returncode}", engine)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._batches >= BATCHES_MAX:
+        if self._calls >= CALLS_MAX:
             self.end()
         if self._process is None:
-            self._batches = 0
+            self._calls = 0
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.engines.search", "child"],
                 stdin=subprocess.PIPE,
@@ -675,8 +593,7 @@ class Child:
                 stderr=self._said.open("a"),
                 bufsize=0,
             )
-            self._rest = b""
-        self._batches += 1
+        self._calls += 1
         return self._process
 
     def end(self) -> None:
@@ -698,21 +615,17 @@ def search(
     if out.exists():
         for each in read(out):
             known[each.name].add(each.engine)
-    wanted: dict[tuple[str, ...], list[str]] = {}
-    for place, name in enumerate(names):
-        asked = [e for e in engines if place % shares.get(e, 1) == 0]
-        left = () if "" in known[name] else tuple(e for e in asked if e not in known[name])
-        if left:
-            wanted.setdefault(left, []).append(name)
-    for key, each in wanted.items():
-        one = Child(key, out.with_suffix(".said"))
-        try:
-            for place in range(0, len(each), TOGETHER):
-                found = one.run(each[place : place + TOGETHER])
-                with out.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(f._asdict()) + "\n" for f in found)
-        finally:
-            one.end()
+    child = Child(out.with_suffix(".said"))
+    try:
+        with out.open("a", encoding="utf-8") as file:
+            for (place, name), engine in product(enumerate(names), engines):
+                if place % shares.get(engine, 1) or known[name] & {engine, ""}:
+                    continue
+                found = child.run(name, engine)
+                known[name].add(found.engine)
+                print(json.dumps(found._asdict()), file=file, flush=True)
+    finally:
+        child.end()
 
 
 def read(out: Path) -> Iterator[Finding]:
@@ -770,11 +683,10 @@ def main() -> None:
             numbers = range(asked.first, asked.first + asked.count)
             names = [f"generated.{asked.seed}.{number}" for number in numbers]
         else:
-            names = [
-                name
-                for name in programs()
-                if not asked.parts or any(part in name for part in asked.parts)
-            ]
+            from .edge_programs import PROGRAMS
+
+            parts = asked.parts or [""]
+            names = [name for name in PROGRAMS if any(part in name for part in parts)]
         shares = {
             engine: int(number) for engine, _, number in (s.partition("=") for s in asked.share)
         }

@@ -149,10 +149,10 @@ def test_a_result_that_an_earlier_call_changes_is_noticed() -> None:
 
 
 def test_a_child_answers_for_each_engine(tmp_path: Path) -> None:
-    child = Child(["xla"], tmp_path / "said")
+    child = Child(tmp_path / "said")
+    names = [f"generated.{SEED}.{number}" for number in range(3)]
     try:
-        names = [f"generated.{SEED}.{number}" for number in range(3)]
-        found = child.run(names)
+        found = [child.run(name, "xla") for name in names]
     finally:
         child.end()
     assert [(each.name, each.engine) for each in found] == [(name, "xla") for name in names]

@@ -37,7 +37,7 @@ def branch(x: Any) -> Any:
 
 FUNCTIONS = {"loop": loop, "branch": branch}
 KERAS = (
-    *("cnn", "lstm", "gru", "bidirectional", "text_classifier", "towers", "unet"),
+    *("residual", "lstm", "gru", "bidirectional", "masked", "towers", "unet"),
     *("mobilenet_v2", "resnet50"),
 )
 
