@@ -218,8 +218,7 @@ def arm(session: nox.Session) -> None:
 @nox.session(python=False, name="engines-search")
 def engines_search(session: nox.Session) -> None:
     """Compare generated programs on every engine with plain JAX (SEED, COUNT, ENGINE)."""
-    packages = toolchain("iree", "onnx", "openvino")
-    python = environment(session, "engines", *CONSTRAINTS, *packages)
+    python = environment(session, "engines", *CONSTRAINTS, *_every_engine())
     seed, engine = os.environ.get("SEED", "1"), os.environ.get("ENGINE", "")
     only = ("--engine", engine) if engine else ("--share", "iree=8", "--share", "xla=4")
     found = str(OUT / "engines" / f"found-{seed}.jsonl")
@@ -243,33 +242,41 @@ def _of_onnx() -> tuple[str, ...]:
 
 @nox.session(python=False, name="more-models")
 def more_models(session: nox.Session) -> None:
-    """Build models of other projects for each engine (0.7 GB)."""
-    recorded, scripts = str(OUT / "more-models" / "recorded"), "tests/frontends/more_models"
-    packages = toolchain("iree", "keras", "onnx", "openvino")
-    python = environment(session, "more-models/venv", *CONSTRAINTS, *packages)
-    of_keras = _tensorflow(session)
-    of_torch = environment(session, "torch/venv", "-r", _TORCH)
+    """Build models that the suites of frontends export for each engine (4 GB)."""
+    torch, keras, onnx = (OUT / each / "recorded" for each in ("torch", "keras", "more-models"))
     of_onnx = environment(session, "onnx-frontend", *CONSTRAINTS, *_of_onnx())
-    run(session, of_torch, f"{scripts}/write_torch.py", recorded)
-    run(session, of_onnx, f"{scripts}/write_onnx.py", recorded)
-    run(session, of_keras, f"{scripts}/write_keras.py", recorded, CUDA_VISIBLE_DEVICES="")
-    run(session, python, "-m", "tests.frontends.more_models.compare", recorded)
+    python = environment(session, "more-models/venv", *CONSTRAINTS, *_every_engine("keras"))
+    _torch_models(session, torch)
+    _keras_models(session, keras)
+    run(session, of_onnx, "-m", "tests.frontends.onnx_files.classical_models", str(onnx))
+    folders = (str(torch / "models"), str(keras), str(onnx))
+    run(session, python, "-m", "tests.frontends.on_engines", str(OUT / "more-models"), *folders)
 
 
-_TORCH = "tests/frontends/pytorch/requirements.txt"
+def _every_engine(*more: str) -> tuple[str, ...]:
+    return toolchain("iree", "onnx", "openvino", *more)
+
+
+_TORCH_SUITE = "tests/frontends/pytorch"
 
 
 @nox.session(python=False)
 def torch(session: nox.Session) -> None:
     """Read models that torch exports and compare (installs torch, timm, transformers)."""
-    python, here = environment(session, "torch/venv", "-r", _TORCH), ".venv/bin/python"
-    recorded, scripts = OUT / "torch" / "recorded", "tests/frontends/pytorch"
-    recorded.mkdir(parents=True, exist_ok=True)
+    recorded, here = OUT / "torch" / "recorded", ".venv/bin/python"
+    python = _torch_models(session, recorded)
     with (recorded / "names").open("w", encoding="utf-8") as names:
         session.run(here, "-m", "tests.frontends.pytorch.names", stdout=names, external=True)
-    run(session, python, f"{scripts}/make_operators.py", str(recorded), str(recorded / "names"))
-    run(session, python, f"{scripts}/make_models.py", str(recorded / "models"))
-    checkout_pytest(session, "-m", "torch", "-n", JOBS, scripts, AOTC_TORCH=str(recorded))
+    operators = f"{_TORCH_SUITE}/make_operators.py"
+    run(session, python, operators, str(recorded), str(recorded / "names"))
+    checkout_pytest(session, "-m", "torch", "-n", JOBS, _TORCH_SUITE, AOTC_TORCH=str(recorded))
+
+
+def _torch_models(session: nox.Session, recorded: Path) -> str:
+    """Export models, and return the Python that has torch."""
+    python = environment(session, "torch/venv", "-r", f"{_TORCH_SUITE}/requirements.txt")
+    run(session, python, f"{_TORCH_SUITE}/make_models.py", str(recorded / "models"))
+    return python
 
 
 def _tensorflow(session: nox.Session) -> str:
@@ -281,12 +288,18 @@ def _tensorflow(session: nox.Session) -> str:
 @nox.session(python=False)
 def keras(session: nox.Session) -> None:
     """Read models that Keras saves on TensorFlow and compare (3 GB)."""
-    writer, recorded = _tensorflow(session), str(OUT / "keras" / "recorded")
+    recorded = OUT / "keras" / "recorded"
     python = environment(session, "keras/venv", *CONSTRAINTS, *toolchain("keras"))
-    script = "tests/frontends/keras_files/make_models.py"
-    run(session, writer, script, recorded, CUDA_VISIBLE_DEVICES="")
-    variables = {"AOTC_KERAS": recorded, "AOTC_TENSORFLOW_PYTHON": writer}
+    writer = _keras_models(session, recorded)
+    variables = {"AOTC_KERAS": str(recorded), "AOTC_TENSORFLOW_PYTHON": writer}
     run(session, python, "-m", "pytest", "-m", "keras", "tests/frontends/keras_files", **variables)
+
+
+def _keras_models(session: nox.Session, recorded: Path) -> str:
+    """Save models, and return the Python that has Keras and TensorFlow."""
+    writer, script = _tensorflow(session), "tests/frontends/keras_files/make_models.py"
+    run(session, writer, script, str(recorded), CUDA_VISIBLE_DEVICES="")
+    return writer
 
 
 @nox.session(python=False)
@@ -348,7 +361,7 @@ def stores(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def programs(session: nox.Session) -> None:
-    """Build programs written with 24 libraries (3 GB)."""
+    """Build programs written with 15 libraries (3 GB)."""
     requirements = ("-r", "tests/programs/requirements.txt")
     packages = (*CONSTRAINTS, *toolchain(), *requirements)
     python = environment(session, "programs/toolchain", *packages)

@@ -17,7 +17,7 @@ pytest_plugins = ["limits"]
 
 # scipy's LAPACK has a thread for each core, and these wait for one another in loops: for the small
 # matrices of tests, on cores that are busy, that is tens of times the work. Processes that a test
-# starts inherit it; what a server has by default, tests/e2e/test_gp.py has.
+# starts inherit it; what a server has by default, tests/e2e/test_examples.py has.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # What a test builds, it builds; tests of the cache name one.

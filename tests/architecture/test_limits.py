@@ -90,11 +90,7 @@ def ran(folder: Path, source: str, *options: str, ignored: Sequence[int] = ()) -
     done = subprocess.run(
         [sys.executable, "-c", starting, "-m", "pytest", *plugins, "test_it.py", *options],
         cwd=folder,
-        env={
-            **alone,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": str(ROOT),
-        },
+        env={**alone, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

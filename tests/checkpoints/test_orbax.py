@@ -350,9 +350,7 @@ def test_a_bundle_is_built_of_one_and_built_again_from_the_cache(tmp_path: Path)
     assert again.bundle.root_digest == first.bundle.root_digest
 
 
-def test_init_names_a_checkpoint_and_profiles_are_probed_with_its_weights(
-    tmp_path: Path,
-) -> None:
+def test_init_names_a_checkpoint_and_profiles_are_probed_with_its_weights(tmp_path: Path) -> None:
     w, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(3, np.float32)
     save(tmp_path / "checkpoint", {"dense": {"w": w, "b": b}})
     (tmp_path / "program.py").write_text(PROGRAM)

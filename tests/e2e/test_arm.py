@@ -7,26 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import arm
-import jax
+import emulated
 import jax_free
-import numpy as np
 import pytest
-from jax_free import Arrays, Client
-from safetensors.numpy import load_file
+from example_programs import EXAMPLES, require_same
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from aotc_runtime import LoadedBundle
-from digits.model import predict as predict_digits
-from lm.generate import generate_greedy, plain_jax
-from lm.model import VOCABULARY
 from tests.conftest import MANIFESTS, Once
-from vision.model import init as vision_params
-from vision.model import predict as predict_vision
 
 pytestmark = [pytest.mark.arm, pytest.mark.limit(3600)]
 
@@ -41,7 +31,7 @@ ON = {
 
 Bundle = tuple[Path, Path]
 
-NEW_TOKENS = 8
+On = Callable[[str], emulated.Emulator]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +40,7 @@ def arm_bundle(once: Once) -> Callable[[str], Bundle]:
 
     def built(name: str) -> Bundle:
         def fill(folder: Path) -> None:
-            arm.server("max")
+            emulated.arm("max")
             signer = LocalSigner.ephemeral()
             output, manifest = folder / f"{name}.aotb", MANIFESTS / f"{name}.toml"
             build(manifest, output=output, targets=[*ON], signer=signer)
@@ -62,83 +52,24 @@ def arm_bundle(once: Once) -> Callable[[str], Bundle]:
     return built
 
 
-def classify(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
-    """All images at once, and the first alone."""
-    predict, image = bundle["predict"], inputs["image"]
-    first = predict(image=image[:1])
-    return {**predict(image=image), **{f"first_{name}": first[name] for name in first}}
-
-
-def generate(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
-    """A text for each prompt, with the cache in the engine's buffers."""
-    from lm.generate import Functions, generate_greedy
-
-    functions = Functions(bundle["prefill"].on_device, bundle["decode"].on_device)
-    count = int(inputs.pop("new_tokens"))
-    return {name: generate_greedy(functions, prompt, count) for name, prompt in inputs.items()}
-
-
-def digits() -> tuple[Client, Arrays, Arrays]:
-    """Images held out of the training."""
-    from digits.data import load_split
-
-    image, params = load_split()[1].image[:64], {}
-    for name, tensor in load_file(MANIFESTS / "digits" / "params.safetensors").items():
-        layer, part = name.split("/")
-        params.setdefault(layer, {})[part] = tensor
-    return classify, {"image": image}, predicted(predict_digits, params, image, temperature=1.0)
-
-
-def vision() -> tuple[Client, Arrays, Arrays]:
-    """Noise of four kinds."""
-    noise = np.random.default_rng(1).uniform(0, 1, (4, 32, 32, 3)).astype(np.float32)
-    image = noise ** np.array([0.2, 1, 3, 9], np.float32).reshape(4, 1, 1, 1)
-    return classify, {"image": image}, predicted(predict_vision, vision_params(), image)
-
-
-def predicted(function: Any, params: Any, image: Any, **static: Any) -> Arrays:
-    """What plain JAX says of images, as `classify` names it."""
-    results = jax.jit(function)(params, image, **static)
-    every = {name: np.asarray(value) for name, value in results.items()}
-    return {**every, **{f"first_{name}": value[:1] for name, value in every.items()}}
-
-
-def lm() -> tuple[Client, Arrays, Arrays]:
-    """Prompts of two profiles, continued greedily."""
-    generator, functions = np.random.default_rng(0), plain_jax()
-    prompts = {
-        f"{batch}x{seq}": generator.integers(0, VOCABULARY, (batch, seq), np.int32)
-        for batch, seq in ((1, 16), (2, 32))
-    }
-    texts = {name: generate_greedy(functions, p, NEW_TOKENS) for name, p in prompts.items()}
-    return generate, {**prompts, "new_tokens": np.asarray(NEW_TOKENS)}, texts
+@pytest.fixture
+def on(tmp_path: Path) -> On:
+    """The loader on a processor, by qemu's name for it."""
+    return lambda cpu: emulated.Emulator(emulated.arm(cpu), tmp_path)
 
 
 @pytest.mark.parametrize("target", ON)
-@pytest.mark.parametrize("program", [digits, vision, lm])
+@pytest.mark.parametrize("name", ["digits", "vision", "lm"])
 def test_a_program_answers_as_plain_jax_does_here(
-    arm_bundle: Callable[[str], Bundle],
-    program: Callable[[], tuple[Client, Arrays, Arrays]],
-    target: str,
-    tmp_path: Path,
+    arm_bundle: Callable[[str], Bundle], name: str, target: str, tmp_path: Path
 ) -> None:
-    bundle = arm_bundle(program.__name__)
-    client, inputs, expected = program()
+    example, server = EXAMPLES[name], emulated.arm(ON[target])
+    inputs, bundle = example.inputs(), arm_bundle(name)
     outputs, report = jax_free.run(
-        client,
-        bundle,
-        tmp_path,
-        inputs,
-        target=target,
-        server=arm.server(ON[target]),
+        example.client, bundle, tmp_path, inputs, target=target, server=server
     )
     assert (report["target"], report["engine"]) == (target, "iree")
-    assert outputs.keys() == expected.keys()
-    for name, wanted in expected.items():
-        if wanted.dtype.kind == "i":
-            np.testing.assert_array_equal(outputs[name], wanted, err_msg=name)
-        else:
-            np.testing.assert_allclose(outputs[name], wanted, 1e-4, 1e-6, err_msg=name)
+    require_same(outputs, example.expected(inputs), example)
 
 
 ABOVE = {
@@ -150,9 +81,9 @@ ABOVE = {
 
 
 def test_the_targets_that_a_processor_lacks_features_of_are_refused_with_their_names(
-    arm_bundle: Callable[[str], Bundle],
+    arm_bundle: Callable[[str], Bundle], on: On
 ) -> None:
-    said = arm.verify("neoverse-n1", arm_bundle("digits"))
+    said = on("neoverse-n1").verify(arm_bundle("digits"))
     assert (said.exit_code, said.document["target"]) == (0, "cpu-neoverse-n1")
     candidates = {each["target"]: each for each in said.document["target_reason"]["candidates"]}
     assert {name for name, each in candidates.items() if not each["fits"]} == {*ABOVE}
@@ -172,29 +103,29 @@ def test_the_targets_that_a_processor_lacks_features_of_are_refused_with_their_n
     ],
 )
 def test_which_targets_fit_a_processor(
-    arm_bundle: Callable[[str], Bundle], cpu: str, fits: set[str]
+    arm_bundle: Callable[[str], Bundle], on: On, cpu: str, fits: set[str]
 ) -> None:
-    found = arm.fitting(arm.verify(cpu, arm_bundle("digits")))
+    found = emulated.fitting(on(cpu).verify(arm_bundle("digits")))
     assert found == {target: [] if target in fits else ["AOTC-E502"] for target in ON}
 
 
 def test_a_processor_before_armv8_2_is_refused_and_iree_is_not_loaded(
-    arm_bundle: Callable[[str], Bundle],
+    arm_bundle: Callable[[str], Bundle], on: On
 ) -> None:
-    said = arm.load("cortex-a53", arm_bundle("digits"), "cpu-armv8.2-a")
+    said = on("cortex-a53").load(arm_bundle("digits"), target="cpu-armv8.2-a")
     (finding,) = said.document["findings"]
     assert finding["code"] == "AOTC-E502"
     assert finding["expected"] == "a processor with lse, rdm"
-    assert said.document["loaded"] == []
+    assert "iree._runtime_libs._runtime" not in said.document["loaded"]
 
 
 def test_without_that_check_the_same_process_dies_of_an_illegal_instruction(
-    arm_bundle: Callable[[str], Bundle],
+    arm_bundle: Callable[[str], Bundle], on: On
 ) -> None:
     bundle = arm_bundle("digits")
-    assert arm.load("neoverse-n1", bundle, "cpu-neoverse-v1").document["findings"]
-    said = arm.load("neoverse-n1", bundle, "cpu-neoverse-v1", without_check="check_isa")
-    assert said.exit_code == arm.SIGILL
+    assert on("neoverse-n1").load(bundle, target="cpu-neoverse-v1").document["findings"]
+    said = on("neoverse-n1").load(bundle, target="cpu-neoverse-v1", without_check="check_isa")
+    assert said.exit_code == emulated.SIGILL
 
 
 def test_on_this_host_the_bundle_is_said_to_be_for_aarch64(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import foreign
+import emulated
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ seed = 0
 
 X = np.linspace(-1, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
 
-On = Callable[[str], foreign.Emulator]
+On = Callable[[str], emulated.Emulator]
 
 
 class Bundles(NamedTuple):
@@ -84,13 +84,13 @@ def bundles(qemu: Path, folder: Path) -> Bundles:
 
 @pytest.fixture(scope="module")
 def qemu() -> Path:
-    return foreign.find_qemu()
+    return emulated.qemu_x86()
 
 
 @pytest.fixture
-def on(qemu: Path, tmp_path: Path) -> On:
+def on(tmp_path: Path) -> On:
     """The loader on a processor, by qemu's name for it."""
-    return lambda cpu: foreign.Emulator(qemu, cpu, foreign.server_python(), tmp_path)
+    return lambda cpu: emulated.Emulator(emulated.x86(cpu), tmp_path)
 
 
 def expected() -> list[Any]:
@@ -99,7 +99,7 @@ def expected() -> list[Any]:
     return [kernels, jnp.asarray(X) @ X.T, jnp.sort(X, axis=1)]
 
 
-def assert_right(said: foreign.Said, target: str) -> None:
+def assert_right(said: emulated.Said, target: str) -> None:
     assert said.exit_code == 0, said.document
     assert said.document["report"]["target"] == target
     assert said.document["report"]["compilations"] == 0
@@ -112,8 +112,8 @@ def assert_right(said: foreign.Said, target: str) -> None:
 def test_a_v3_bundle_loads_and_is_right_on_a_v3_processor(
     bundles: Bundles, on: On, cpu: str
 ) -> None:
-    assert_right(on(cpu).load(bundles.v3, bundles.policy, X), V3)
-    verified = on(cpu).verify(bundles.v3, bundles.policy)
+    assert_right(on(cpu).load((bundles.v3, bundles.policy), X), V3)
+    verified = on(cpu).verify((bundles.v3, bundles.policy))
     assert (verified.exit_code, verified.document["ok"]) == (0, True)
 
 
@@ -121,8 +121,8 @@ def test_a_v3_bundle_loads_and_is_right_on_a_v3_processor(
 def test_a_v4_bundle_is_refused_on_a_v3_processor_naming_each_missing_feature(
     bundles: Bundles, on: On, cpu: str
 ) -> None:
-    loaded = on(cpu).load(bundles.v4, bundles.policy, X)
-    verified = on(cpu).verify(bundles.v4, bundles.policy)
+    loaded = on(cpu).load((bundles.v4, bundles.policy), X)
+    verified = on(cpu).verify((bundles.v4, bundles.policy))
     for said in (loaded, verified):
         assert (said.exit_code, said.codes) == (7, ["AOTC-E502"])
         assert said.document["findings"][0]["expected"] == f"a processor with {ABOVE_V3}"
@@ -131,12 +131,12 @@ def test_a_v4_bundle_is_refused_on_a_v3_processor_naming_each_missing_feature(
 def test_without_that_check_the_same_process_dies_of_an_illegal_instruction(
     bundles: Bundles, on: On
 ) -> None:
-    said = on("Haswell").load(bundles.v4, bundles.policy, X, without_check="check_isa")
-    assert said.exit_code == foreign.SIGILL
+    said = on("Haswell").load((bundles.v4, bundles.policy), X, without_check="check_isa")
+    assert said.exit_code == emulated.SIGILL
 
 
 def test_of_a_bundle_for_both_a_v3_processor_takes_v3(bundles: Bundles, on: On) -> None:
-    assert_right(on("Haswell").load(bundles.both, bundles.policy, X), V3)
+    assert_right(on("Haswell").load((bundles.both, bundles.policy), X), V3)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_of_a_bundle_for_both_a_v3_processor_takes_v3(bundles: Bundles, on: On) 
 def test_where_jaxlib_cannot_run_the_loader_says_so_before_touching_it(
     bundles: Bundles, on: On, cpu: str, missing: str
 ) -> None:
-    loaded = on(cpu).load(bundles.v3, bundles.policy, X)
-    verified = on(cpu).verify(bundles.v3, bundles.policy)
+    loaded = on(cpu).load((bundles.v3, bundles.policy), X)
+    verified = on(cpu).verify((bundles.v3, bundles.policy))
     for said in (loaded, verified):
         assert (said.exit_code, said.codes) == (7, ["AOTC-E506"])
         assert said.document["findings"][0]["expected"] == f"a processor with {missing}"
@@ -165,7 +165,7 @@ def test_where_jaxlib_cannot_run_the_loader_says_so_before_touching_it(
 @pytest.fixture(scope="module")
 def v2_bundle(qemu: Path, folder: Path) -> tuple[Path, Path, Path]:
     """A v2 bundle made by jaxlib 0.11.2, its policy, and the python that has this jaxlib."""
-    programs = foreign.old_environment()
+    programs = emulated.old_environment()
     bundle, policy = folder / "v2.aotb", folder / "old.toml"
 
     def aotc(*arguments: str | Path) -> None:
@@ -187,17 +187,17 @@ def v2_bundle(qemu: Path, folder: Path) -> tuple[Path, Path, Path]:
 
 
 def test_a_v2_bundle_of_jaxlib_0_11_2_runs_without_avx2(
-    v2_bundle: tuple[Path, Path, Path], qemu: Path, tmp_path: Path
+    v2_bundle: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     bundle, policy, python = v2_bundle
-    assert_right(
-        foreign.Emulator(qemu, "SandyBridge", python, tmp_path).load(bundle, policy, X), V2
-    )
+    server = emulated.x86("SandyBridge", python)
+    assert_right(emulated.Emulator(server, tmp_path).load((bundle, policy), X), V2)
 
 
 def test_without_avx_jaxlib_0_11_2_is_refused_as_well(
-    v2_bundle: tuple[Path, Path, Path], qemu: Path, tmp_path: Path
+    v2_bundle: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     bundle, policy, python = v2_bundle
-    said = foreign.Emulator(qemu, "Nehalem", python, tmp_path).load(bundle, policy, X)
+    server = emulated.x86("Nehalem", python)
+    said = emulated.Emulator(server, tmp_path).load((bundle, policy), X)
     assert (said.exit_code, said.codes) == (7, ["AOTC-E506"])

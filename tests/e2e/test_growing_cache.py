@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain import compiled_at_each_size
+from example_programs import compiled_at_each_size
 from small_programs import build_signed
 
 import aotc_runtime

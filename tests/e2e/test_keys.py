@@ -217,12 +217,7 @@ RBG = jax.random.key(0, impl="rbg")
 @pytest.mark.parametrize(
     ("call", "where", "expected", "found"),
     [
-        (
-            lambda b: b["looped"](RBG),
-            "looped key",
-            "key<fry>",
-            "key<rbg>",
-        ),
+        (lambda b: b["looped"](RBG), "looped key", "key<fry>", "key<rbg>"),
         (lambda b: b["other"](RBG, RBG), "other urbg", "key<urbg>", "key<rbg>"),
         (
             lambda b: b["dropout"](data(jax.random.key(0)), jax.random.key(0)),
@@ -234,11 +229,7 @@ RBG = jax.random.key(0, impl="rbg")
     ids=["other words", "as many words", "no keys"],
 )
 def test_keys_of_another_implementation_are_refused_naming_both(
-    loaded: LoadedBundle,
-    call: Callable[[LoadedBundle], Any],
-    where: str,
-    expected: str,
-    found: str,
+    loaded: LoadedBundle, call: Callable[[LoadedBundle], Any], where: str, expected: str, found: str
 ) -> None:
     with pytest.raises(ShapeError) as caught:
         call(loaded)

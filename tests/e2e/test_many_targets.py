@@ -144,12 +144,7 @@ def test_another_version_of_the_program_does_not_merge(bundles: Bundles, tmp_pat
     build(tmp_path / "manifest.toml", output=other, targets=[V4])
     with pytest.raises(UsageError) as error:
         merge_bundles(
-            [bundles.one, other],
-            tmp_path / "no.aotb",
-            Form.ARCHIVE,
-            None,
-            None,
-            datetime.now(UTC),
+            [bundles.one, other], tmp_path / "no.aotb", Form.ARCHIVE, None, None, datetime.now(UTC)
         )
     assert {f.code for f in error.value.findings} == {"AOTC-E050"}
     modules = [f for f in error.value.findings if "module score" in f.where]

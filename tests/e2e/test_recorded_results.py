@@ -78,9 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_fixtures_hold_what_was_recorded_and_the_bundle_is_ready_by_them(
-    folder: Path,
-) -> None:
+def test_the_fixtures_hold_what_was_recorded_and_the_bundle_is_ready_by_them(folder: Path) -> None:
     bundle = aotc_runtime.load(folder / "recorded.aotb", trust=folder / "trust.toml")
     assert [each["label"] for each in bundle.report()["fixtures"]] == ["f[n=2]", "f[n=4]", "g"]
     assert bundle["f"](X[:2])["twice"].tolist() == [2, 4]

@@ -99,10 +99,7 @@ def test_a_padded_call_is_the_exact_function_and_nan_in_the_padding_stays_there(
     shared: LoadedBundle, batch: int, seed: int
 ) -> None:
     x, y = rows(batch, seed)
-    for result in (
-        shared["padded"](x, y),
-        shared["padded"].on_device(x, y),
-    ):
+    for result in (shared["padded"](x, y), shared["padded"].on_device(x, y)):
         check_rows(result, x, y)
     assert {type(array) for array in shared["padded"](x, y).values()} == {np.ndarray}
 

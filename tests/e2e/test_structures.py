@@ -95,6 +95,18 @@ def bound(weights, x):
     low, high = weights[0]
     return {"low": low + x, "half": weights[1][0] * jnp.ones(1, "bfloat16"), "high": high}
 
+def tables():
+    return {"table": jnp.arange(16.0)}
+
+def same(p, x):
+    return {"table": p["table"], "x": x, "again": x, "part": x[:2], "shaped": x.reshape(2, -1)}
+
+def texts():
+    return {"größe": jnp.ones(3), "": {"b": jnp.ones(2)}, "mlp/~/linear_0": {"w": jnp.ones(1)}}
+
+def keyed(state):
+    return state
+
 def checked(x):
     checkify.check(x > 0, "negative")
     return jnp.log(x)
@@ -109,6 +121,7 @@ name = "structures"
 version = "1.0.0"
 targets = ["cpu-x86-64-v3"]
 weights.weights = { init = "program:weights" }
+weights.p = { init = "program:tables" }
 
 [entry_points.spread]
 function = "program:spread"
@@ -145,6 +158,15 @@ fixtures = { ranges = { index = [0, 3] } }
 function = "program:bound"
 bind = { weights = "weights" }
 inputs.x = { shape = [2], dtype = "float32" }
+
+[entry_points.same]
+function = "program:same"
+bind = { p = "p" }
+inputs.x = { shape = [4096], dtype = "float32" }
+
+[entry_points.keyed]
+function = "program:keyed"
+inputs.state = { like = "program:texts" }
 
 [entry_points.logarithm]
 function = "program:logarithm"
@@ -226,6 +248,47 @@ def test_structures_are_read_without_jax_as_plain_jax_gives_them(
     gradient = np.array([0.5, 2], np.float32)
     outputs, _ = jax_free.run(serve, bundle, tmp_path, {"gradient": gradient})
     assert {name: array.tolist() for name, array in outputs.items()} == EXPECTED
+
+
+def call_and_overwrite(bundle: LoadedBundle, _: Arrays) -> Arrays:
+    """Functions that return what they were given: nothing in a result is a user's or a weight."""
+    same = bundle["same"]
+    space = np.zeros(4096 * 4 + 64, np.uint8)
+    # Aligned as XLA likes it, so that it could use the memory in place.
+    start = -space.ctypes.data % 64
+    x = space[start : start + 4096 * 4].view(np.float32)
+    kept = np.arange(4096, dtype=np.float32)
+    for call in (same, same.on_device):
+        x[:] = kept
+        result = call(x)
+        x[:] = -1
+        arrays = {name: np.asarray(value) for name, value in result.items()}
+        for name in ("x", "again", "part", "shaped"):
+            flat = arrays[name].reshape(-1)
+            assert np.array_equal(flat, kept[: flat.size]), name
+            assert not np.shares_memory(flat, x), name
+
+    state = {
+        "größe": np.float32([1, 2, 3]),
+        "": {"b": np.float32([4, 5])},
+        "mlp/~/linear_0": {"w": np.float32([6])},
+    }
+    result = bundle["keyed"](state)
+    assert result.keys() == state.keys()
+    by_key = {"größe": result["größe"], "b": result[""]["b"], "w": result["mlp/~/linear_0"]["w"]}
+    return {"table": arrays["table"], **by_key}
+
+
+def test_results_share_memory_with_nobody_and_any_text_is_a_key(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    outputs, _ = jax_free.run(call_and_overwrite, bundle, tmp_path, {})
+    assert {name: array.tolist() for name, array in outputs.items()} == {
+        "table": list(range(16)),
+        "größe": [1, 2, 3],
+        "b": [4, 5],
+        "w": [6],
+    }
 
 
 @pytest.fixture(scope="module")

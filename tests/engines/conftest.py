@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.conftest import Once
+from tests.engines.sums import make, write
 
 
 class Other(NamedTuple):
@@ -42,39 +46,23 @@ class Other(NamedTuple):
         reason = f"{self.title} is not installed: `make test-{self.marker}` installs it"
         return [mark] if self.is_here() else [mark, pytest.mark.skip(reason=reason)]
 
+    def sums(self, once: Once) -> Path:
+        """A folder with the bundle of `sums` for this engine alone, and its policy."""
+        return once(f"{self.name}-sums", lambda folder: make(folder, write(folder, self.listed)))
+
     def as_param(self) -> Any:
         """For a test of any engine."""
         return pytest.param(self, id=self.name, marks=self.marks())
 
 
+_ONNX = ("ONNX Runtime", "onnxruntime", "onnxruntime", "onnxruntime")
+_OPENVINO = ("OpenVINO", "openvino", "openvino", "openvino")
+_IREE = ("IREE", "iree", "iree-base-runtime", "iree-base-compiler")
+
 ENGINES = (
-    Other(
-        "iree",
-        "iree",
-        "IREE",
-        "iree",
-        "iree-base-runtime",
-        "iree-base-compiler",
-        ("iree.compiler", "iree.runtime"),
-    ),
-    Other(
-        "onnxruntime",
-        "onnx",
-        "ONNX Runtime",
-        "onnxruntime",
-        "onnxruntime",
-        "onnxruntime",
-        ("onnx", "onnxruntime"),
-    ),
-    Other(
-        "openvino",
-        "openvino",
-        "OpenVINO",
-        "openvino",
-        "openvino",
-        "openvino",
-        ("onnx", "openvino"),
-    ),
+    Other("iree", "iree", *_IREE, ("iree.compiler", "iree.runtime")),
+    Other("onnxruntime", "onnx", *_ONNX, ("onnx", "onnxruntime")),
+    Other("openvino", "openvino", *_OPENVINO, ("onnx", "openvino")),
 )
 
 
@@ -91,3 +79,8 @@ def other(request: pytest.FixtureRequest) -> Other:
     """The engine beside XLA."""
     engine: Other = request.param
     return engine
+
+
+@pytest.fixture(scope="session")
+def sums(other: Other, once: Once) -> Path:
+    return other.sums(once)

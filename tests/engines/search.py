@@ -6,11 +6,10 @@
     python -m tests.engines.search tell OUT                             a table of what was found
 
 OUT gets one line of JSON for each program and engine; the exit code is 1 if one of them differs.
-Programs run in children, several in each: a
-crash is a finding, and the rest goes on in a new child. A search that was ended goes on where it
-was. LEVEL in the environment is IREE's one level of optimization to compile at, instead of the
-first that compiles. X64=0 there makes every edge program one of at most 32 bits, as JAX does by
-default. HARNESSES takes jax's own harnesses instead, those whose names hold it.
+Programs run in a child: a crash is a finding, and the rest goes on in a new child. A search that
+was ended goes on where it was. LEVEL in the environment is IREE's one level of optimization to
+compile at, instead of the first that compiles. X64=0 there makes every edge program one of at most
+32 bits, as JAX does by default.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ import select
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -36,18 +36,9 @@ if TYPE_CHECKING:
     from aotc_runtime.engines.engine_device import Aval
 
 SECONDS_MAX = 120.0
-"""For programs that are compiled as one, with one engine."""
+"""For a program on one engine."""
 
-TOGETHER = 24
-"""Programs that are given to a child at once, and that XLA compiles as one: a third of the time."""
-
-TOGETHER_FOR = {"xla": TOGETHER, "iree": 6, "onnxruntime": 1, "openvino": 1}
-"""Programs that an engine compiles as one. What it does not take is looked for one by one."""
-
-CHUNK = 8 * TOGETHER
-"""Programs after which every engine has had its share."""
-
-BATCHES_MAX = 40
+CALLS_MAX = 1000
 """For one child: jax keeps what it has traced."""
 
 WORDS = ("same", "near", "small", "rounding", "denormal", "overflow", "wrong", "state")
@@ -98,7 +89,7 @@ class RefusedError(Exception):
 
 
 def generated_case(name: str) -> Case:
-    """A program that is generated, by its name: `generated.SEED.NUMBER`."""
+    """Return a program that is generated, by its name: `generated.SEED.NUMBER`."""
     from .generated_programs import generated, trials
 
     _, seed, number = name.split(".")
@@ -107,10 +98,12 @@ def generated_case(name: str) -> Case:
 
 
 def edge_case(name: str) -> Case:
-    """A program of `edge_programs` or one of jax's harnesses, with its inputs and their reverse."""
+    """Return a program of `edge_programs`, with its inputs and their reverse."""
     import numpy as np
 
-    function, inputs = programs()[name]
+    from .edge_programs import PROGRAMS
+
+    function, inputs = PROGRAMS[name]
     given = [np.asarray(each) for each in inputs]
     turned = [each.reshape(-1)[::-1].reshape(each.shape) for each in given]
     is_x64 = os.environ.get("X64") != "0"
@@ -121,124 +114,61 @@ def edge_case(name: str) -> Case:
 
 def _narrowed(array: Array) -> Array:
     import jax
+    import numpy as np
 
     with jax.enable_x64(False):
-        import numpy as np
-
         return np.asarray(jax.numpy.asarray(array))
 
 
 def case(name: str) -> Case:
-    """The program of a name."""
+    """Return the program of a name."""
     return generated_case(name) if name.startswith("generated.") else edge_case(name)
 
 
-@cache
-def programs() -> Mapping[str, tuple[Any, Iterable[Any]]]:
-    """Every program that has a name. HARNESSES in the environment: jax's own harnesses instead, and
-    the part of their names.
-    """
-    if "HARNESSES" in os.environ:
-        return {name: (function, inputs) for name, function, inputs in _harnesses()}
-    from .edge_programs import PROGRAMS
-
-    return dict(PROGRAMS)
-
-
-def _harnesses() -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    from tests.programs import harnesses
-
-    part = os.environ["HARNESSES"]
-    for number, harness in enumerate(harnesses.harnesses()):
-        if part in harness.fullname:
-            yield harnesses.name_of(number), harness.dyn_fun, _Drawn(number)
-
-
-class _Drawn:
-    """The arguments of a harness, drawn when they are used: some take seconds."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __iter__(self) -> Iterator[Any]:
-        import numpy as np
-
-        from tests.programs import harnesses
-
-        return iter(map(np.asarray, harnesses.arguments(self._number, harnesses.FIXTURE_SEED)))
-
-
-# Programs that are compiled as one
-
-
 class Lowered:
-    """Programs as one module, of the weights of all, then the inputs of all."""
+    """A program as a module, of its weights, then its inputs."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, case: Case) -> None:
         import jax
         import numpy as np
 
         from aotc.capture.portable_stablehlo import portable
         from aotc_runtime.engines.engine_device import Aval
 
-        self.cases = cases
+        self.case = case
+        self.weights = [np.asarray(each) for each in case.weights]
+        self.trials = [*case.trials.values()]
         self._truth: Any = None
-        self.weights = [np.asarray(each) for case in cases for each in case.weights]
-        self._sizes = [(len(c.weights), len(_first(c.trials))) for c in cases]
-        with jax.enable_x64(cases[0].x64):
-            arguments = [*self.weights, *self.inputs(0)]
-            self._run = jax.jit(self._together, keep_unused=True)
-            traced = self._run.trace(*arguments)
+        with jax.enable_x64(case.x64):
+            self._run = jax.jit(case.function, keep_unused=True)
+            traced = self._run.trace(*self.weights, *self.trials[0])
             lowered = traced.lower(lowering_platforms=("cpu",))
             self.module = portable(lowered.compiler_ir("stablehlo"))
-            leaves, self._tree = jax.tree.flatten(lowered.out_info)
+            leaves = jax.tree.leaves(lowered.out_info)
         self.outputs = [Aval(leaf.shape, leaf.dtype) for leaf in leaves]
 
-    @property
-    def trials(self) -> int:
-        """How many sets of inputs there are."""
-        return max(len(case.trials) for case in self.cases)
-
-    def inputs(self, number: int) -> list[Array]:
-        """The inputs of a trial; of programs with fewer, their last one."""
-        found: list[Array] = []
-        for case in self.cases:
-            every = [*case.trials.values()]
-            found.extend(every[min(number, len(every) - 1)])
-        return found
-
-    def by_program(self, flat: Sequence[Array]) -> list[list[Array]]:
-        """Results of a call, by program."""
-        import jax
-
-        return [jax.tree.leaves(each) for each in jax.tree.unflatten(self._tree, flat)]
-
-    def plain(self, number: int) -> list[list[Array]]:
-        """What plain JAX computes for a trial, by program."""
-        return self.plain_of(self.inputs(number))
-
-    def plain_of(self, inputs: Sequence[Array]) -> list[list[Array]]:
-        """What plain JAX computes, by program."""
+    def plain(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return what plain JAX computes."""
         import jax
         import numpy as np
 
-        with jax.enable_x64(self.cases[0].x64):
+        with jax.enable_x64(self.case.x64):
             made = self._run(*self.weights, *inputs)
-        return [[np.asarray(leaf) for leaf in jax.tree.leaves(each)] for each in made]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
 
     def truth(self, inputs: Sequence[Array]) -> list[Array] | None:
-        """What the module computes in float64; None if it has no counterpart there."""
+        """Return what the module computes in float64; None if it has no counterpart there."""
+        from aotc.capture.float64_module import widened
         from aotc_runtime.engines.engine_device import Aval
+        from aotc_runtime.engines.xla import xla_engine
+        from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
-        arguments = [*map(_wide, (*self.weights, *inputs))]
+        arguments = [each.astype(_wide(each.dtype)) for each in (*self.weights, *inputs)]
         avals = [Aval(each.shape, each.dtype) for each in arguments]
-        outputs = [Aval(each.shape, _wide_dtype(each.dtype)) for each in self.outputs]
-        device = _processor()
+        outputs = [Aval(each.shape, _wide(each.dtype)) for each in self.outputs]
+        device: Any = xla_engine.start("cpu", None, None)
         try:
             if self._truth is None:
-                from aotc.capture.float64_module import widened
-                from aotc_runtime.verification.verify_bundle import VerifiedBlob
-
                 blob = VerifiedBlob("", memoryview(widened(self.module.artifact)))
                 self._truth = device.compile_symbolic(blob, avals, outputs, {}, "float64")
             put = [device.put(array, aval) for array, aval in zip(arguments, avals, strict=True)]
@@ -247,21 +177,8 @@ class Lowered:
             return None
         return [device.to_numpy(r, aval) for r, aval in zip(results, outputs, strict=True)]
 
-    def _together(self, *flat: Any) -> list[Any]:
-        weights, inputs = iter(flat[: len(self.weights)]), iter(flat[len(self.weights) :])
-        return [
-            case.function(*(next(weights) for _ in range(w)), *(next(inputs) for _ in range(i)))
-            for case, (w, i) in zip(self.cases, self._sizes, strict=True)
-        ]
 
-
-def _processor() -> Any:
-    from aotc_runtime.engines.xla import xla_engine as engine
-
-    return engine.start("cpu", None, None)
-
-
-def _wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     import numpy as np
 
     if dtype.kind == "c":
@@ -269,19 +186,11 @@ def _wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype.kind == "f" or dtype.name == "bfloat16" else dtype
 
 
-def _wide(array: Array) -> Array:
-    return array.astype(_wide_dtype(array.dtype))
-
-
-def _first[T](every: Mapping[str, T]) -> T:
-    return next(iter(every.values()))
-
-
 # Engines
 
 
-def compile_xla(lowered: Lowered, alone: bool) -> bytes:
-    """XLA's executable, as the backend's worker makes it."""
+def compile_xla(lowered: Lowered) -> bytes:
+    """Return XLA's executable, as the backend's worker makes it."""
     from aotc.compile.target_files import read_target
     from aotc.compile.xla import cpu_artifact_compiler, xla_objects
     from aotc.compile.xla.xla_job import Job
@@ -304,21 +213,26 @@ def compile_xla(lowered: Lowered, alone: bool) -> bytes:
     return bytes(xla_objects.canonical(result.serialized))
 
 
-def compile_iree(lowered: Lowered, alone: bool) -> bytes:
-    """IREE's module, compiled in this process as the backend's worker does; at all levels in turn
-    for a program alone.
+def compile_iree(lowered: Lowered) -> bytes:
+    """Return IREE's module, compiled in this process as the backend's worker does, at the first of
+    its levels that compiles.
     """
+    from aotc.compile.mlir import mlir_context
     from aotc.compile.target_files import read_target
+    from aotc.compile.xla import jaxlib_private
     from aotc.engines.iree.iree_compiler import FLAGS, _target_flags, complaint
     from aotc.engines.iree.iree_job import LEVEL, LEVELS, Job
     from aotc.engines.iree.iree_worker import compile_job
     from aotc.pipeline.build_plan import candidates
 
+    module = mlir_context.read_artifact(lowered.module.artifact)
+    if called := tuple(jaxlib_private.custom_call_targets(module)):
+        raise RefusedError(f"custom calls: {' '.join(called)}")
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""
     stated = os.environ.get("LEVEL")
     places = tuple(range(len(lowered.weights)))
-    for level in [stated] if stated else LEVELS if alone else LEVELS[:1]:
+    for level in [stated] if stated else LEVELS:
         flags = (*FLAGS, *_target_flags(target), f"--{LEVEL}={level}")
         with TemporaryFile() as said:
             kept = os.dup(2)
@@ -336,8 +250,8 @@ def compile_iree(lowered: Lowered, alone: bool) -> bytes:
     raise RefusedError(words.strip())
 
 
-def compile_graph(engine: str, lowered: Lowered, alone: bool) -> bytes:
-    """What an engine that takes graphs is given, made as its backend's worker does."""
+def compile_graph(engine: str, lowered: Lowered) -> bytes:
+    """Return what an engine that takes graphs is given, made as its backend's worker does."""
     from importlib import import_module
 
     from aotc.engines.onnx_graphs.graph_job import Job
@@ -349,33 +263,13 @@ def compile_graph(engine: str, lowered: Lowered, alone: bool) -> bytes:
     return bytes(result.serialized)
 
 
-ENGINES: dict[str, Callable[[Lowered, bool], bytes]] = {
+ENGINES: dict[str, Callable[[Lowered], bytes]] = {
     "xla": compile_xla,
     "iree": compile_iree,
     "onnxruntime": partial(compile_graph, "onnxruntime"),
     "openvino": partial(compile_graph, "openvino"),
 }
 PLATFORMS = {"xla": "cpu"}
-
-
-def is_refused_alone(engine: str, lowered: Lowered) -> str:
-    """Why an engine's own checks refuse a program, before its compiler is asked; "" if not."""
-    if engine != "iree":
-        return ""
-    from aotc.compile.mlir import mlir_context
-    from aotc.compile.xla import jaxlib_private
-    from aotc.engines.iree.iree_module_text import UnsupportedError, require_supported
-    from aotc.engines.iree.repairs import UnrepairableError, repair
-
-    try:
-        module = mlir_context.read_artifact(lowered.module.artifact)
-        if called := tuple(jaxlib_private.custom_call_targets(module)):
-            return f"custom calls: {' '.join(called)}"
-        require_supported(module)
-        repair(module, range(len(lowered.weights)))
-    except (UnsupportedError, UnrepairableError) as error:
-        return str(error)
-    return ""
 
 
 class Loaded:
@@ -414,7 +308,7 @@ class Loaded:
         self._copying = getattr(self._direct, "on_host", None)
 
     def by_buffers(self, inputs: Sequence[Array]) -> list[Array]:
-        """Results of a call as `on_device` makes it."""
+        """Return results of a call as `on_device` makes it."""
         device = self._device
         puts = [*map(device.put, inputs, self._inputs)]
         given = device.execute(self._executable, [*self._weights, *puts])
@@ -422,7 +316,7 @@ class Loaded:
         return [device.to_numpy(buffer, aval).copy() for buffer, aval in pairs]
 
     def call(self, inputs: Sequence[Array]) -> list[Array]:
-        """Results of a call as it is made on arrays."""
+        """Return results of a call as it is made on arrays."""
         if self._copying is not None:
             return [each.copy() for each in self._copying(*inputs)]
         if self._direct is None:
@@ -434,7 +328,7 @@ class Loaded:
 def run_here(
     engine: str, serialized: bytes, inputs: Sequence[Array], outputs: Sequence[Aval]
 ) -> list[Array]:
-    """Results of an executable without weights, which are the same by each way to call it."""
+    """Return results of an executable without weights, the same by each way to call it."""
     loaded = Loaded(engine, serialized, (), inputs, outputs)
     found = loaded.by_buffers(inputs)
     # What comes second finds the memory of the first.
@@ -483,9 +377,7 @@ def compared(actual: Array, expected: Array) -> tuple[str, str]:
     with np.errstate(all="ignore"):
         odd = ~(np.isfinite(actual) & np.isfinite(expected))
         differ = np.where(
-            odd,
-            (actual != expected) & ~(np.isnan(actual) & np.isnan(expected)),
-            False,
+            odd, (actual != expected) & ~(np.isnan(actual) & np.isnan(expected)), False
         )
         if differ.any():
             return "wrong", _told(actual, expected, differ)
@@ -519,110 +411,72 @@ def _same_bits(left: Sequence[Array], right: Sequence[Array]) -> bool:
     return [each.tobytes() for each in left] == [each.tobytes() for each in right]
 
 
-def findings(
-    engine: str,
-    lowered: Lowered,
-    expected: Callable[[int], list[list[Array]]],
-    load: type[Loaded] = Loaded,
-) -> list[Finding]:
-    """What an engine makes of programs that are compiled as one, beside what plain JAX does.
+def finding(engine: str, lowered: Lowered, load: type[Loaded] = Loaded) -> Finding:
+    """Return how results of an engine differ from those of plain JAX the most.
 
-    expected: the results of a trial, by program. Raises RefusedError, and what engines raise.
+    Raises RefusedError, and what engines raise.
     """
     import jax
 
-    serialized = ENGINES[engine](lowered, len(lowered.cases) == 1)
-    with jax.enable_x64(lowered.cases[0].x64):  # jaxlib's call path asks
-        given = lowered.weights, lowered.inputs(0), lowered.outputs
-        return _found(engine, load(engine, serialized, *given), lowered, expected)
+    serialized = ENGINES[engine](lowered)
+    with jax.enable_x64(lowered.case.x64):  # jaxlib's call path asks
+        loaded = load(engine, serialized, lowered.weights, lowered.trials[0], lowered.outputs)
+        return Finding(lowered.case.name, *_found(loaded, lowered), engine)
 
 
-def _found(
-    engine: str,
-    loaded: Loaded,
-    lowered: Lowered,
-    expected: Callable[[int], list[list[Array]]],
-) -> list[Finding]:
-    worst = [Finding(case.name, "same", "", engine) for case in lowered.cases]
-
-    def note(place: int, word: str, told: str) -> None:
-        if WORDS.index(word) > WORDS.index(worst[place].found):
-            worst[place] = worst[place]._replace(found=word, told=told)
-
-    before = _digest(lowered.weights)
-    by_number = [lowered.inputs(number) for number in range(lowered.trials)]
-    digests = [_digest(each) for each in by_number]
-    kinds = [[*case.trials] for case in lowered.cases]
-    made = [lowered.by_program(loaded.call(inputs)) for inputs in by_number]
+def _found(loaded: Loaded, lowered: Lowered) -> tuple[str, str]:
+    weights, inputs = _digest(lowered.weights), [*map(_digest, lowered.trials)]
+    made = [loaded.call(given) for given in lowered.trials]
     again = {
-        "the first call again": lowered.by_program(loaded.call(by_number[0])),
-        "the first call, by buffers": lowered.by_program(loaded.by_buffers(by_number[0])),
+        "the first call again": loaded.call(lowered.trials[0]),
+        "the first call, by buffers": loaded.by_buffers(lowered.trials[0]),
     }
-    tamed = _Tamed(loaded, lowered)
-    for number in range(lowered.trials):
-        for place, (ours, plain) in enumerate(zip(made[number], expected(number), strict=True)):
-            if number >= len(kinds[place]):
-                continue
-            word, told = _worst(ours, plain)
-            if word == "wrong":
-                word = tamed.word(place, number, ours, plain)
-            note(place, word, f"{kinds[place][number]}: {told}")
+    found = [("same", "")]
+    for kind, given, ours in zip(lowered.case.trials, lowered.trials, made, strict=True):
+        plain = lowered.plain(given)
+        word, told = _worst(ours, plain)
+        if word == "wrong":
+            word = _tamed(loaded, lowered, kind, ours, plain)
+        found.append((word, f"{kind}: {told}"))
     for kind, results in again.items():
-        for place, (ours, first) in enumerate(zip(results, made[0], strict=True)):
-            if not _same_bits(ours, first):
-                told = next(
-                    (t for p in zip(ours, first, strict=True) if (t := compared(*p)[1])), "bits"
-                )
-                note(place, "state", f"{kind}: {told}")
-    if _digest(loaded.kept) != before:
-        note(0, "state", f"weights changed, of {[each.name for each in lowered.cases]}")
-    if [_digest(each) for each in by_number] != digests:
-        note(0, "state", f"inputs changed, of {[each.name for each in lowered.cases]}")
-    return worst
+        if not _same_bits(results, made[0]):
+            pairs = zip(results, made[0], strict=True)
+            told = next((told for p in pairs if (told := compared(*p)[1])), "bits")
+            found.append(("state", f"{kind}: {told}"))
+    if _digest(loaded.kept) != weights:
+        found.append(("state", "weights changed"))
+    if [*map(_digest, lowered.trials)] != inputs:
+        found.append(("state", "inputs changed"))
+    return max(found, key=lambda each: WORDS.index(each[0]))
 
 
 def _worst(ours: Sequence[Array], plain: Sequence[Array]) -> tuple[str, str]:
-    worst = "same", ""
+    found = [("same", "")]
     for result, pair in enumerate(zip(ours, plain, strict=True)):
         word, told = compared(*pair)
-        if WORDS.index(word) > WORDS.index(worst[0]):
-            worst = word, f"result {result}: {told}"
-    return worst
+        found.append((word, f"result {result}: {told}"))
+    return max(found, key=lambda each: WORDS.index(each[0]))
 
 
-class _Tamed:
-    """Differences, told apart by the truth, and by the same calls without what overflows."""
-
-    def __init__(self, loaded: Loaded, lowered: Lowered) -> None:
-        self._loaded, self._lowered = loaded, lowered
-        self._alone: dict[int, Lowered] = {}
-
-    def word(self, place: int, number: int, ours: Sequence[Array], plain: Sequence[Array]) -> str:
-        """A word for results that differ from plain JAX. place: of their program."""
-        case = self._lowered.cases[place]
-        if place not in self._alone:
-            self._alone[place] = Lowered([case])
-        alone = self._alone[place]
-        if _is_as_good(alone, number, ours, plain):
-            return "rounding"
-        if "extreme" not in [*case.trials][number]:
-            return "wrong"
-        for word, low, high in (("overflow", 0.0, LARGE), ("denormal", SMALL, LARGE)):
-            inputs = [_without(each, low, high) for each in alone.inputs(number)]
-            whole = self._lowered.inputs(number)
-            first = sum(len(_first(each.trials)) for each in self._lowered.cases[:place])
-            whole[first : first + len(inputs)] = inputs
-            again = self._lowered.by_program(self._loaded.call(whole))[place]
-            expected = alone.plain_of(inputs)[0]
-            if _worst(again, expected)[0] != "wrong" or _is_as_good(
-                alone, number, again, expected, inputs
-            ):
-                return word
-        return "wrong"
+def _tamed(
+    loaded: Loaded, lowered: Lowered, kind: str, ours: Sequence[Array], plain: Sequence[Array]
+) -> str:
+    """Return a word for results that differ from plain JAX, told apart by the truth, and by the
+    same call without what overflows.
+    """
+    given = lowered.case.trials[kind]
+    if _is_as_good(lowered, given, ours, plain):
+        return "rounding"
+    for word, low in (("overflow", 0.0), ("denormal", SMALL)) if kind == "extreme" else ():
+        inputs = [_without(each, low, LARGE) for each in given]
+        again, expected = loaded.call(inputs), lowered.plain(inputs)
+        if _worst(again, expected)[0] != "wrong" or _is_as_good(lowered, inputs, again, expected):
+            return word
+    return "wrong"
 
 
 def _without(array: Array, low: float, high: float) -> Array:
-    """Numbers beyond these magnitudes replaced by ordinary ones."""
+    """Replace numbers beyond these magnitudes by ordinary ones."""
     import numpy as np
 
     if array.dtype.kind in "biu":
@@ -634,26 +488,21 @@ def _without(array: Array, low: float, high: float) -> Array:
 
 
 def _is_as_good(
-    alone: Lowered,
-    number: int,
-    ours: Sequence[Array],
-    plain: Sequence[Array],
-    inputs: Sequence[Array] | None = None,
+    lowered: Lowered, given: Sequence[Array], ours: Sequence[Array], plain: Sequence[Array]
 ) -> bool:
     """Whether results are as close to those of float64 as plain JAX's."""
     import numpy as np
 
     from aotc.check.value_verdict import Truth, judge
 
-    given = alone.inputs(number) if inputs is None else inputs
-    truth = alone.truth(given)
+    truth = lowered.truth(given)
     if truth is None:
         return False
     shaken = []
     if any(each.dtype == np.float64 for each in given):
         for toward in (np.inf, -np.inf):
             moved = [np.nextafter(x, toward) if x.dtype == np.float64 else x for x in given]
-            if (other := alone.truth(moved)) is not None:
+            if (other := lowered.truth(moved)) is not None:
                 shaken.append(other)
     for place, (found, expected, exact) in enumerate(zip(ours, plain, truth, strict=True)):
         known = Truth([exact], [(each[place], exact) for each in shaken])
@@ -670,194 +519,73 @@ def _digest(arrays: Sequence[Array]) -> str:
     return whole.hexdigest()
 
 
-class Batch:
-    """Programs whose results by plain JAX are computed together, and then those of engines."""
-
-    def __init__(self, names: Sequence[str], say: Callable[[Any], None]) -> None:
-        self._say = say
-        self._cases: dict[str, Case] = {}
-        self._expected: dict[str, list[list[Array]]] = {}
-        self._alone: dict[str, Lowered] = {}
-        for name in names:
-            try:
-                self._cases[name] = case(name)
-            except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
-                self._end([name], "", "untraceable", error)
-
-    def _end(self, names: Sequence[str], engine: str, found: str, error: object) -> None:
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        self._say({"found": [Finding(name, found, text[:400], engine) for name in names]})
-
-    def run(self, engines: Sequence[str]) -> None:
-        """Run them on engines; `say` gets what is begun, and what is found."""
-        for x64 in (False, True):
-            names = [name for name, each in self._cases.items() if each.x64 == x64]
-            self._reference(names)
-            known = [name for name in names if name in self._expected]
-            for engine in engines:
-                step = TOGETHER_FOR[engine]
-                left = [name for name in known if not self._refused(engine, name)]
-                for place in range(0, len(left), step):
-                    self._engine(engine, left[place : place + step])
-
-    def _reference(self, names: Sequence[str]) -> None:
-        if not names:
-            return
-        try:
-            lowered = Lowered([self._cases[name] for name in names])
-            made = [lowered.plain(number) for number in range(lowered.trials)]
-        except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
-            if len(names) == 1:
-                self._end(names, "", "untraceable", error)
-                return
-            half = len(names) // 2
-            self._reference(names[:half])
-            self._reference(names[half:])
-            return
-        for place, name in enumerate(names):
-            self._expected[name] = [each[place] for each in made]
-        self._alone[" ".join(names)] = lowered
-
-    def _lowered(self, names: Sequence[str]) -> Lowered:
-        key = " ".join(names)
-        if key not in self._alone:
-            self._alone[key] = Lowered([self._cases[name] for name in names])
-        return self._alone[key]
-
-    def _refused(self, engine: str, name: str) -> bool:
-        if TOGETHER_FOR[engine] == 1 or engine != "iree":
-            return False
-        if words := is_refused_alone(engine, self._lowered([name])):
-            self._end([name], engine, "refused", words)
-        return bool(words)
-
-    def _engine(self, engine: str, names: Sequence[str]) -> None:
-        def expected(number: int) -> list[list[Array]]:
-            every = [self._expected[name] for name in names]
-            return [each[min(number, len(each) - 1)] for each in every]
-
-        self._say({"begun": [engine, *names]})
-        try:
-            lowered = self._lowered(names)
-            found = findings(engine, lowered, expected)
-        except RefusedError as error:
-            word, told = "refused", str(error)
-        except Exception as error:  # noqa: BLE001 - what an engine says is a finding
-            word, told = "failed", f"{type(error).__name__}: {error}"
-        else:
-            self._say({"found": found})
-            return
-        if len(names) == 1:
-            self._end(names, engine, word, told)
-            return
-        half = len(names) // 2
-        self._engine(engine, names[:half])
-        self._engine(engine, names[half:])
-
-
 # Children
 
 
 def child() -> None:
-    """Run the programs that stdin names; print lines of JSON of what begins, and what is found."""
+    """Answer each line of stdin, a program's name and an engine, with what is found."""
     import faulthandler
-    import tempfile
 
     faulthandler.enable()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-
-    def say(said: Any) -> None:
-        print(json.dumps(said), file=out, flush=True)
-
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         os.chdir(folder)  # the compiler leaves its statistics in the working folder
         for line in sys.stdin:
-            engines, names = json.loads(line)
-            Batch(names, say).run(engines)
-            say({"done": True})
+            print(json.dumps(_tried(*json.loads(line))), file=out, flush=True)
+
+
+def _tried(name: str, engine: str) -> Finding:
+    lowered = _lowered(name)
+    if isinstance(lowered, Finding):
+        return lowered
+    try:
+        return finding(engine, lowered)
+    except RefusedError as error:
+        return Finding(name, "refused", str(error)[:400], engine)
+    except Exception as error:  # noqa: BLE001 - what an engine says is a finding
+        return Finding(name, "failed", f"{type(error).__name__}: {error}"[:400], engine)
+
+
+@lru_cache(maxsize=1)
+def _lowered(name: str) -> Lowered | Finding:
+    try:
+        lowered = Lowered(case(name))
+        for given in lowered.trials:
+            lowered.plain(given)
+    except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
+        return Finding(name, "untraceable", f"{type(error).__name__}: {error}"[:400])
+    return lowered
 
 
 class Child:
-    """A child that runs programs on some engines."""
+    """A process that runs programs on engines, and the next one where one has ended. said: a file
+    for what they print.
+    """
 
-    def __init__(self, engines: str | Sequence[str], said: Path) -> None:
-        self._engines = [engines] if isinstance(engines, str) else [*engines]
+    def __init__(self, said: Path) -> None:
         self._said = said
-        self._batches = 0
+        self._calls = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
 
-    def run(self, names: Sequence[str]) -> list[Finding]:
-        """What became of programs, on each engine. A crash and a time-out end this process, not the
-        next, and are looked for one by one.
-        """
-        found: list[Finding] = []
-        for engine, left in self._run(self._engines, names, found).items():
-            for each in left:
-                self._run([engine], [each], found, ending=True)
-        return found
-
-    def _run(
-        self,
-        engines: Sequence[str],
-        names: Sequence[str],
-        found: list[Finding],
-        ending: bool = False,
-    ) -> dict[str, list[str]]:
-        """Run programs; returns those that a crash has left to be run, by engine."""
+    def run(self, name: str, engine: str) -> Finding:
+        """Return what became of a program."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([engines, names]).encode() + b"\n")
-        begun: list[str] = []
-        word = "slow"
-        while (line := self._line(process.stdout.fileno())) is not None:
-            if not line:
-                word = "crashed"
-                process.wait(SECONDS_MAX)
-                break
-            said = json.loads(line)
-            if "done" in said:
-                return {}
-            begun = said.get("begun", begun)
-            found.extend(Finding(*each) for each in said.get("found", ()))
+        process.stdin.write(json.dumps([name, engine]).encode() + b"\n")
+        answers = bool(select.select([process.stdout], [], [], SECONDS_MAX)[0])
+        if answers and (line := process.stdout.readline()):
+            return Finding(*json.loads(line))
+        if answers:
+            process.wait(SECONDS_MAX)
         self.end()
-        if ending:
-            known = {each.name for each in found if each.engine in (*engines, "")}
-            for name in names:
-                if name not in known:
-                    found.append(Finding(name, word, f"{process.returncode}", engines[0]))
-            return {}
-        ended = {each.name for each in found if not each.engine}
-        known_by = defaultdict(set)
-        for each in found:
-            known_by[each.engine].add(each.name)
-        left = {
-            engine: [n for n in names if n not in known_by[engine] and n not in ended]
-            for engine in engines
-        }
-        if len(begun) == 2 and begun[1] in left[begun[0]]:
-            engine, name = begun
-            found.append(Finding(name, word, f"{process.returncode}", engine))
-            left[engine].remove(name)
-        return {engine: each for engine, each in left.items() if each}
-
-    def _line(self, file: int) -> bytes | None:
-        """The next line of the child; b"" when it has ended, None when it is slow."""
-        while b"\n" not in self._rest:
-            if not select.select([file], [], [], SECONDS_MAX)[0]:
-                return None
-            if not (read := os.read(file, 1 << 16)):
-                return b""
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
+        return Finding(name, "crashed" if answers else "slow", f"{process.returncode}", engine)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._batches >= BATCHES_MAX:
+        if self._calls >= CALLS_MAX:
             self.end()
         if self._process is None:
-            self._batches = 0
+            self._calls = 0
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.engines.search", "child"],
                 stdin=subprocess.PIPE,
@@ -865,8 +593,7 @@ class Child:
                 stderr=self._said.open("a"),
                 bufsize=0,
             )
-            self._rest = b""
-        self._batches += 1
+        self._calls += 1
         return self._process
 
     def end(self) -> None:
@@ -888,22 +615,17 @@ def search(
     if out.exists():
         for each in read(out):
             known[each.name].add(each.engine)
-    wanted: dict[tuple[int, str], list[str]] = {}
-    for place, name in enumerate(names):
-        asked = [e for e in engines if place % shares.get(e, 1) == 0]
-        left = [] if "" in known[name] else [e for e in asked if e not in known[name]]
-        if left:
-            # Those for the same engines of some thousand names, so that all engines get on.
-            wanted.setdefault((place // CHUNK, " ".join(left)), []).append(name)
-    for (_, key), each in wanted.items():
-        one = Child(key.split(), out.with_suffix(".said"))
-        try:
-            for place in range(0, len(each), TOGETHER):
-                found = one.run(each[place : place + TOGETHER])
-                with out.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(f._asdict()) + "\n" for f in found)
-        finally:
-            one.end()
+    child = Child(out.with_suffix(".said"))
+    try:
+        with out.open("a", encoding="utf-8") as file:
+            for (place, name), engine in product(enumerate(names), engines):
+                if place % shares.get(engine, 1) or known[name] & {engine, ""}:
+                    continue
+                found = child.run(name, engine)
+                known[name].add(found.engine)
+                print(json.dumps(found._asdict()), file=file, flush=True)
+    finally:
+        child.end()
 
 
 def read(out: Path) -> Iterator[Finding]:
@@ -961,11 +683,10 @@ def main() -> None:
             numbers = range(asked.first, asked.first + asked.count)
             names = [f"generated.{asked.seed}.{number}" for number in numbers]
         else:
-            names = [
-                name
-                for name in programs()
-                if not asked.parts or any(part in name for part in asked.parts)
-            ]
+            from .edge_programs import PROGRAMS
+
+            parts = asked.parts or [""]
+            names = [name for name in PROGRAMS if any(part in name for part in parts)]
         shares = {
             engine: int(number) for engine, _, number in (s.partition("=") for s in asked.share)
         }

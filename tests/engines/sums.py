@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
-from tests.hostile.tampering import in_memory, take_apart
+from aotc_runtime.base.errors import Finding
+from tests.hostile.tampering import (
+    Documents,
+    in_memory,
+    signed,
+    swap_layer,
+    take_apart,
+    write_folder,
+)
 
 PROGRAM = """
 import jax
@@ -146,3 +157,42 @@ def executable(manifest: dict[str, Any]) -> str:
     """The digest of the first executable."""
     digest: str = manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
     return digest
+
+
+type Change = Callable[[Documents], object]
+
+
+def changed(bundle: Path, folder: Path, change: Change) -> tuple[Path, Path]:
+    """A bundle with its documents changed and signed anew, and a policy that trusts it."""
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(bundle))
+    change(documents)
+    policy = folder / "changed.toml"
+    policy.write_text(policy_text("sums", [signer.public_pem()]))
+    return write_folder(folder / "changed", signed(documents, signer)), policy
+
+
+def with_code(change: Callable[[bytes], bytes]) -> Change:
+    """A change of the first executable."""
+
+    def swap(documents: Documents) -> None:
+        digest = executable(documents.manifest)
+        swap_layer(documents, digest, change(documents.layers[digest]))
+
+    return swap
+
+
+def refused_at_load(bundle: Path, folder: Path, change: Change) -> Finding:
+    """The finding for which a bundle is refused that is trusted and may run here."""
+    path, policy = changed(bundle, folder, change)
+    with pytest.raises(aotc_runtime.AotcError) as caught:
+        aotc_runtime.load(path, trust=policy)
+    return caught.value.findings[0]
+
+
+def refused_by_a_server(bundle: Path, folder: Path, change: Change) -> str:
+    """What a server says that refuses an executable, and lives to tell."""
+    done = run("-c", SERVER, *changed(bundle, folder, change), 0)
+    assert done.returncode > 0
+    assert "AOTC-E753" in done.stderr, done.stderr
+    return done.stderr

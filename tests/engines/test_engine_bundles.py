@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -15,40 +16,27 @@ import pytest
 import aotc_runtime
 from aotc.base.evidence import Evidence
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
 from aotc_runtime.base import canonical_json
-from tests.conftest import Once
 from tests.engines.conftest import Other
 from tests.engines.sums import (
     FACTORIZED,
     IMAGE,
     KERNEL,
     SCORES,
-    SERVER,
     WITHOUT_JAXLIB,
     WITHOUT_PACKAGE,
     executable,
     make,
     manifests,
+    refused_at_load,
+    refused_by_a_server,
     run,
     served,
+    with_code,
     write,
 )
-from tests.hostile.tampering import (
-    in_memory,
-    policy_for,
-    signed,
-    swap_layer,
-    take_apart,
-    write_folder,
-)
-
-
-@pytest.fixture(scope="session")
-def sums(other: Other, once: Once) -> Path:
-    """A folder with the bundle of this program for that engine alone, and its policy."""
-    return once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))
+from tests.hostile.tampering import Documents, in_memory, policy_for, take_apart
 
 
 def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path, other: Other) -> None:
@@ -164,23 +152,6 @@ def test_results_are_the_callers_own_beside_jax_and_without(sums: Path, beside: 
     assert "'predict[batch=4]': 3" in done.stdout
 
 
-def test_results_are_read_only_and_outlive_the_bundle(sums: Path) -> None:
-    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
-        scores = loaded["predict"](IMAGE)["scores"]
-        again = loaded["predict"](IMAGE[::-1])["scores"]
-    assert not scores.flags.writeable
-    np.testing.assert_allclose(scores, SCORES, atol=1e-5)
-    np.testing.assert_allclose(again, SCORES[::-1], atol=1e-5)
-
-
-def test_an_input_of_any_strides_is_taken(sums: Path) -> None:
-    wide = np.zeros((4, 8), np.float32)
-    wide[:, ::2] = IMAGE
-    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
-        found = loaded["predict"](wide[:, ::2])["scores"]
-    np.testing.assert_allclose(found, SCORES, atol=1e-5)
-
-
 def test_the_same_program_in_another_folder_has_the_same_bytes(
     sums: Path, other: Other, tmp_path: Path
 ) -> None:
@@ -235,13 +206,10 @@ def test_without_the_package_its_name_and_version_are_told(sums: Path, other: Ot
 
 
 def test_another_release_of_the_runtime_is_refused(sums: Path, tmp_path: Path) -> None:
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(sums / "sums.aotb"))
-    documents.manifest["requires"]["device"]["accepts_plugin"] = ["2.0.0"]
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    with pytest.raises(aotc_runtime.IncompatibleRuntimeError) as caught:
-        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
-    assert caught.value.code == "AOTC-E403"
+    def change(documents: Documents) -> None:
+        documents.manifest["requires"]["device"]["accepts_plugin"] = ["2.0.0"]
+
+    assert refused_at_load(sums / "sums.aotb", tmp_path, change).code == "AOTC-E403"
 
 
 def test_a_damaged_executable_never_reaches_the_engine(sums: Path, tmp_path: Path) -> None:
@@ -257,64 +225,38 @@ def test_a_damaged_executable_never_reaches_the_engine(sums: Path, tmp_path: Pat
     assert caught.value.code == "AOTC-E201"
 
 
-FOREIGN = {
-    "no executable": lambda code: b"AOTC" * 64,
-    "nothing": lambda code: b"",
-    "half of it": lambda code: code[: len(code) // 2],
-    "its middle overwritten": lambda code: code[:64] + b"\xff" * 512 + code[576:],
+FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "no executable": (lambda code: b"AOTC" * 64, "no module of IREE"),
+    "nothing": (lambda code: b"", "no module of IREE"),
+    "half of it": (lambda code: code[: len(code) // 2], "a module that is cut"),
+    "its middle overwritten": (
+        lambda code: code[:64] + b"\xff" * 512 + code[576:],
+        "a module that is damaged",
+    ),
 }
+"""Of each: what becomes of an executable, and how it is told before IREE is asked."""
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
 def test_signed_bytes_that_are_no_executable_are_refused(
-    sums: Path, tmp_path: Path, spoil: str
+    sums: Path, other: Other, tmp_path: Path, spoil: str
 ) -> None:
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(sums / "sums.aotb"))
-    digest = executable(documents.manifest)
-    swap_layer(documents, digest, FOREIGN[spoil](documents.layers[digest]))
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    policy = tmp_path / "trust.toml"
-    policy.write_text(policy_text("sums", [signer.public_pem()]))
-    done = run("-c", SERVER, folder, policy, 0)
-    assert done.returncode > 0, "the process itself lives to tell"
-    assert "AOTC-E753" in done.stderr, done.stderr
-
-
-def test_code_of_another_function_is_refused(sums: Path, tmp_path: Path) -> None:
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(sums / "sums.aotb"))
-    points = documents.manifest["entry_points"]
-    other = points["step"]["profiles"][0]["executable"]
-    mine = points["predict"]["profiles"][0]["executable"]
-    taken, given = documents.layers[mine["digest"]], documents.layers[other["digest"]]
-    assert taken != given
-    del documents.layers[mine["digest"]]
-    left = [each for each in documents.image["layers"] if each["digest"] != mine["digest"]]
-    documents.image["layers"] = left
-    mine |= other
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    with pytest.raises(aotc_runtime.BackendError) as caught:
-        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
-    assert caught.value.code == "AOTC-E753"
-    assert " that gives " in caught.value.findings[0].found
+    change, told = FOREIGN[spoil]
+    said = refused_by_a_server(sums / "sums.aotb", tmp_path, with_code(change))
+    assert other.name != "iree" or told in said
 
 
 def test_its_code_is_refused_where_the_target_is_xlas(sums: Path, tmp_path: Path) -> None:
     """The target's record decides who is handed the bytes, so that XLA never sees other
     code, nor another engine XLA's.
     """
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(sums / "sums.aotb"))
-    documents.manifest["target"]["platform"] = "cpu"
-    documents.manifest["requires"]["platform"] = "cpu"
-    del documents.manifest["requires"]["device"]
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    policy = tmp_path / "trust.toml"
-    policy.write_text(policy_text("sums", [signer.public_pem()]))
-    done = run("-c", SERVER, folder, policy, 0)
-    assert done.returncode > 0
-    assert "AOTC-E753" in done.stderr, done.stderr
+
+    def change(documents: Documents) -> None:
+        documents.manifest["target"]["platform"] = "cpu"
+        documents.manifest["requires"]["platform"] = "cpu"
+        del documents.manifest["requires"]["device"]
+
+    refused_by_a_server(sums / "sums.aotb", tmp_path, change)
 
 
 def test_arrays_are_as_they_were_given_even_if_one_is_a_result(

@@ -17,9 +17,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.base.errors import IncompatibleRuntimeError
 from aotc_runtime.schema.certified_releases import Release
-from tests.conftest import Once
 from tests.engines.conftest import Other
-from tests.engines.sums import make, write
 from tests.hostile.archives import on_disk
 from tests.hostile.tampering import in_memory, signed, take_apart
 from tests.unit.commands.certify.cached_environment import packages_of_this
@@ -41,11 +39,10 @@ def cache(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def built_elsewhere(other: Other, once: Once, tmp_path: Path) -> Path:
+def built_elsewhere(sums: Path, tmp_path: Path) -> Path:
     """A folder with that engine's bundle as one of another version, and policies with a certifier
     and without.
     """
-    sums = once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))
     documents = take_apart(in_memory(sums / "sums.aotb"))
     documents.manifest["requires"]["device"]["accepts_plugin"] = [ELSEWHERE]
     builder = LocalSigner.ephemeral()

@@ -28,12 +28,6 @@ IREE, ONNX, OPENVINO = ENGINES
 STEP = [np.zeros(5, np.float32), np.array(1, np.int32)]
 
 
-@pytest.fixture(scope="session")
-def sums(other: Other, once: Once) -> Path:
-    """A folder with the bundle of this program for that engine alone."""
-    return once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))
-
-
 @pytest.fixture
 def device(other: Other) -> Device:
     return engine_registry.start(other.name)
@@ -70,11 +64,6 @@ def refused(device: Device, code: bytes, outputs: Sequence[Aval]) -> Finding:
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E753", "here")
     return finding
-
-
-def test_bytes_that_are_no_executable(device: Device) -> None:
-    refused(device, b"AOTC" * 64, [STATE, TOTAL])
-    refused(device, b"", [STATE, TOTAL])
 
 
 @pytest.mark.parametrize(

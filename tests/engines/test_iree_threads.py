@@ -72,26 +72,6 @@ def is_right(result, number):
     return bool((result == 3 * number + 1).all())
 """
 
-CALLING = """
-name, count, calls = sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
-with loaded() as bundle:
-    call, barrier, wrong = bundle[name], threading.Barrier(count), []
-
-    def work(number):
-        barrier.wait()
-        for turn in range(calls):
-            if not is_right(call(given(name, number + turn)), number + turn):
-                wrong.append((number, turn))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    served = sum(bundle.report()["entry_points"][name]["calls"].values())
-print(json.dumps({"wrong": wrong, "served": served}))
-"""
-
 COUNTING = """
 with loaded(int(sys.argv[3])) as bundle:
     for name in SHAPES:
@@ -194,15 +174,6 @@ def test_the_build_gives_each_program_the_driver_that_suits_it(bundle: Path) -> 
         for name, entry_point in documents.manifest["entry_points"].items()
     }
     assert drivers == {"small": {LOCAL_SYNC}, "large": {LOCAL_TASK}}
-
-
-@pytest.mark.parametrize(("name", "calls"), [("small", 300), ("large", 6)])
-def test_32_threads_that_call_at_once_get_their_own_results(
-    bundle: Path, name: str, calls: int
-) -> None:
-    answer = said(bundle, CALLING, name, 32, calls)
-    assert answer["wrong"] == []
-    assert answer["served"] == 32 * calls
 
 
 @pytest.mark.parametrize(("threads", "pool"), [(1, 0), (2, 2), (5, 5)])

@@ -6,24 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import aotc_runtime
-from aotc.bundle.sign.signer import LocalSigner
 from tests.conftest import Once
-from tests.engines.sums import executable, make, write
-from tests.hostile.tampering import (
-    in_memory,
-    policy_for,
-    signed,
-    swap_layer,
-    take_apart,
-    write_folder,
-)
+from tests.engines.conftest import ENGINES
+from tests.engines.sums import refused_at_load, with_code
 
 
 @pytest.fixture(scope="session")
 def sums(once: Once) -> Path:
-    """A folder with the bundle of this program for ONNX Runtime alone, and its policy."""
-    return once("onnxruntime-sums", lambda folder: make(folder, write(folder, '"onnxruntime"')))
+    return ENGINES[1].sums(once)
 
 
 onnx = pytest.importorskip("onnx")
@@ -78,13 +68,6 @@ def test_a_graph_that_refers_to_anything_but_its_weights_is_refused(
     """Signed as it is: ONNX Runtime itself opens files beside the process that a graph names."""
     monkeypatch.chdir(tmp_path)
     Path(SECRET).write_bytes(bytes(4096))
-    signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(sums / "sums.aotb"))
-    digest = executable(documents.manifest)
-    swap_layer(documents, digest, OUTSIDE[change](documents.layers[digest]))
-    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
-    with pytest.raises(aotc_runtime.BackendError) as caught:
-        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
-    assert caught.value.code == "AOTC-E753"
+    finding = refused_at_load(sums / "sums.aotb", tmp_path, with_code(OUTSIDE[change]))
     expected = "a weight 7" if "program" in change else "an array outside of the graph"
-    assert expected in caught.value.findings[0].found
+    assert finding.code == "AOTC-E753" and expected in finding.found

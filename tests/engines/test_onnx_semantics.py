@@ -1,8 +1,5 @@
 """What ONNX graphs compute where compilers differ, compared with plain JAX, bit by bit where the
-results are integers.
-
-Each function of `semantics_program` becomes a graph and is run by the loader's own device.
-`DENORMAL` lists what is otherwise, and docs/engines.md tells users.
+results are integers. Each function becomes a graph and is run by the loader's own device.
 """
 
 from __future__ import annotations
@@ -17,26 +14,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.capture.portable_stablehlo import portable
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.engines.onnxruntime.onnxruntime_worker import compile_job
 from aotc_runtime.engines.engine_device import Aval
 
-from . import semantics_program as program
-from .search import run_here
-
-DENORMAL = ("denormal_sums", "logarithms", "roots", "rounded", "signs")
-"""Functions that give other results for denormal numbers, which XLA takes for zero."""
-
-REFUSED = {
-    "complex_": "complex<f32>",
-    "double_complex": "complex<f64>",
-    "factorized": "lapack_spotrf_ffi",
-    "int_counted_bits": "stablehlo.popcnt",
-    "small_floats": "f8E4M3FN",
-    "transformed": "complex<f32>",
-}
-"""Functions that are refused, with what the message says."""
+from .search import Case, Lowered, run_here
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +28,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def compiled(function: Any, *inputs: Any) -> tuple[Any, list[Any]]:
     """What the worker makes of a function, and what plain JAX gives."""
-    with jax.enable_x64():
-        expected = [np.asarray(each) for each in jax.tree.leaves(jax.jit(function)(*inputs))]
-        lowered = (
-            jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
-        )
-        module = portable(lowered.compiler_ir("stablehlo"))
-    return compile_job(Job(module.artifact, ())), expected
+    lowered = Lowered(Case("", function, True, (), {"": inputs}))
+    return compile_job(Job(lowered.module.artifact, ())), lowered.plain(inputs)
 
 
 def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -80,26 +57,11 @@ def differences(function: Any, *inputs: Any) -> list[Any]:
     return [pair for pair in pairs if not same(*pair)]
 
 
-@pytest.mark.parametrize("name", sorted({*program.INPUTS} - {*REFUSED}))
-def test_results_are_those_of_plain_jax_but_for_denormals(name: str) -> None:
-    found = differences(getattr(program, name), *program.INPUTS[name])
-    assert bool(found) == (name in DENORMAL), found
-
-
-@pytest.mark.parametrize("name", DENORMAL)
-def test_only_denormals_make_the_difference(name: str) -> None:
-    inputs = [
-        np.where(np.abs(each) < np.finfo(np.float32).tiny, 0, each).astype(each.dtype)
-        for each in program.INPUTS[name]
-    ]
-    assert not differences(getattr(program, name), *inputs)
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_is_not_compiled_is_refused_by_its_operation(name: str) -> None:
-    made, _ = compiled(getattr(program, name), *program.INPUTS[name])
-    assert made.problem
-    assert REFUSED[name] in made.words or REFUSED[name] in made.called
+@pytest.mark.parametrize("function", [jnp.log, lax.rsqrt, jnp.ceil, jnp.sign])
+def test_denormal_numbers_are_no_zeros_as_they_are_for_xla(function: Any) -> None:
+    denormal = np.float32([1e-45, -1e-39, 1e-39, 2, 0])
+    assert differences(function, denormal)
+    assert not differences(function, np.where(np.abs(denormal) < 1e-38, np.float32(0), denormal))
 
 
 RANDOM = np.random.default_rng(0)
@@ -132,9 +94,7 @@ def _turned(x: Any) -> Any:
     turned = x.transpose(3, 0, 2, 1)
     row, column = np.arange(5, dtype=np.float32), np.arange(4, dtype=np.float32)[:, None]
     edged = jnp.pad(
-        jnp.tanh(turned * row + column),
-        ((0, 1), (2, 0), (0, 0), (1, 3)),
-        constant_values=2,
+        jnp.tanh(turned * row + column), ((0, 1), (2, 0), (0, 0), (1, 3)), constant_values=2
     )
     joined = jnp.concatenate([edged, -edged, jnp.full(edged.shape, 3, edged.dtype)], 3)
     cut = jnp.flip(joined, 0)[1:, ::2, 1:-1, 2:]
@@ -164,9 +124,6 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "layer norm": (_norm, ROWS),
     "softmax of an inner axis": (lambda x: jax.nn.softmax(x, 1), ROWS),
     "softmax of nothing but -inf": (jax.nn.softmax, np.full((2, 3), -np.inf, np.float32)),
-    "gelu": (lambda x: jax.nn.gelu(x, approximate=False), ROWS),
-    "gelu of tanh": (jax.nn.gelu, ROWS),
-    "silu": (jax.nn.silu, ROWS),
     "attention": (jax.nn.dot_product_attention, *(ROWS.reshape(2, 16, 4, 8),) * 3),
     "grouped attention": (
         lambda q, k: (
@@ -183,36 +140,10 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         ROWS,
         RANDOM.standard_normal((32, 16, 3), np.float32),
     ),
-    "convolution": (_conv, IMAGE, KERNEL),
-    "with a stride": (lambda x, w: _conv(x, w, stride=2), IMAGE, KERNEL),
-    "dilated": (lambda x, w: _conv(x, w, rhs_dilation=(2, 2)), IMAGE, KERNEL),
-    "between zeros": (
-        lambda x, w: _conv(x, w, padding=((2, 1), (1, 2)), lhs_dilation=(2, 2)),
-        IMAGE,
-        KERNEL,
-    ),
-    "cut at the edges": (
-        lambda x, w: _conv(x, w, padding=((-1, 2), (0, -1))),
-        IMAGE,
-        KERNEL,
-    ),
-    "by groups": (lambda x, w: _conv(x, w, feature_group_count=4), IMAGE, KERNEL[:, :, :1]),
-    "gradient of a kernel": (
-        jax.grad(lambda w, x: (_conv(x, w) ** 2).mean()),
-        KERNEL,
-        IMAGE,
-    ),
-    "gradient of an image": (
-        jax.grad(lambda x, w: (_conv(x, w, stride=2) ** 2).sum()),
-        IMAGE,
-        KERNEL,
-    ),
+    "gradient of a kernel": (jax.grad(lambda w, x: (_conv(x, w) ** 2).mean()), KERNEL, IMAGE),
     "largest of windows": (lambda x: _pool(x, -jnp.inf, lax.max), HOLED),
-    "sums of windows": (lambda x: _pool(x, 0.0, lax.add), IMAGE),
-    "products of windows": (lambda x: _pool(x, 1.0, lax.mul), IMAGE),
     "no number anywhere": (lambda x, w: jax.nn.relu(_conv(x, w)), HOLED, KERNEL),
     "largest with none": (lambda x: (x.max((1, 2)), x.min(), jnp.argmax(x, 3)), HOLED),
-    "one index": (lambda x, i: x[:, :, i], ROWS, PLACES),
     "two indices": (lambda x, i: x[:, i, i], ROWS, PLACES),
     "windows of a batch": (
         lambda x, i: jax.vmap(lambda y, j: lax.dynamic_slice(y, (j, j), (4, 4)))(x, i),
@@ -226,74 +157,13 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         ROWS,
         PLACES[:2],
     ),
-    "along an axis": (
-        lambda x, i: jnp.take_along_axis(x, i, axis=2),
-        ROWS,
-        np.full((2, 16, 2), 3, np.int32),
-    ),
-    "sums by segment": (lambda x, i: jax.ops.segment_sum(x, i, 4), ROWS[0], np.arange(16) % 5),
-    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0, 0], x[0]), ROWS),
-    "running": (
-        lambda x: (jnp.cumprod(x, 1), lax.cummax(x, 1), lax.cummin(x, 2, reverse=True)),
-        ROWS,
-    ),
     "a function of one's own": (
         lambda x: lax.reduce(x, jnp.float32(1), lambda a, b: a + b - a * b / 8, (1,)),
         ROWS[:, :5] / 9,
     ),
-    "median": (lambda x: jnp.median(x, -1), ROWS),
-    "sort by two keys": (lambda x, y: jnp.lexsort((x, y)), ROWS[0, 0], (ROWS[0, 1] > 0)),
-    "places of a condition": (lambda x: jnp.where(x > 0, size=5), ROWS[0, 0]),
     "bigger image": (lambda x: jax.image.resize(x, (1, 16, 16, 4), "bilinear"), IMAGE),
     "rolled": (lambda x, n: jnp.roll(x, n, 1), ROWS, np.array(3, np.int32)),
-    "special functions": (lambda x: (lax.lgamma(x), lax.erf_inv(x / 9), lax.erfc(x)), ROWS),
-    "activations": (lambda x: (jax.nn.softplus(x), jax.nn.elu(x), jax.nn.log_softmax(x)), ROWS),
-    "bits": (
-        lambda x: (x << 3, x >> 2, lax.shift_right_logical(x, x), ~x, x & 6),
-        np.array([0, -1, 5, -128, 127], np.int8),
-    ),
-    "sums and products of integers": (
-        lambda x, y: (x.sum(), x.prod(), y.sum(), y.prod(), y.astype(jnp.int8).sum(dtype=jnp.int8)),
-        np.array([2**31 - 1, 2**31 - 3, -5, 7], np.int32),
-        np.array([2**63 - 1, 2**62 + 1, 2**53 + 1, -9], np.int64),
-    ),
-    "the sign of unsigned integers": (
-        lax.shift_right_arithmetic,
-        np.array([2**32 - 1, 2**31, 5], np.uint32),
-        np.array([3, 40, 1], np.uint32),
-    ),
-    "argmax of doubles": (
-        lambda x: (jnp.argmax(x), jnp.argmin(x)),
-        np.array([1, 3, np.nan, 3, np.nan, -1, np.nan], np.float64),
-    ),
-    "products of brain floats": (
-        lambda x: jnp.cumprod(x.astype(jnp.bfloat16)),
-        np.array([1, 1.5, 2, -0.5], np.float32),
-    ),
-    "exponentials less one that are nearly infinite": (
-        jnp.expm1,
-        np.array([88.5, 88.7, 89, 60, 1e-9, -1e-3, -200], np.float32),
-    ),
-    "integers by themselves": (
-        lambda x, y: (lax.div(x, x), lax.rem(x, x), lax.div(y, y)),
-        np.array([0, 5, -(2**31)], np.int32),
-        np.array([0, 255], np.uint8),
-    ),
-    "an integral of exponentials": (
-        jax.scipy.special.expi,
-        np.array([0.5, 1, 2, 30], np.float32),
-    ),
-    "uint64": (
-        lambda x: (
-            jnp.maximum(x, x[::-1]),
-            x > x[::-1],
-            x // 3,
-            x.sum(),
-            jnp.argsort(x),
-            lax.top_k(x, 2),
-        ),
-        np.array([0, 2**64 - 1, 2**63, 5], np.uint64),
-    ),
+    "an integral of exponentials": (jax.scipy.special.expi, np.array([0.5, 1, 2, 30], np.float32)),
 }
 
 
@@ -398,29 +268,17 @@ HOLES = np.float32([[1, np.nan, np.inf], [np.nan, 2, -3]])
 KEEP = np.array([[True, False, False], [True, True, False]])
 
 MASKED: dict[str, tuple[Any, ...]] = {
-    "a mask": (lambda x, k: (x * k, k * x, (x * k).sum(-1)), HOLES, KEEP),
-    "of half precision": (lambda x, k: x.astype(jnp.float16) * k, HOLES, KEEP),
-    "of brain floats": (lambda x, k: x.astype(jnp.bfloat16) * k, HOLES, KEEP),
     "of doubles": (lambda x, k: x.astype(np.float64) * k, HOLES, KEEP),
-    "a comparison": (lambda x: x * (x > 1), HOLES),
     "a mask that is used elsewhere": (
         lambda x, k: (x * k.astype(np.float32), k.astype(np.float32).sum()),
         HOLES,
         KEEP,
     ),
     "one for each row": (lambda x, k: x * k, HOLES, KEEP[:, :1]),
-    "one for each column": (lambda x, k: x * k, HOLES, KEEP[0]),
     "one that is moved as booleans": (lambda x, k: x * k.T.astype(np.float32), HOLES, KEEP.T),
     "one that is moved as numbers": (lambda x, k: x * k.astype(np.float32).T, HOLES, KEEP.T),
     "one of integers": (lambda x, k: x * k.astype(np.int32).astype(np.float32), HOLES, KEEP),
-    "a constant": (lambda x: x * KEEP, HOLES),
     "zeros": (lambda x: x * 0, HOLES),
-    "vectors": (lambda x, k: jnp.einsum("ij,ij->i", x, k.astype(np.float32)), HOLES, KEEP),
-    "vectors of half precision": (
-        lambda x, k: jnp.einsum("ij,ij->i", x.astype(np.float16), k.astype(np.float16)),
-        HOLES,
-        KEEP,
-    ),
     "a matrix": (lambda x, k: x @ k.T.astype(np.float32), HOLES, KEEP),
     "a loop": (
         lambda x, k: lax.scan(lambda c, each: (c + each[0] * each[1], c), x[0], (x, k)),

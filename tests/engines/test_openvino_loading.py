@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import Once
-from tests.engines.sums import SCORES, make, run, served, write
+from tests.engines.conftest import ENGINES
+from tests.engines.sums import SCORES, run, served
 
 CALLS = """
 import json, sys
@@ -34,8 +35,7 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 
 @pytest.fixture(scope="session")
 def sums(once: Once) -> Path:
-    """A folder with the bundle of this program for OpenVINO alone, and its policy."""
-    return once("openvino-sums", lambda folder: make(folder, write(folder, '"openvino"')))
+    return ENGINES[2].sums(once)
 
 
 def test_nothing_is_compiled_once_a_bundle_is_ready(sums: Path) -> None:

@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.capture.portable_stablehlo import portable
 from aotc.compile.worker_results import Result
 from aotc.engines.onnx_graphs.graph_job import Job
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BackendError
-from aotc_runtime.engines.engine_device import Aval, Stored
-from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+from .search import Case, Loaded, Lowered
 
 type Array = Any
 
@@ -31,46 +29,31 @@ SETS = 4
 
 def compiled(
     function: Callable[..., Any], inputs: Sequence[Array], weights: Sequence[Array]
-) -> Any:
-    """Return the worker's result and the shapes of the function's own."""
+) -> tuple[Lowered, Result]:
+    """Return the module and what the worker makes of it."""
     from aotc.engines.openvino.openvino_worker import compile_job
 
-    given = [*weights, *inputs]
-    lowered = jax.jit(function, keep_unused=True).trace(*given).lower(lowering_platforms=("cpu",))
-    module = portable(lowered.compiler_ir("stablehlo"))
-    avals = [Aval(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(lowered.out_info)]
-    result: Result = compile_job(Job(module.artifact, tuple(range(len(weights)))))
-    return result, avals
+    lowered = Lowered(Case("", function, False, weights, {"": inputs}))
+    return lowered, compile_job(Job(lowered.module.artifact, tuple(range(len(weights)))))
 
 
-def loaded(result: Result, avals: Sequence[Aval], inputs: Sequence[Array], weights: Any) -> Any:
-    """Return a function of inputs, on the loader's own device."""
-    from aotc_runtime.engines.openvino import openvino_engine
-
-    device = openvino_engine.start("openvino", None, None)
-    blob = VerifiedBlob(sha256(result.serialized), memoryview(result.serialized))
-    (executable,) = device.deserialize([Stored(blob, avals, "here")], (0,), ())
-    held = [device.share(each, Aval(each.shape, each.dtype)) for each in weights]
-    taken = [Aval(each.shape, each.dtype) for each in inputs]
-    call = device.direct(executable, held, taken, avals)
-    assert call is not None
-    return lambda *given: [np.array(each.array) for each in call(*given)]
+def loaded(lowered: Lowered, result: Result) -> Loaded:
+    """Return the executable on the loader's own device."""
+    given = lowered.weights, lowered.trials[0], lowered.outputs
+    return Loaded("openvino", result.serialized, *given)
 
 
 def require_same(
     function: Callable[..., Any], sets: Sequence[Sequence[Array]], weights: Sequence[Array] = ()
 ) -> Result:
     """Compare results of each set of inputs, and of the first again; return the worker's result."""
-    result, avals = compiled(function, sets[0], weights)
+    lowered, result = compiled(function, sets[0], weights)
     assert not result.problem, result.words
-    before = [each.copy() for each in weights]
-    call = loaded(result, avals, sets[0], weights)
-    plain = jax.jit(function)
+    executable = loaded(lowered, result)
     for inputs in (*sets, sets[0]):
-        expected = jax.tree.leaves(plain(*weights, *inputs))
-        for ours, theirs in zip(call(*inputs), expected, strict=True):
+        for ours, theirs in zip(executable.call(inputs), lowered.plain(inputs), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-    for ours, theirs in zip(weights, before, strict=True):
+    for ours, theirs in zip(executable.kept, weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     return result
 
@@ -127,11 +110,7 @@ CONSTANT_PARTS: dict[str, tuple[Callable[..., Any], list[list[Array]], Sequence[
         [[*each, np.bool_(number % 2)] for number, each in enumerate(masks(12, 12))],
         (),
     ),
-    "scattered": (
-        lambda x: jnp.zeros(12).at[jnp.array([1, 5])].set(1.0) * x,
-        numbers(12),
-        (),
-    ),
+    "scattered": (lambda x: jnp.zeros(12).at[jnp.array([1, 5])].set(1.0) * x, numbers(12), ()),
     "convolution_of_weights": (filtered, numbers(2, 3, 12), (SIGNAL, KERNEL)),
     "loop_of_weights": (
         lambda w, x: lax.fori_loop(0, 3, lambda i, c: c * 2 + w, w) * x,
@@ -165,17 +144,17 @@ def _computing_no_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_computing_no_constants")
 def test_the_build_refuses_a_graph_that_calls_write_over(name: str) -> None:
     function, sets, weights = CONSTANT_PARTS[name]
-    result, _ = compiled(function, sets[0], weights)
+    _, result = compiled(function, sets[0], weights)
     assert "write over" in result.words
 
 
 @pytest.mark.usefixtures("_computing_no_constants")
 def test_the_loader_refuses_weights_that_calls_write_over() -> None:
     function, sets, weights = CONSTANT_PARTS["convolution_of_weights"]
-    result, avals = compiled(function, sets[0], weights)
+    lowered, result = compiled(function, sets[0], weights)
     assert not result.problem
     with pytest.raises(BackendError) as caught:
-        loaded(result, avals, sets[0], weights)
+        loaded(lowered, result)
     (finding,) = caught.value.findings
     assert (finding.code, finding.expected) == ("AOTC-E753", "a graph that OpenVINO loads")
     assert "write over" in finding.found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from .generated_programs import STEPS, generated
-from .search import Case, Child, Loaded, Lowered, compared, findings, generated_case
+from .search import Case, Child, Loaded, Lowered, compared, finding, generated_case
 
 SEED = 7
 
@@ -87,9 +87,8 @@ def test_calls_have_the_trials_that_a_build_has() -> None:
 
 
 def test_what_is_right_is_the_same_or_near() -> None:
-    lowered = Lowered([case(lambda x: (x * 2, x.sum()), np.arange(6, dtype=np.float32))])
-    (found,) = findings("xla", lowered, lowered.plain)
-    assert found.found in ("same", "near")
+    lowered = Lowered(case(lambda x: (x * 2, x.sum()), np.arange(6, dtype=np.float32)))
+    assert finding("xla", lowered).found in ("same", "near")
 
 
 class Wrong(Loaded):
@@ -103,24 +102,32 @@ class Wrong(Loaded):
 
 
 def test_another_result_than_plain_jax_and_the_truth_is_wrong() -> None:
-    lowered = Lowered([case(lambda x: x * 2, np.float32([0, 1]))])
-    (found,) = findings("xla", lowered, lowered.plain, Wrong)
+    found = finding("xla", Lowered(case(lambda x: x * 2, np.float32([0, 1]))), Wrong)
     told = "ordinary: result 0: 2 of 2: 1.0 for 0.0 at [0], 3.0 for 2.0 at [1]"
     assert (found.found, found.told) == ("wrong", told)
 
 
+class Misled(Lowered):
+    """A program of which plain JAX gives these results, one after the other."""
+
+    def __init__(self, case: Case, *results: Any) -> None:
+        super().__init__(case)
+        self._results = iter(results)
+
+    def plain(self, inputs: Sequence[Any]) -> list[Any]:
+        return [np.asarray(next(self._results), np.float32)]
+
+
 def test_another_result_than_plain_jax_is_none_where_the_truth_has_it() -> None:
-    lowered = Lowered([case(lambda x: x * 2, np.float32([0, 1]))])
-    (found,) = findings("xla", lowered, lambda number: [[np.float32([0, 3])]])
-    assert found.found == "rounding"
+    lowered = Misled(case(lambda x: x * 2, np.float32([0, 1])), [0, 3])
+    assert finding("xla", lowered).found == "rounding"
 
 
 def test_what_overflows_on_the_way_is_told_apart() -> None:
     large = np.array([3e38, 3e38, -3e38, 1], np.float32)
-    lowered = Lowered([case(lambda x: x.sum(), np.ones(4, np.float32), extreme=[large])])
-    plain = np.float32([4, np.nan])
-    (found,) = findings("xla", lowered, lambda number: [[np.asarray(plain[number])]])
-    assert found.found == "overflow"
+    summed = case(lambda x: x.sum(), np.ones(4, np.float32), extreme=[large])
+    # The second is of the large numbers, the third of ordinary ones in their place.
+    assert finding("xla", Misled(summed, 4, np.nan, 2.5)).found == "overflow"
 
 
 class Changing(Loaded):
@@ -135,17 +142,17 @@ class Changing(Loaded):
 
 def test_a_result_that_an_earlier_call_changes_is_noticed() -> None:
     ones = np.ones(3, np.float32)
-    lowered = Lowered([case(lambda x: x * 1.5, 0 * ones, other=[ones])])
-    (found,) = findings("xla", lowered, lowered.plain, Changing)
+    lowered = Lowered(case(lambda x: x * 1.5, 0 * ones, other=[ones]))
+    found = finding("xla", lowered, Changing)
     assert found.found == "state"
     assert found.told.startswith("the first call again: ")
 
 
 def test_a_child_answers_for_each_engine(tmp_path: Path) -> None:
-    child = Child(["xla"], tmp_path / "said")
+    child = Child(tmp_path / "said")
+    names = [f"generated.{SEED}.{number}" for number in range(3)]
     try:
-        names = [f"generated.{SEED}.{number}" for number in range(3)]
-        found = child.run(names)
+        found = [child.run(name, "xla") for name in names]
     finally:
         child.end()
     assert [(each.name, each.engine) for each in found] == [(name, "xla") for name in names]

@@ -8,9 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 import pytest
 from served import Served
@@ -104,3 +107,35 @@ def copied(bundle: tuple[Path, Path], folder: Path) -> dict[str, Path | str]:
         "/mnt/models": folder / "models",
         "/models": folder / "models",
     }
+
+
+class Kept(ThreadingHTTPServer):
+    """In place of a service that is asked to change something: keeps paths, headers and bodies."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Keeping)
+        self.taken: list[tuple[str, dict[str, str], bytes]] = []
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Keeping(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Kept)
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers), data))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_PATCH = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

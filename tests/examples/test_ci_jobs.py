@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 import yaml
 
 from tests.conftest import MANIFESTS, ROOT
+from tests.examples.started import Kept
 from tests.registries.oci_server import OciServer
 from tests.shell import in_shell
 
@@ -166,26 +165,10 @@ def test_githubs_job_for_pull_requests_meets_no_key(registry: OciServer) -> None
 # GitLab
 
 
-class Comments(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, self.headers["PRIVATE-TOKEN"], data))  # type: ignore[attr-defined]
-        self.send_response(201)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def comments() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Comments)
-    server.taken = []  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def comments() -> Iterator[Kept]:
+    with Kept() as server:
+        yield server
 
 
 class Gitlab:
@@ -229,7 +212,7 @@ class Gitlab:
 
 @needs_curl
 def test_gitlabs_jobs_release_a_bundle_and_compare_a_change_with_it(
-    registry: OciServer, project: Path, comments: ThreadingHTTPServer
+    registry: OciServer, project: Path, comments: Kept
 ) -> None:
     gitlab = Gitlab(registry, project, f"http://127.0.0.1:{comments.server_port}/api/v4")
     gitlab.run("release", **gitlab.protected)
@@ -239,8 +222,11 @@ def test_gitlabs_jobs_release_a_bundle_and_compare_a_change_with_it(
 
     change(project)
     gitlab.run("compare")
-    ((path, token, data),) = comments.taken  # type: ignore[attr-defined]
-    assert path == "/api/v4/projects/12/merge_requests/7/notes" and token == "comments"
+    ((path, headers, data),) = comments.taken
+    assert (
+        path == "/api/v4/projects/12/merge_requests/7/notes"
+        and headers["PRIVATE-TOKEN"] == "comments"
+    )
     assert b'name="body"' in data and b"1.1.0" in data
     assert registry.count("GET", "/models/cache/blobs/") > 0
     assert not [a for a in registry.asked if a.method not in ("GET", "HEAD")]

@@ -9,10 +9,8 @@ import re
 import ssl
 import subprocess
 import sys
-import threading
 import tomllib
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from tests.conftest import ROOT, Bundle
 from tests.examples.started import (
     EXAMPLES,
     PYTHONS,
+    Kept,
     copied,
     lives_by_its_probes,
     program,
@@ -164,51 +163,24 @@ def certified(folder: Path) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster")])
     now = datetime.now(UTC)
-    other = "content_commitment key_encipherment data_encipherment key_agreement crl_sign"
-    no = dict.fromkeys([*other.split(), "encipher_only", "decipher_only"], False)
-    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, **no)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "server.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    others = "content_commitment key_encipherment data_encipherment key_agreement crl_sign"
+    no = dict.fromkeys([*others.split(), "encipher_only", "decipher_only"], False)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1)
+    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    for extension, critical in (
+        (x509.BasicConstraints(ca=True, path_length=None), True),
+        (x509.KeyUsage(digital_signature=True, key_cert_sign=True, **no), True),
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        (x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False),
+    ):
+        made = made.add_extension(extension, critical)
+    kinds = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    plain = serialization.NoEncryption()
+    (folder / "ca.crt").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(kinds[0]))
+    (folder / "server.key").write_bytes(key.private_bytes(*kinds, plain))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "ca.crt", folder / "server.key")
     return context
-
-
-class Cluster(BaseHTTPRequestHandler):
-    """What takes the place of Kubernetes' own server: keeps what it is asked to change."""
-
-    def do_PATCH(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, dict(self.headers), json.loads(data)))  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 def script() -> str:
@@ -219,20 +191,17 @@ def script() -> str:
 def test_a_node_is_labelled_with_what_it_is(tmp_path: Path) -> None:
     text = script().replace("/var/run/secrets/kubernetes.io/serviceaccount", str(tmp_path))
     (tmp_path / "token").write_text("a token", "utf-8")
-    cluster = ThreadingHTTPServer(("127.0.0.1", 0), Cluster)
-    cluster.taken = []  # type: ignore[attr-defined]
-    cluster.socket = certified(tmp_path).wrap_socket(cluster.socket, server_side=True)
-    threading.Thread(target=cluster.serve_forever, args=(0.01,), daemon=True).start()
-    given = {
-        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-        "KUBERNETES_SERVICE_PORT": str(cluster.server_port),
-        "NODE": "worker-1",
-        "PATH": str(Path(sys.executable).parent),
-    }
-    subprocess.run([sys.executable, "-c", text], env=given, check=True, timeout=SECONDS)
-    cluster.shutdown()
-    cluster.server_close()
-    ((path, headers, change),) = cluster.taken  # type: ignore[attr-defined]
+    with Kept() as cluster:
+        cluster.socket = certified(tmp_path).wrap_socket(cluster.socket, server_side=True)
+        given = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(cluster.server_port),
+            "NODE": "worker-1",
+            "PATH": str(Path(sys.executable).parent),
+        }
+        subprocess.run([sys.executable, "-c", text], env=given, check=True, timeout=SECONDS)
+    ((path, headers, data),) = cluster.taken
+    change = json.loads(data)
     assert path == "/api/v1/nodes/worker-1" and headers["Authorization"] == "Bearer a token"
     assert headers["Content-Type"] == "application/merge-patch+json"
     described = subprocess.run(

@@ -29,14 +29,7 @@ from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.grpc import grpc_inference, grpc_messages
 from aotc_serve.grpc.grpc_wire import read_request as read_message
 from aotc_serve.http.json_inference import prepare, read_request
-from aotc_serve.http_client import (
-    NO_PROGRESS,
-    Body,
-    HttpClient,
-    Progress,
-    Response,
-    _Transfer,
-)
+from aotc_serve.http_client import NO_PROGRESS, Body, HttpClient, Progress, Response, _Transfer
 from aotc_serve.inference.protocol_tensors import Port, datatype_of, take_nothing
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import parse
@@ -381,18 +374,8 @@ def seeds() -> Mapping[str, list[bytes]]:
 READERS: Mapping[str, Callable[[bytes], object]] = {
     reader.__name__: reader
     for reader in (
-        registry_answer,
-        registry_root,
-        registry_referrers,
-        registry_attestation,
-        registry_tags,
-        registry_token,
-        registry_challenge,
-        registry_login,
-        reference,
-        store_record,
-        store_blob,
-        inference_request,
-        grpc_request,
+        *(registry_answer, registry_root, registry_referrers, registry_attestation, registry_tags),
+        *(registry_token, registry_challenge, registry_login, reference, store_record, store_blob),
+        *(inference_request, grpc_request),
     )
 }

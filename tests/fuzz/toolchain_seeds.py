@@ -31,17 +31,7 @@ from aotc_runtime.schema.bundle_manifest import Cost, MeasuredCandidate, Memory,
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
-from .toolchain import (
-    DATA,
-    KERAS,
-    KEY,
-    NAME,
-    ONNX,
-    PT2,
-    TRUSTING,
-    _members,
-    keras_members,
-)
+from .toolchain import DATA, KERAS, KEY, NAME, ONNX, PT2, TRUSTING, _members, keras_members
 
 CODE = b"machine code"
 EXECUTABLE = Executable(
@@ -218,37 +208,25 @@ def _tfhlo() -> bytes:
 
 def _onnx() -> bytes:
     """A model with a loop, shapes that are computed and a table."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
+    from onnx.helper import make_node
 
-    def number(name: str, *shape: int, kind: int = TensorProto.FLOAT) -> Any:
-        return helper.make_tensor_value_info(name, kind, shape)
+    from tests.frontends.onnx_files.making import INT64, graph, simple, value
 
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["goes"], ["on"]),
-            helper.make_node("Add", ["sum", "x"], ["added"]),
-        ],
-        "body",
-        [
-            number("i", kind=TensorProto.INT64),
-            number("goes", kind=TensorProto.BOOL),
-            number("sum", 2, 3),
-        ],
-        [number("on", kind=TensorProto.BOOL), number("added", 2, 3)],
+    on, flag = TensorProto.BOOL, ()
+    body = graph(
+        [make_node("Identity", ["goes"], ["on"]), make_node("Add", ["sum", "x"], ["added"])],
+        [value("i", flag, INT64), value("goes", flag, on), value("sum")],
+        [value("on", flag, on), value("added")],
     )
     nodes = [
-        helper.make_node("Loop", ["trips", "", "x"], ["last"], body=body),
-        helper.make_node("Gemm", ["last", "w"], ["product"], transB=1, alpha=0.5),
-        helper.make_node("Reshape", ["product", "shape"], ["y"]),
+        make_node("Loop", ["trips", "", "x"], ["last"], body=body),
+        make_node("Gemm", ["last", "w"], ["product"], transB=1, alpha=0.5),
+        make_node("Reshape", ["product", "shape"], ["y"]),
     ]
-    initializers = [
-        helper.make_tensor("trips", TensorProto.INT64, (), [3]),
-        helper.make_tensor("shape", TensorProto.INT64, (2,), [-1, 2]),
-        helper.make_tensor("w", TensorProto.FLOAT, (4, 3), [0.5] * 12),
-    ]
-    made = helper.make_graph(nodes, "g", [number("x", 2, 3)], [number("y", 4, 2)], initializers)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    return bytes(model.SerializeToString())
+    w = np.full((4, 3), 0.5, np.float32)
+    made = simple(nodes, trips=np.array(3), shape=np.array([-1, 2]), w=w)
+    return bytes(made.SerializeToString())
 
 
 def _onnx_document() -> bytes:

@@ -57,10 +57,7 @@ SAME = {
     "int keys": ({1: X, 0: Y}, {0: Y, 1: X}),
     "a named tuple": (Pair(X, Y), Pair(X, Y)),
     "a named tuple of its own": (Turned(low=X, high=Y), Record("Turned", {"high": Y, "low": X})),
-    "a class": (
-        collections.OrderedDict(b=X, a=Y),
-        Record("OrderedDict", {"b": X, "a": Y}),
-    ),
+    "a class": (collections.OrderedDict(b=X, a=Y), Record("OrderedDict", {"b": X, "a": Y})),
     "random keys": (jax.random.key(7), np.array([0, 7], np.uint32)),
     "nothing": ((), ()),
     "within tolerance": (X, X * np.float32(1 + 1e-6)),

@@ -57,11 +57,7 @@ def test_there_are_twenty_programs_of_twelve_libraries() -> None:
 )
 @pytest.mark.parametrize(("library", "name"), PROGRAMS)
 def test_a_program_gives_without_jax_what_it_gives_with_it(
-    library: Path,
-    name: str,
-    places: Places,
-    tmp_path: Path,
-    told: Callable[[str, Made], None],
+    library: Path, name: str, places: Places, tmp_path: Path, told: Callable[[str, Made], None]
 ) -> None:
     environment = stated(library, "ENVIRONMENT")
     made = round_trip(library.stem, manifest_of(library, name), environment, places, tmp_path)

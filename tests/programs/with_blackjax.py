@@ -20,7 +20,7 @@ MANIFESTS = {
         inputs.key = { shape = [], dtype = "key<fry>" }
         inputs.state = { like = "with_blackjax:ensemble_state" }
         tolerance = { rtol = 1e-3, atol = 1e-4 }
-    """,
+    """
 }
 
 STATES = {"nuts_step": {"state": 0}, "ensemble_step": {"state": 0}}

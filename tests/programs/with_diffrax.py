@@ -28,7 +28,7 @@ MANIFESTS = {
         function = "with_diffrax:walk"
         inputs.key = { shape = [], dtype = "key<fry>" }
         inputs.y0 = { shape = [], dtype = "float32" }
-    """,
+    """
 }
 
 

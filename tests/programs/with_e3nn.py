@@ -20,7 +20,7 @@ MANIFESTS = {
         [entry_points.harmonics]
         function = "with_e3nn:harmonics"
         inputs.vectors = { shape = [7, 3], dtype = "float32" }
-    """,
+    """
 }
 
 

@@ -28,7 +28,7 @@ MANIFESTS = {
         function = "with_equinox:normalize"
         inputs.state = { like = "with_equinox:norm_state" }
         inputs.x = { shape = [9, 4], dtype = "float32" }
-    """,
+    """
 }
 
 STATES = {"descend": {"mlp": 0}, "normalize": {"state": 1}}

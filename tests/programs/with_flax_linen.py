@@ -75,10 +75,7 @@ def training_state():
     """As `create` makes it, with a Python number for the step."""
     made = variables()
     return BatchNormState.create(
-        apply_fn=None,
-        params=made["params"],
-        tx=optimizer(),
-        batch_stats=made["batch_stats"],
+        apply_fn=None, params=made["params"], tx=optimizer(), batch_stats=made["batch_stats"]
     )
 
 

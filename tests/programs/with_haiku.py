@@ -18,7 +18,7 @@ MANIFESTS = {
         inputs.state = { like = "with_haiku:state" }
         inputs.x = { shape = [6, 5, 7], dtype = "float32" }
         inputs.key = { shape = [], dtype = "key<fry>" }
-    """,
+    """
 }
 
 STATES = {"haiku_step": {"state": 1}}

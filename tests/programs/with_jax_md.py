@@ -17,7 +17,7 @@ MANIFESTS = {
         inputs.state = { like = "with_jax_md:start" }
         inputs.temperature = { shape = [], dtype = "float64" }
         fixtures.ranges = { temperature = [0.1, 0.5] }
-    """,
+    """
 }
 
 STATES = {"md_step": {"state": 0}}

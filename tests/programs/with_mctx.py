@@ -13,7 +13,7 @@ MANIFESTS = {
         function = "with_mctx:search"
         inputs.key = { shape = [], dtype = "key<fry>" }
         inputs.logits = { shape = [2, 3], dtype = "float32" }
-    """,
+    """
 }
 
 

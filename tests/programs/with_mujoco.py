@@ -14,7 +14,7 @@ MANIFESTS = {
         inputs.state = { like = "with_mujoco:state" }
         inputs.control = { shape = [1], dtype = "float32" }
         tolerance = { rtol = 1e-4, atol = 1e-5 }
-    """,
+    """
 }
 
 STATES = {"mjx_step": {"state": None}}

@@ -20,7 +20,7 @@ MANIFESTS = {
         inputs.state = { like = "with_optax:lbfgs_state" }
         inputs.target = { shape = [4], dtype = "float32" }
         tolerance = { rtol = 1e-4, atol = 1e-5 }
-    """,
+    """
 }
 
 STATES = {"chain": {"state": 1}, "lbfgs": {"state": 1}}
@@ -31,8 +31,7 @@ def optimizer():
         learning_rate=optax.warmup_cosine_decay_schedule(0.0, 1e-2, 3, 50)
     )
     by_name = optax.multi_transform(
-        {"slow": optax.sgd(1e-3, momentum=0.9), "fast": scheduled},
-        {"w": "fast", "b": "slow"},
+        {"slow": optax.sgd(1e-3, momentum=0.9), "fast": scheduled}, {"w": "fast", "b": "slow"}
     )
     return optax.MultiSteps(optax.chain(optax.clip(1.0), by_name), every_k_schedule=2)
 

@@ -29,7 +29,7 @@ MANIFESTS = {
         inputs.a = { shape = [5, 5], dtype = "float32" }
         inputs.b = { shape = [5], dtype = "float32" }
         tolerance = { rtol = 1e-4, atol = 1e-5 }
-    """,
+    """
 }
 
 

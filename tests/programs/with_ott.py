@@ -14,7 +14,7 @@ MANIFESTS = {
         inputs.x = { shape = [8, 2], dtype = "float32" }
         inputs.y = { shape = [6, 2], dtype = "float32" }
         tolerance = { rtol = 1e-3, atol = 1e-5 }
-    """,
+    """
 }
 
 

@@ -15,9 +15,7 @@ pytest.importorskip("keras", reason="Keras is not installed: `make test-keras` i
 FOLDER = Path(__file__).parents[3] / "manifests" / "texts"
 
 
-def test_a_text_classifier_answers_as_keras_does(
-    built: Callable[[str], tuple[Path, Path]],
-) -> None:
+def test_a_text_classifier_answers_as_keras_does(built: Callable[[str], tuple[Path, Path]]) -> None:
     bundle, policy = built("texts")
     words = np.load(FOLDER / "inputs.npz")["words"]
     expected = np.load(FOLDER / "expected.npz")["result[batch=8]"]

@@ -27,8 +27,9 @@ from tests.frontends.onnx_files.making import (
     value,
 )
 
+N = helper.make_node
 X = np.ones((2, 3), np.float32)
-ADD = helper.make_node("Add", ["x", "w"], ["y"], "add")
+ADD = N("Add", ["x", "w"], ["y"], "add")
 W = np.ones((2, 3), np.float32)
 
 
@@ -68,7 +69,7 @@ def test_a_truncated_file_is_refused(part: int) -> None:
 
 
 def test_every_flipped_byte_is_refused_with_a_code_or_leaves_a_model() -> None:
-    data = simple([ADD, helper.make_node("Relu", ["y"], ["z"])], w=W).SerializeToString()
+    data = simple([ADD, N("Relu", ["y"], ["z"])], w=W).SerializeToString()
     for at in range(len(data)):
         for flip in (0xFF, 0x80, 0x01):
             damaged = bytearray(data)
@@ -92,11 +93,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     "data",
     [
         b"\x08" + b"\xff" * 10 + b"\x01",
-        b"\x08\xff",
-        b"\x3a\x05",
-        b"\x0b",
-        b"\x0d\x00\x00",
-        b"\x3a\x02\x0d\x00\x00\x00\x00",
+        *(b"\x08\xff", b"\x3a\x05", b"\x0b", b"\x0d\x00\x00", b"\x3a\x02\x0d\x00\x00\x00\x00"),
         message(2, b"a\xff"),
     ],
     ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],
@@ -170,7 +167,7 @@ def test_a_file_that_holds_many_tensors_is_read_once() -> None:
             asked.append(str(name))
             return super().__contains__(name)
 
-    nodes = [ADD, helper.make_node("Add", ["y", "v"], ["z"])]
+    nodes = [ADD, N("Add", ["y", "v"], ["z"])]
     made = simple(nodes, w=external("w.bin"), v=external("w.bin"))
     made.graph.initializer[1].name = "v"
     made.graph.output[0].name = "z"
@@ -222,7 +219,7 @@ def test_tensors_in_forms_that_are_not_read_are_refused() -> None:
     made = simple([ADD], w=W)
     made.graph.sparse_initializer.append(sparse)
     assert codes(refused(made)) == ["AOTC-E844"]
-    node = helper.make_node("Constant", [], ["y"])
+    node = N("Constant", [], ["y"])
     node.attribute.append(helper.make_attribute("sparse_value", sparse))
     assert codes(refused(simple([node]))) == ["AOTC-E844"]
 
@@ -235,15 +232,15 @@ def test_texts_as_tensors_are_refused() -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
-        [helper.make_node("Add", ["x", "z"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
-        [helper.make_node("Relu", ["y"], ["y"])],
-        [helper.make_node("Relu", ["nothing"], ["y"])],
-        [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["x"], ["y"])],
-        [helper.make_node("Relu", ["x"], ["x"])],
-        [helper.make_node("Relu", ["x"], ["other"])],
-        [helper.make_node("Relu", ["x"], ["y\n"])],
-        [helper.make_node("Relu", ["x"], ["y"], "\x1b]0;title\x07")],
-        [helper.make_node("Relu\x00", ["x"], ["y"])],
+        [N("Add", ["x", "z"], ["y"]), N("Relu", ["y"], ["z"])],
+        [N("Relu", ["y"], ["y"])],
+        [N("Relu", ["nothing"], ["y"])],
+        [N("Relu", ["x"], ["y"]), N("Relu", ["x"], ["y"])],
+        [N("Relu", ["x"], ["x"])],
+        [N("Relu", ["x"], ["other"])],
+        [N("Relu", ["x"], ["y\n"])],
+        [N("Relu", ["x"], ["y"], "\x1b]0;title\x07")],
+        [N("Relu\x00", ["x"], ["y"])],
     ],
     ids=[
         *("cycle", "itself", "undefined", "twice", "input", "no output", "newline", "escape"),
@@ -318,35 +315,29 @@ HUGE = np.array([1 << 30, 1 << 30], np.int64)
 @pytest.mark.parametrize(
     ("node", "given"),
     [
-        (helper.make_node("ConstantOfShape", ["s"], ["y"]), {"s": HUGE}),
-        (helper.make_node("ConstantOfShape", ["s"], ["y"]), {"s": -HUGE}),
-        (helper.make_node("Expand", ["e", "s"], ["y"]), {"s": HUGE, "e": W[:1, :1]}),
-        (helper.make_node("Tile", ["x", "s"], ["y"]), {"s": HUGE}),
-        (helper.make_node("Pad", ["x", "s"], ["y"]), {"s": np.array([1 << 40, 1 << 40, 0, 0])}),
+        (N("ConstantOfShape", ["s"], ["y"]), {"s": HUGE}),
+        (N("ConstantOfShape", ["s"], ["y"]), {"s": -HUGE}),
+        (N("Expand", ["e", "s"], ["y"]), {"s": HUGE, "e": W[:1, :1]}),
+        (N("Tile", ["x", "s"], ["y"]), {"s": HUGE}),
+        (N("Pad", ["x", "s"], ["y"]), {"s": np.array([1 << 40, 1 << 40, 0, 0])}),
         (
-            helper.make_node("Range", ["a", "b", "c"], ["y"]),
+            N("Range", ["a", "b", "c"], ["y"]),
             {"a": np.array(0), "b": np.array(1 << 62), "c": np.array(1)},
         ),
         (
-            helper.make_node("Range", ["a", "b", "c"], ["y"]),
+            N("Range", ["a", "b", "c"], ["y"]),
             {"a": np.array(0), "b": np.array((1 << 33) + 1), "c": np.array(1)},
         ),
+        (N("Expand", ["e", "s"], ["y"]), {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]}),
         (
-            helper.make_node("Expand", ["e", "s"], ["y"]),
-            {"s": np.array([10**6, 100, 100, 4]), "e": W[:1, :1]},
-        ),
-        (
-            helper.make_node("Conv", ["e", "k"], ["y"], pads=[2**20] * 4),
+            N("Conv", ["e", "k"], ["y"], pads=[2**20] * 4),
             {"e": np.ones((1, 1, 4, 4), np.float32), "k": np.ones((1, 1, 1, 1), np.float32)},
         ),
         (
-            helper.make_node("OneHot", ["i", "d", "v"], ["y"]),
+            N("OneHot", ["i", "d", "v"], ["y"]),
             {"i": np.zeros(9, np.int64), "d": np.array(1 << 50), "v": W[0, :2]},
         ),
-        (
-            helper.make_node("HannWindow", ["d"], ["y"]),
-            {"d": np.array(1 << 50)},
-        ),
+        (N("HannWindow", ["d"], ["y"]), {"d": np.array(1 << 50)}),
     ],
     ids=lambda made: getattr(made, "op_type", ""),
 )
@@ -361,17 +352,14 @@ def test_arrays_that_no_machine_holds_are_refused_and_not_made(node: Any, given:
 
 
 def doubling(levels: int, *, cycle: bool = False) -> Any:
-    made = simple([helper.make_node("F0", ["x"], ["y"], domain="own")])
+    made = simple([N("F0", ["x"], ["y"], domain="own")])
     made.opset_import.add(domain="own", version=1)
     for level in range(levels):
         last = level == levels - 1
         name, domain = (f"F{level + 1}", "own") if not last else ("Relu", "")
         if last and cycle:
             name, domain = "F0", "own"
-        nodes = [
-            helper.make_node(name, ["a"], ["b"], domain=domain),
-            helper.make_node(name, ["b"], ["c"], domain=domain),
-        ]
+        nodes = [N(name, ["a"], ["b"], domain=domain), N(name, ["b"], ["c"], domain=domain)]
         opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
         made.functions.append(helper.make_function("own", f"F{level}", ["a"], ["c"], nodes, opsets))
     return made
@@ -390,23 +378,23 @@ def test_functions_that_expand_to_more_nodes_than_a_model_has_are_refused() -> N
 
 
 def loop(trips: int, body: Any, name: str = "trips") -> Any:
-    node = helper.make_node("Loop", [name, "", "x"], ["y"], body=body)
+    node = N("Loop", [name, "", "x"], ["y"], body=body)
     return simple([node], **{name: np.array(trips)})
 
 
 def stepping(*nodes: Any, result: str = "b") -> Any:
-    yes = helper.make_node("Identity", ["c"], ["d"])
+    yes = N("Identity", ["c"], ["d"])
     inputs = [value("i", (), INT64), value("c", (), TensorProto.BOOL), value("a", None)]
     return graph([yes, *nodes], inputs, [value("d", (), TensorProto.BOOL), value(result, None)])
 
 
 def test_a_loop_of_many_steps_is_one_scan() -> None:
-    body = stepping(helper.make_node("Add", ["a", "x"], ["b"]))
+    body = stepping(N("Add", ["a", "x"], ["b"]))
     assert np.array_equal(run(loop(1000, body), X)["y"], X * 1001)
 
 
 def test_a_loop_whose_values_grow_is_refused_after_a_bounded_number_of_steps() -> None:
-    body = stepping(helper.make_node("Concat", ["a", "a"], ["b"], axis=0))
+    body = stepping(N("Concat", ["a", "a"], ["b"], axis=0))
     assert codes(refused(loop(1 << 62, body), X))[0] in ("AOTC-E843", "AOTC-E844")
 
 
@@ -421,10 +409,10 @@ def test_loops_within_loops_are_refused_after_a_bounded_number_of_nodes(
         "__init__",
         _with_nodes(onnx_evaluation.Evaluation.__init__, 2000),
     )
-    inner = stepping(helper.make_node("Relu", ["a"], ["b"]))
+    inner = stepping(N("Relu", ["a"], ["b"]))
     for _ in range(6):
-        trips = helper.make_node("Constant", [], ["n"], value_int=12)
-        node = helper.make_node("Loop", ["n", "", "a"], ["b"], body=inner)
+        trips = N("Constant", [], ["n"], value_int=12)
+        node = N("Loop", ["n", "", "a"], ["b"], body=inner)
         inner = stepping(trips, node)
     assert codes(refused(loop(12, inner), X)) == ["AOTC-E843"]
 
@@ -438,9 +426,9 @@ def _with_nodes(made: Any, nodes: int) -> Any:
 
 
 def test_a_trip_count_that_decides_how_much_is_stacked_has_to_be_known() -> None:
-    body = stepping(helper.make_node("Relu", ["a"], ["b"]))
+    body = stepping(N("Relu", ["a"], ["b"]))
     body.output.append(value("b", None))
-    node = helper.make_node("Loop", ["n", "", "x"], ["z", "y"], body=body)
+    node = N("Loop", ["n", "", "x"], ["z", "y"], body=body)
     made = model(graph([node], [value("x"), value("n", (), INT64)], [value("y", None)]))
     assert codes(refused(made, X, np.array(3, np.int32))) == ["AOTC-E844"]
 
@@ -476,7 +464,7 @@ def test_trees_that_are_none_are_refused(change: dict[str, Any]) -> None:
     }
 
     def of(given: dict[str, Any]) -> Any:
-        node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **given)
+        node = N("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **given)
         made = graph([node], [value("x")], [value("y", None)])
         return model(made, opsets={"": 20, "ai.onnx.ml": 3})
 
@@ -498,10 +486,10 @@ def test_versions_that_are_not_known_are_refused(field: str, number: int) -> Non
 
 def test_everything_that_lacks_is_told_at_once_with_the_names_of_nodes() -> None:
     nodes = [
-        helper.make_node("NonMaxSuppression", ["x", "x"], ["a"], "first"),
-        helper.make_node("Fused", ["x"], ["b"], "second", domain="com.microsoft"),
-        helper.make_node("RandomNormalLike", ["x"], ["c"], "third"),
-        helper.make_node("Reshape", ["x", "s"], ["y"], "fourth"),
+        N("NonMaxSuppression", ["x", "x"], ["a"], "first"),
+        N("Fused", ["x"], ["b"], "second", domain="com.microsoft"),
+        N("RandomNormalLike", ["x"], ["c"], "third"),
+        N("Reshape", ["x", "s"], ["y"], "fourth"),
     ]
     inputs = [value("x"), value("s", (2,), INT64)]
     made = model(graph(nodes, inputs, [value("y", None)]), opsets={"": 20, "com.microsoft": 1})
@@ -522,7 +510,7 @@ def test_everything_that_lacks_is_told_at_once_with_the_names_of_nodes() -> None
     ],
 )
 def test_operators_of_onnxruntime_are_refused_with_what_to_do(op: str, hint: str) -> None:
-    nodes = [helper.make_node(op, ["x"], ["y"], "first", domain="com.microsoft")]
+    nodes = [N(op, ["x"], ["y"], "first", domain="com.microsoft")]
     opsets = {"": 20, "com.microsoft": 1}
     error = refused(model(graph(nodes, [value("x")], [value("y", None)]), opsets=opsets))
     assert codes(error) == ["AOTC-E844"] and hint in (error.findings[0].hint or "")
@@ -534,7 +522,7 @@ def test_operands_of_two_types_are_refused() -> None:
 
 
 def test_a_missing_attribute_is_refused() -> None:
-    assert codes(refused(simple([helper.make_node("Concat", ["x"], ["y"])]), X)) == ["AOTC-E843"]
+    assert codes(refused(simple([N("Concat", ["x"], ["y"])]), X)) == ["AOTC-E843"]
 
 
 def test_a_signature_is_refused() -> None:
@@ -549,10 +537,8 @@ def test_limits_are_those_of_the_format() -> None:
 
 @pytest.mark.parametrize("number", [-1, 0, 3, 2**31, 2**62])
 def test_a_scan_over_another_number_of_inputs_is_refused_and_takes_no_memory(number: int) -> None:
-    body = graph(
-        [helper.make_node("Identity", ["r"], ["o"])], [value("r", (3,))], [value("o", None)]
-    )
-    nodes = [helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=number)]
+    body = graph([N("Identity", ["r"], ["o"])], [value("r", (3,))], [value("o", None)])
+    nodes = [N("Scan", ["x"], ["y"], body=body, num_scan_inputs=number)]
     tracemalloc.start()
     assert codes(refused(simple(nodes), X)) == ["AOTC-E843"]
     assert tracemalloc.get_traced_memory()[1] < 2**26

@@ -1,6 +1,6 @@
 """Calls of operators with arguments that torch's own samples leave out.
 
-Each yields an operator and its arguments, to be called as it stands: special values, integers at
+Each yields an operator and its arguments: special values, integers at
 the ends of their ranges, truth values, tensors without elements and without axes, short floats.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
 import torchao.quantization.quant_primitives  # noqa: F401  registers operators
 
 type Given = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -454,3 +455,316 @@ def _affine() -> Iterator[Given]:
                 for points in (zero, None):
                     given = (whole, block, scale, points, dtype, low, high)
                     yield made(ao.dequantize_affine.default, *given, output_dtype=out)
+
+
+# Calls that are also traced, so that what they decompose into is recorded, too
+
+
+def traced_calls() -> Iterator[Given]:
+    """Edges that torch's samples leave out: NaN, infinities, ties, negative axes, no elements."""
+    yield from _common_functions()
+    yield from _ordered()
+    yield from _images()
+    yield from _attended_and_convolved()
+    yield from _indexed()
+    yield from _transforms()
+    yield from _factorized()
+    yield from _recurrent()
+
+
+SHORT = torch.tensor([NAN, -INF, INF, -0.0, 0.0, 1.5, -2.5, 2.5, 0.5, -7.0])
+INTS = torch.tensor([-7, -1, 0, 1, 3, 7])
+
+
+def _common_functions() -> Iterator[Given]:
+    for name in (
+        *("abs", "neg", "ceil", "floor", "round", "trunc", "relu", "relu6", "sigmoid", "silu"),
+        *("softplus", "hardswish", "hardsigmoid", "hardtanh", "elu", "selu", "celu", "mish"),
+        *("leaky_relu", "log1p", "expm1", "sign", "isnan", "isinf", "isfinite", "nan_to_num"),
+        *("frac", "reciprocal", "rsqrt", "tanh", "erf", "log_sigmoid", "softshrink", "hardshrink"),
+        *("logical_not", "exp", "log", "sqrt", "sgn", "square"),
+    ):
+        yield made(getattr(A, name).default, SHORT)
+    names = ("add", "sub", "mul", "div", "remainder", "fmod", "eq", "ne", "lt", "ge")
+    for name in (*names, "floor_divide"):
+        packet = getattr(A, name)
+        tensor = packet.default if name == "floor_divide" else packet.Tensor
+        yield made(tensor, SHORT[:, None], SHORT)
+        yield made(tensor, INTS[:, None], torch.tensor([2, -3, 5]))
+        yield made(tensor, INTS, torch.tensor(2.5))
+        yield made(tensor, torch.tensor([True, False]), torch.tensor([1.5, 2.5]))
+        yield made(tensor, INTS.to(torch.uint8), torch.full((6,), 3, dtype=torch.int8))
+        if hasattr(packet, "Scalar"):
+            yield made(packet.Scalar, INTS, 2.5)
+            yield made(packet.Scalar, INTS, -2)
+            yield made(packet.Scalar, SHORT.bfloat16(), 3)
+    for mode in ("floor", "trunc"):
+        yield made(A.div.Tensor_mode, SHORT[:, None], SHORT, rounding_mode=mode)
+        yield made(A.div.Tensor_mode, INTS[:, None], torch.tensor([2, -3]), rounding_mode=mode)
+        yield made(A.div.Scalar_mode, INTS, 2, rounding_mode=mode)
+    for exponent in (2, 3, -1, 0.5, -0.5, 2.5, 0, -2, 5, 1.0):
+        yield made(A.pow.Tensor_Scalar, SHORT, exponent)
+    yield made(A.pow.Scalar, 2, INTS.float())
+    yield made(A.pow.Tensor_Tensor, SHORT[:, None], SHORT)
+    yield made(A.clamp.default, SHORT, 1.0, -1.0)
+    yield made(A.clamp.default, INTS, 0.5)
+    yield made(A.clamp.Tensor, SHORT, torch.tensor(-1.0), torch.tensor(NAN))
+    for given in (torch.tensor([0.1, NAN, INF]), torch.tensor([1, 2, 3])):
+        yield made(A.isclose.default, given, given + 0)
+        yield made(A.isclose.default, given, given * 2, equal_nan=True)
+
+
+def _ordered() -> Iterator[Given]:
+    ties = torch.tensor([[1.0, 3.0, 3.0, NAN, 2.0], [2.0, 2.0, -1.0, 2.0, -1.0]])
+    for name in ("max", "min"):
+        yield made(getattr(A, name).dim, ties, -1)
+        yield made(getattr(A, name).dim, ties, 0, True)
+    for name in ("argmax", "argmin"):
+        yield made(getattr(A, name).default, ties)
+        yield made(getattr(A, name).default, ties, -2, True)
+    for descending in (False, True):
+        yield made(A.sort.stable, ties, stable=True, dim=-1, descending=descending)
+        yield made(A.argsort.stable, ties, stable=True, dim=0, descending=descending)
+        yield made(A.topk.default, torch.tensor([5.0, 1.0, NAN, 4.0, -INF]), 4, -1, descending)
+        yield made(A.topk.default, torch.tensor([5, 1, -(2**31), 4]), 3, -1, descending)
+    for name in ("cummax", "cummin"):
+        yield made(getattr(A, name).default, ties, -1)
+    for name in ("sum", "mean", "prod"):
+        yield made(getattr(A, name).default, torch.zeros(0, 3))
+    yield made(A.sum.dim_IntList, torch.zeros(0, 3), [0])
+    yield made(A.sum.dim_IntList, ties, [], True)
+    yield made(A.var.correction, ties, [-1], correction=2)
+    for name in ("softmax.int", "_safe_softmax.default"):
+        packet, _, overload = name.partition(".")
+        rows = torch.tensor([[-INF, -INF], [0.0, -INF]])
+        yield made(getattr(getattr(A, packet), overload), rows, -1)
+    numbers = torch.tensor([[5, 5, -1, 2**30, 0, 7], [1, -7, 3, 3, 2, -(2**30)]])
+    for given in (numbers, torch.tensor(3.0), torch.randn(4, 7, 6)):
+        for packet in (A.median, A.nanmedian):
+            yield made(packet.default, given)
+            yield made(packet.dim, given, -1, True)
+    for how in ("linear", "nearest"):
+        for packet in (A.quantile, A.nanquantile):
+            yield made(packet.default, ties, torch.tensor([0.0, 0.3, 1.0]), 1, interpolation=how)
+
+
+def _images() -> Iterator[Given]:
+    x = torch.randn(2, 3, 7, 9)
+    for ceil, pad, stride, include in itertools.product(
+        (False, True), (0, 1), (1, 2, 3), (False, True)
+    ):
+        yield made(A.avg_pool2d.default, x, [3, 2], [stride] * 2, [pad] * 2, ceil, include)
+    for ceil, pad, stride in itertools.product((False, True), (0, 1), (2, 3)):
+        for packet in (A.max_pool2d, A.max_pool2d_with_indices):
+            yield made(packet.default, x, [3, 2], [stride] * 2, [pad] * 2, [1, 2], ceil)
+    yield made(A.adaptive_avg_pool2d.default, x, [3, 4])
+    smooth = (A.upsample_bilinear2d, A.upsample_bicubic2d)
+    smooth = (*smooth, A._upsample_bilinear2d_aa, A._upsample_bicubic2d_aa)
+    for size in ([5, 4], [14, 18], [1, 1], [9, 20]):
+        for packet, align in itertools.product(smooth, (False, True)):
+            yield made(packet.vec, x, size, align, None)
+        yield made(A.upsample_nearest2d.vec, x, size, None)
+        yield made(A._upsample_nearest_exact2d.vec, x, size, None)
+    yield made(A.upsample_bilinear2d.vec, x, None, False, [1.7, 0.6])
+    yield made(A.upsample_nearest2d.vec, x, None, [1.7, 0.6])
+    yield made(A.upsample_linear1d.vec, x[0], [11], False, None)
+    yield made(A.upsample_trilinear3d.vec, x[None], [4, 5, 6], True, None)
+    for mode in ("reflect", "replicate", "circular", "constant"):
+        yield made(A.pad.default, x, [1, 2, 3, 0], mode)
+    yield made(A.pad.default, x, [-1, 2, 0, -3], "constant", 1.5)
+    image = torch.randn(2, 3, 7, 5)
+    spotted = torch.where(torch.rand(2, 3, 7, 5) < 0.1, NAN, image.round())
+    for size in ([2, 3], [7, 5], [9, 4], [3, 1]):
+        for given in (image, spotted, image[0], torch.full((1, 1, 4, 4), -INF)):
+            yield made(A.adaptive_max_pool2d.default, given, size)
+    for size in (1, 2, 5):
+        yield made(A.adaptive_max_pool1d.default, image[0], [size])
+        yield made(A.adaptive_max_pool3d.default, image[None], [1, size, 3])
+
+
+def _attended_and_convolved() -> Iterator[Given]:
+    q, k = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8)
+    mask = torch.rand(2, 1, 5, 7) > 0.5
+    mask[0, 0, 2] = False
+    attention = A.scaled_dot_product_attention.default
+    yield made(attention, q, k, k)
+    yield made(attention, q, k, k, mask)
+    yield made(attention, q, k, k, torch.randn(5, 7), scale=0.3)
+    yield made(attention, q, k, k, is_causal=True)
+    yield made(attention, q, k[:, :2], k[:, :2], enable_gqa=True)
+    for groups in (1, 2):
+        w, y = torch.randn(4, 6 // groups, 3, 3), torch.randn(2, 4, 6, 5)
+        x = torch.randn(2, 6, 8, 7)
+        steps = [2, 3], [1, 0], [1, 2], groups, [1, 2]
+        yield made(A.conv_transpose2d.input, y, torch.randn(4, 3, 3, 2), None, *steps)
+        yield made(A.conv2d.default, x, w, torch.randn(4), [2, 1], [1, 2], [2, 1], groups)
+        yield made(A.conv2d.padding, x, w, None, [1, 1], "same", [2, 1], groups)
+    yield made(A.conv1d.default, torch.randn(4, 9), torch.randn(5, 4, 3))
+    volume, kernel = torch.randn(1, 2, 5, 5, 5), torch.randn(3, 2, 2, 2, 2)
+    yield made(A.conv3d.default, volume, kernel, None, [1, 2, 1])
+
+
+def _indexed() -> Iterator[Given]:
+    x = torch.randn(2, 3, 7, 9)
+    first, other = torch.tensor([0, 1]), torch.tensor([2, -2])
+    for places in ([torch.tensor([0, -1])], [None, torch.tensor([[1], [0]])], [first, None, other]):
+        yield made(A.index.Tensor, x[0], places)
+    yield made(A.index_put.default, x[0], [None, torch.tensor([0, 2])], torch.randn(3, 2, 9))
+    yield made(A.index_put.default, x[0], [torch.tensor([0, 0])], torch.ones(()), True)
+    yield made(A.index_put.default, x[0], [x[0] > 0], torch.tensor(-1.0))
+    for cut in ((0, 5, 1), (-3, 2**63 - 1, 1), (1, -1, 2), (5, 2, 1), (-100, 100, 3)):
+        yield made(A.slice.Tensor, x, -1, *cut)
+    yield made(A.arange.start_step, 1, 9, 3)
+    yield made(A.arange.start_step, 0.0, 1.0, 0.1)
+    yield made(A.arange.start_step, 5, -3, -2, dtype=torch.float32)
+    yield made(A.split.Tensor, x, 4, -1)
+    yield made(A.chunk.default, x, 4, 3)
+    yield made(A.roll.default, x, [2, -1], [-1, 1])
+    yield made(A.cat.default, [torch.zeros(0), x[0], x[0].to(torch.float64)], 1)
+    yield made(A.to.dtype, torch.tensor([1.9, -1.9, 300.0, -1.0]), torch.int64)
+    yield made(A.to.dtype, SHORT, torch.bool)
+    yield made(A.diff.default, SHORT, 2)
+    yield made(A.diff.default, INTS[None], 1, 0, INTS[None], INTS[None])
+    yield made(A.diff.default, torch.tensor([True, False, False, True]))
+    index = torch.tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 3], [1, 1, 0, 0, 0]])
+    for reduce, include in itertools.product(("sum", "prod", "mean", "amax"), (True, False)):
+        for given in (torch.randn(4, 5), torch.rand(4, 5) > 0.5):
+            if given.dtype != torch.bool or reduce != "mean":
+                more = given[:3].flip(1), reduce
+                yield made(A.scatter_reduce.two, given, 0, index, *more, include_self=include)
+
+
+def _transforms() -> Iterator[Given]:
+    wave, window = torch.randn(2, 50), torch.hann_window(12)
+    for options in (
+        {},
+        {"hop_length": 3, "window": window, "win_length": 12, "normalized": True},
+        {"hop_length": 5, "center": False, "onesided": False},
+        {"pad_mode": "constant", "win_length": 11},
+        {"pad_mode": "replicate", "window": torch.ones(16) + 0.5j, "hop_length": 7},
+    ):
+        yield made(A.stft.center, wave, 16, return_complex=True, **options)
+        real = {**options, "window": None, "return_complex": False}
+        yield made(A.stft.center, wave[0], 15, **real)
+    yield made(A.stft.default, wave, 16, 3, 12, window, return_complex=True)
+    for options in (
+        {},
+        {"length": 40},
+        {"length": 60},
+        {"center": False},
+        {"center": False, "length": 33},
+        {"normalized": True, "win_length": 12, "window": window + 0.1},
+        {"onesided": True, "hop_length": 5},
+    ):
+        spectra = torch.randn(2, 9, 6, dtype=torch.complex64)
+        spectra[:, 0], spectra[:, -1] = spectra[:, 0].real + 0j, spectra[:, -1].real + 0j
+        yield made(A.istft.default, spectra, 16, **options)
+        yield made(A.istft.default, spectra[0], 16, **options)
+    whole = torch.randn(2, 16, 6, dtype=torch.complex64)
+    yield made(A.istft.default, whole, 16, onesided=False, return_complex=True)
+
+
+def _factorized() -> Iterator[Given]:
+    square, sides = torch.randn(2, 4, 4), torch.randn(2, 4, 3)
+    factors, pivots = torch.linalg.lu_factor(square)
+    yield made(A.linalg_lu.default, torch.randn(3, 5))
+    yield made(A._lu_with_info.default, torch.randn(2, 5, 3))
+    yield made(A.lu_unpack.default, *torch.linalg.lu_factor(torch.randn(2, 5, 3)))
+    yield made(A.lu_unpack.default, factors, pivots, True, False)
+    yield made(A.lu_unpack.default, factors, pivots, False, True)
+    yield made(A.lu_solve.default, sides, factors, pivots)
+    yield made(A.lu_solve.default, sides[0], factors, pivots)
+    pairs, wide = torch.linalg.lu_factor(torch.complex(square, square.mT)), sides.cfloat()
+    for adjoint in (False, True):
+        yield made(A.linalg_lu_solve.default, *pairs, wide, adjoint=adjoint)
+        yield made(A.linalg_lu_solve.default, *pairs, wide.mT, left=False, adjoint=adjoint)
+    yield made(A._linalg_eigvals.default, square)
+    for norm in ("fro", "nuc"):
+        yield made(A.linalg_cond.p_str, square, norm)
+    for norm in (None, 1, -1, 2, -2, INF, -INF):
+        yield made(A.linalg_cond.default, square, norm)
+    yield made(A.linalg_cond.default, torch.diag(torch.tensor([1.0, 0.0])))
+    yield made(A.linalg_cond.default, torch.randn(2, 4, 3))
+    yield made(A.linalg_cond.default, torch.zeros(2, 2), 1)
+
+
+def _recurrent() -> Iterator[Given]:
+    for cell, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1)):
+        size = gates * 5
+        params = [torch.randn(size, each) for each in (4, 5)] + [torch.randn(size)] * 2
+        h = torch.randn(2, 3, 5)
+        state, op = [h, torch.randn(2, 3, 5)] if cell == "lstm" else h, getattr(A, cell).input
+        both = (params * 2, True, 1, 0.0, False, True, False)
+        yield made(op, torch.randn(6, 3, 4), state, *both)
+        alone = (params[:2] * 2, False, 1, 0.0, False, True, True)
+        yield made(op, torch.randn(3, 6, 4), state, *alone)
+
+
+# Calls that take numbers out of tensors, and so cannot be traced
+
+
+def quantized_calls() -> Iterator[Given]:
+    """Quantization as exports of PT2E have it: ordinary numbers, ends of ranges, NaN."""
+    q = torch.ops.quantized_decomposed
+    x = torch.randn(3, 4, 8) * 3
+    odd = torch.tensor(
+        [[NAN, -INF, INF, -0.0, 0.5, 1.5, 2.5, 1e9], [-0.5, -1.5, 3, 4, 5, 6, 7, -1e9]]
+    )
+    for dtype, low, high in (
+        (torch.int8, -128, 127),
+        (torch.uint8, 0, 255),
+        (torch.int8, -127, 127),
+        (torch.int16, -32768, 32767),
+        (torch.int32, -(2**20), 2**20),
+    ):
+        one, zero = torch.tensor(0.037), torch.tensor(3)
+        per, zeros = torch.rand(8) + 0.01, torch.randint(-3, 4, (8,)) - low // 2 * (low == 0)
+        for given in (x, odd, odd.bfloat16(), torch.zeros(2, 8)):
+            yield made(q.quantize_per_tensor.default, given, 0.037, 3, low, high, dtype)
+            yield made(q.quantize_per_tensor.tensor, given, one, zero, low, high, dtype)
+            ends = torch.tensor(low), torch.tensor(high)
+            yield made(q.quantize_per_tensor.tensor2, given, one, zero, *ends, dtype)
+            axis = given.ndim - 1
+            yield made(q.quantize_per_channel.default, given, per, zeros, axis, low, high, dtype)
+            if dtype in (torch.int8, torch.uint8):
+                yield made(q.choose_qparams.tensor, given, low, high, 1e-7, dtype)
+                yield made(q.choose_qparams_symmetric.tensor, given, low, high, 1e-7, dtype)
+        whole = torch.randint(low, high + 1, (3, 4, 8)).to(dtype)
+        for out in (None, torch.float16, torch.bfloat16):
+            kind = {"out_dtype": out}
+            yield made(q.dequantize_per_tensor.default, whole, 0.037, 3, low, high, dtype, **kind)
+            yield made(q.dequantize_per_tensor.tensor, whole, one, zero, low, high, dtype, **kind)
+            ends = torch.tensor(low), torch.tensor(high)
+            yield made(q.dequantize_per_tensor.tensor2, whole, one, zero, *ends, dtype, **kind)
+            for points in (zeros, zeros.int(), None):
+                yield made(
+                    q.dequantize_per_channel.default,
+                    *(whole, per, points, 2, low, high, dtype),
+                    **kind,
+                )
+        yield made(q.convert_element_type.no_fuse, whole, torch.float32)
+        rows = x.reshape(12, 8)
+        yield made(
+            q.quantize_per_channel_group.default,
+            *(rows, torch.rand(24) + 0.01, torch.zeros(24), low, high, dtype, 4),
+        )
+        yield made(
+            q.dequantize_per_channel_group.default,
+            *(whole.reshape(12, 8), torch.rand(24), torch.ones(24).int(), low, high, dtype, 4),
+            torch.float32,
+        )
+    for given in (x, odd, torch.zeros(2, 8), x.half(), x.bfloat16()):
+        scales, points = q.choose_qparams_per_token(given, torch.int8)
+        yield made(q.choose_qparams_per_token.default, given, torch.int8)
+        yield made(q.quantize_per_token.default, given, scales, points, -128, 127, torch.int8)
+        if given.dtype != torch.bfloat16:
+            asymmetric = q.choose_qparams_per_token_asymmetric
+            yield made(asymmetric.default, given.float(), torch.int8)
+            asymmetric = q._choose_qparams_per_token_asymmetric_impl
+            yield made(asymmetric.default, given.float(), torch.int8)
+        whole = torch.randint(-128, 128, given.shape).to(torch.int8)
+        if given.dtype == torch.bfloat16:
+            continue  # torch rounds between its two steps
+        more = scales, points, -128, 127, torch.int8, torch.float32
+        yield made(q.dequantize_per_token.default, whole, *more)
+    yield made(q.fake_quant_per_channel.default, x, torch.rand(8), torch.ones(8), 2, -128, 127)

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,61 +78,41 @@ def settled(model: nn.Module) -> nn.Module:
 
 
 for _name in (
-    "resnet18",
-    "mobilenet_v2",
-    "mobilenet_v3_small",
-    "squeezenet1_1",
-    "shufflenet_v2_x0_5",
-    "mnasnet0_5",
+    *("resnet18", "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5"),
+    *("mnasnet0_5", "efficientnet_b0", "regnet_y_400mf", "shufflenet_v2_x1_0"),
 ):
     vision(_name)
-vision("efficientnet_b0", 64)
-vision("regnet_y_400mf", 64)
+vision("googlenet", aux_logits=False, init_weights=True)
 
-for _name, _size in (
-    ("test_vit", 160),
-    ("test_vit2", 64),
-    ("test_vit3", 160),
-    ("test_resnet", 64),
-    ("test_efficientnet", 64),
-    ("test_efficientnet_gn", 64),
-    ("test_efficientnet_ln", 64),
-    ("test_efficientnet_evos", 64),
-    ("test_byobnet", 64),
-    ("test_convnext", 64),
-    ("test_convnext2", 64),
-    ("test_convnext3", 64),
-    ("test_nfnet", 64),
-    ("test_mambaout", 64),
-    ("mobilevit_xxs", 64),
-    ("edgenext_xx_small", 64),
-    ("ghostnet_050", 64),
-    ("repvgg_a0", 64),
-    ("hardcorenas_a", 64),
-    ("mobilenetv4_conv_small_050", 64),
-    ("fastvit_t8", 64),
-    ("lcnet_050", 64),
-    ("res2net50_26w_4s", 64),
-):
-    if _name == "test_vit2":
-        pytorch_image(_name, 160)
-    else:
+for _size, _names in {
+    32: ("convmixer_768_32",),
+    64: (
+        *("test_resnet", "test_efficientnet", "test_efficientnet_gn", "test_efficientnet_ln"),
+        *("test_efficientnet_evos", "test_byobnet", "test_convnext", "test_convnext2"),
+        *("test_convnext3", "test_nfnet", "test_mambaout", "mobilevit_xxs", "edgenext_xx_small"),
+        *("ghostnet_050", "repvgg_a0", "hardcorenas_a", "mobilenetv4_conv_small_050", "fastvit_t8"),
+        *("lcnet_050", "res2net50_26w_4s", "xcit_nano_12_p16_224", "pvt_v2_b0", "poolformer_s12"),
+        *("densenet121", "ese_vovnet19b_dw", "rexnet_100", "mixnet_s", "tinynet_e"),
+        *("hrnet_w18_small", "repghostnet_050", "starnet_s1", "efficientvit_b0", "mobileone_s0"),
+        *("hgnetv2_b0", "selecsls42b", "dla34", "skresnet18", "resnetblur50", "mobilenetv5_base"),
+    ),
+    128: ("shvit_s1",),
+    160: ("test_vit", "test_vit2", "test_vit3"),
+    224: (
+        *("levit_128s", "coatnet_pico_rw_224", "convit_tiny"),
+        *("tnt_s_legacy_patch16_224", "efficientformer_l1", "tiny_vit_5m_224"),
+    ),
+    240: ("crossvit_tiny_240",),
+}.items():
+    for _name in _names:
         pytorch_image(_name, _size)
-pytorch_image("levit_128s", 224)
-pytorch_image("xcit_nano_12_p16_224", 64)
-pytorch_image("pvt_v2_b0", 64)
-pytorch_image("poolformer_s12", 64)
-pytorch_image("mixer_s32_224", 64, img_size=64)
-pytorch_image("gmlp_ti16_224", 64, img_size=64)
-pytorch_image(
-    "swin_tiny_patch4_window7_224", 56, img_size=56, embed_dim=24, depths=(2, 2), num_heads=(2, 4)
-)
-pytorch_image(
-    "swinv2_tiny_window8_256", 64, img_size=64, embed_dim=24, depths=(2, 2), num_heads=(2, 4)
-)
-pytorch_image("beit_base_patch16_224", 64, img_size=64, embed_dim=48, depth=2, num_heads=4)
-pytorch_image("cait_xxs24_224", 64, img_size=64, depth=2)
-pytorch_image("coatnet_pico_rw_224", 224)
+NARROW = {"embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4)}
+pytorch_image("mixer_s32_224", img_size=64)
+pytorch_image("gmlp_ti16_224", img_size=64)
+pytorch_image("swin_tiny_patch4_window7_224", 56, img_size=56, **NARROW)
+pytorch_image("swinv2_tiny_window8_256", img_size=64, **NARROW)
+pytorch_image("beit_base_patch16_224", img_size=64, embed_dim=48, depth=2, num_heads=4)
+pytorch_image("cait_xxs24_224", img_size=64, depth=2)
 pytorch_image("eva02_tiny_patch14_224", 56, img_size=56, depth=2)
 
 
@@ -152,27 +134,17 @@ def deeplab() -> Case:
 class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down1, self.down2, self.middle = (
-            self.double(3, 8),
-            self.double(8, 16),
-            self.double(16, 32),
-        )
+        self.down1, self.down2 = self.double(3, 8), self.double(8, 16)
+        self.middle = self.double(16, 32)
         self.up2, self.up1 = nn.ConvTranspose2d(32, 16, 2, 2), nn.ConvTranspose2d(16, 8, 2, 2)
-        self.left2, self.left1, self.last = (
-            self.double(32, 16),
-            self.double(16, 8),
-            nn.Conv2d(8, 4, 1),
-        )
+        self.left2, self.left1 = self.double(32, 16), self.double(16, 8)
+        self.last = nn.Conv2d(8, 4, 1)
 
     def double(self, i: int, o: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(i, o, 3, padding=1),
-            nn.BatchNorm2d(o),
-            nn.ReLU(True),
-            nn.Conv2d(o, o, 3, padding=1),
-            nn.BatchNorm2d(o),
-            nn.ReLU(True),
-        )
+        steps = [
+            (nn.Conv2d(size, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(True)) for size in (i, o)
+        ]
+        return nn.Sequential(*steps[0], *steps[1])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = self.down1(x)
@@ -249,11 +221,8 @@ def tied() -> Case:
 
 @case
 def bfloat16() -> Case:
-    return (
-        nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).bfloat16(),
-        (torch.randn(3, 16).bfloat16(),),
-        {},
-    )
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+    return model.bfloat16(), (torch.randn(3, 16).bfloat16(),), {}
 
 
 class Branch(nn.Module):
@@ -270,16 +239,17 @@ def branch() -> Case:
     return Branch(), (torch.randn(4, 8),), {"other": (-torch.randn(4, 8).abs(),)}
 
 
-def text(name: str, config: str, model: str, **options: Any) -> None:
-    """A transformers model. `_inputs`: its arguments, a function; `_options`: of the export."""
-    inputs = options.pop("_inputs", ids)
-    more = options.pop("_options", {})
+def text(name: str, kind: str, given: Callable[[], dict[str, Any]], **options: Any) -> None:
+    """Add a model of transformers. kind: its class; the configuration is named like it.  given: the
+    arguments of a call.
+    """
 
     def make() -> Case:
         import transformers
 
-        made = getattr(transformers, config)(**options)
-        return getattr(transformers, model)(made), (), {"kwargs": inputs(), **more}
+        library = re.match(r".*?(?=Model$|For[A-Z]|LMHead|Encoder)", kind)[0]
+        config = getattr(transformers, f"{library}Config")(**options)
+        return getattr(transformers, kind)(config), (), {"kwargs": given()}
 
     CASES[f"hf_{name}"] = make
 
@@ -294,205 +264,111 @@ def decoder_ids() -> dict[str, Any]:
     return {**ids(), "use_cache": False}
 
 
-def pixels() -> dict[str, Any]:
-    return {"pixel_values": torch.randn(2, 3, 32, 32)}
+def both_ids() -> dict[str, Any]:
+    return {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))}
 
 
-SMALL = {
-    "vocab_size": 100,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
-ViT = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "image_size": 32,
-    "patch_size": 8,
-}
-text("bert", "BertConfig", "BertModel", **SMALL)
-text("roberta", "RobertaConfig", "RobertaModel", **SMALL)
-text("electra", "ElectraConfig", "ElectraModel", embedding_size=16, **SMALL)
-text("albert", "AlbertConfig", "AlbertModel", embedding_size=16, **SMALL)
-text("mpnet", "MPNetConfig", "MPNetModel", **SMALL)
-text(
-    "deberta",
-    "DebertaV2Config",
-    "DebertaV2Model",
-    relative_attention=True,
-    pos_att_type=["p2c", "c2p"],
-    **SMALL,
+def pixels(size: int = 32, batch: int = 2) -> dict[str, Any]:
+    return {"pixel_values": torch.randn(batch, 3, size, size)}
+
+
+def sound() -> dict[str, Any]:
+    return {"input_values": torch.randn(2, 400)}
+
+
+LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDE = {**LAYERS, "intermediate_size": 64}
+SMALL = {**WIDE, "vocab_size": 100, "max_position_embeddings": 64}
+GROUPED = {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0}
+ViT = {**WIDE, "image_size": 32, "patch_size": 8}
+GPT = {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+T5 = {"vocab_size": 100, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+LAYER = {"encoder_layers": 1, "encoder_attention_heads": 4, "encoder_ffn_dim": 64}
+PAIRS = {"d_model": 32, **LAYER, **{k.replace("en", "de", 1): v for k, v in LAYER.items()}}
+SPOKEN = {"vocab_size": 100, "max_position_embeddings": 64, "pad_token_id": 0, **PAIRS}
+SOUND = {**WIDE, "vocab_size": 100, "conv_dim": [16, 16], "conv_stride": [5, 2]}
+SOUND |= {"conv_kernel": [10, 3], "num_feat_extract_layers": 2}
+SOUND |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
+SEGMENTS = {**STAGES, "num_attention_heads": [1, 2, 2, 4], "decoder_hidden_size": 32}
+EXPERTS = {**GROUPED, "experts_implementation": "batched_mm", "num_experts_per_tok": 2}
+
+OF_TEXT = (
+    *("Bert", "Roberta", "MPNet", "Ernie", "XLMRoberta", "RoFormer", "ConvBert"),
+    *("MegatronBert", "Splinter", "LayoutLM"),
 )
-text(
-    "distilbert",
-    "DistilBertConfig",
-    "DistilBertModel",
-    vocab_size=100,
-    dim=32,
-    n_layers=2,
-    n_heads=4,
-    hidden_dim=64,
+for _kind, _options in {
+    **{kind: {} for kind in OF_TEXT},
+    "Electra": {"embedding_size": 16},
+    "Albert": {"embedding_size": 16},
+    "SqueezeBert": {"embedding_size": 32},
+    "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "ModernBert": {"global_attn_every_n_layers": 2, "local_attention": 4, "pad_token_id": 0},
+    "MobileBert": {"embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+    "Esm": {"pad_token_id": 1, "mask_token_id": 2, "position_embedding_type": "rotary"},
+}.items():
+    text(_kind.lower(), f"{_kind}Model", ids, **{**SMALL, **_options})
+DECODERS = (
+    *("Llama", "Qwen2", "Phi", "GPTNeoX", "StableLm", "Phi3", "Olmo", "Olmo2", "Starcoder2"),
+    *("Cohere", "Granite", "SmolLM3", "Nemotron", "Persimmon"),
 )
-text(
-    "gpt2",
-    "GPT2Config",
-    "GPT2LMHeadModel",
-    vocab_size=100,
-    n_embd=32,
-    n_layer=2,
-    n_head=4,
-    n_positions=64,
-    _inputs=decoder_ids,
-)
-text(
-    "llama", "LlamaConfig", "LlamaForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL
-)
-text(
-    "mistral",
-    "MistralConfig",
-    "MistralForCausalLM",
-    num_key_value_heads=2,
-    sliding_window=4,
-    _inputs=decoder_ids,
-    **SMALL,
-)
-text(
-    "qwen2", "Qwen2Config", "Qwen2ForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL
-)
-text(
-    "qwen3",
-    "Qwen3Config",
-    "Qwen3ForCausalLM",
-    num_key_value_heads=2,
-    head_dim=8,
-    _inputs=decoder_ids,
-    **SMALL,
-)
-text(
-    "gemma",
-    "GemmaConfig",
-    "GemmaForCausalLM",
-    num_key_value_heads=2,
-    head_dim=8,
-    _inputs=decoder_ids,
-    **SMALL,
-)
-text("phi", "PhiConfig", "PhiForCausalLM", _inputs=decoder_ids, **SMALL)
-text(
-    "opt",
-    "OPTConfig",
-    "OPTForCausalLM",
-    vocab_size=100,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    ffn_dim=64,
-    word_embed_proj_dim=32,
-    max_position_embeddings=64,
-    _inputs=decoder_ids,
-)
-text("neox", "GPTNeoXConfig", "GPTNeoXForCausalLM", _inputs=decoder_ids, **SMALL)
-text(
-    "bloom",
-    "BloomConfig",
-    "BloomForCausalLM",
-    vocab_size=100,
-    hidden_size=32,
-    n_layer=2,
-    n_head=4,
-    _inputs=decoder_ids,
-)
-text(
-    "t5_encoder",
-    "T5Config",
-    "T5EncoderModel",
-    vocab_size=100,
-    d_model=32,
-    d_kv=8,
-    d_ff=64,
-    num_layers=2,
-    num_heads=4,
-)
-text(
-    "t5",
-    "T5Config",
-    "T5Model",
-    vocab_size=100,
-    d_model=32,
-    d_kv=8,
-    d_ff=64,
-    num_layers=2,
-    num_heads=4,
-    _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))},
-)
-text(
-    "bart",
-    "BartConfig",
-    "BartModel",
-    vocab_size=100,
-    d_model=32,
-    encoder_layers=1,
-    decoder_layers=1,
-    encoder_attention_heads=4,
-    decoder_attention_heads=4,
-    encoder_ffn_dim=64,
-    decoder_ffn_dim=64,
-    max_position_embeddings=64,
-    _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))},
-)
-text("vit", "ViTConfig", "ViTModel", _inputs=pixels, **ViT)
-text("deit", "DeiTConfig", "DeiTModel", _inputs=pixels, **ViT)
-text("dinov2", "Dinov2Config", "Dinov2Model", _inputs=pixels, **ViT)
-text(
-    "swin",
-    "SwinConfig",
-    "SwinModel",
-    image_size=32,
-    patch_size=4,
-    embed_dim=16,
-    depths=[2, 2],
-    num_heads=[2, 4],
-    window_size=4,
-    _inputs=pixels,
-)
-text(
-    "convnext",
-    "ConvNextConfig",
-    "ConvNextModel",
-    hidden_sizes=[8, 16, 32, 64],
-    depths=[1, 1, 1, 1],
-    _inputs=pixels,
-)
-text(
-    "segformer",
-    "SegformerConfig",
-    "SegformerForSemanticSegmentation",
-    depths=[1, 1, 1, 1],
-    hidden_sizes=[8, 16, 24, 32],
-    num_attention_heads=[1, 2, 2, 4],
-    decoder_hidden_size=32,
-    _inputs=lambda: {"pixel_values": torch.randn(1, 3, 64, 64)},
-)
-text(
-    "wav2vec2",
-    "Wav2Vec2Config",
-    "Wav2Vec2Model",
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=64,
-    conv_dim=[16, 16],
-    conv_stride=[5, 2],
-    conv_kernel=[10, 3],
-    num_feat_extract_layers=2,
-    num_conv_pos_embeddings=16,
-    num_conv_pos_embedding_groups=4,
-    _inputs=lambda: {"input_values": torch.randn(2, 400)},
-)
+for _kind, _options in {
+    **{kind: {} for kind in DECODERS},
+    **{kind: {"head_dim": 8} for kind in ("Qwen3", "Gemma", "Glm")},
+    "Gemma2": {"head_dim": 8, "sliding_window": 4},
+    "Mistral": {"sliding_window": 4},
+    "Falcon": {"num_kv_heads": 2, "new_decoder_architecture": True},
+}.items():
+    text(_kind.lower(), f"{_kind}ForCausalLM", decoder_ids, **GROUPED, **_options)
+for _kind in ("Pegasus", "MBart", "M2M100", "Blenderbot", "Marian", "Bart"):
+    text(_kind.lower(), f"{_kind}Model", both_ids, **SPOKEN)
+for _kind in ("ViT", "DeiT", "Dinov2", "Beit", "SiglipVision", "IJepa"):
+    text(_kind.lower(), f"{_kind}Model", pixels, **ViT)
+_only_ids = lambda: {"input_ids": ids()["input_ids"]}  # noqa: E731
+_four = {"n_layers": 2, "n_heads": 4}
+text("distilbert", "DistilBertModel", ids, vocab_size=100, dim=32, **_four, hidden_dim=64)
+text("fnet", "FNetModel", _only_ids, **SMALL)
+text("gpt2", "GPT2LMHeadModel", decoder_ids, **GPT)
+text("gptj", "GPTJForCausalLM", decoder_ids, **GPT, rotary_dim=4)
+text("bloom", "BloomForCausalLM", decoder_ids, **{**GPT, "hidden_size": 32})
+text("opt", "OPTForCausalLM", decoder_ids, **SMALL, ffn_dim=64, word_embed_proj_dim=32)
+text("mixtral", "MixtralForCausalLM", decoder_ids, **EXPERTS, num_local_experts=4)
+_moe = {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 32}
+text("qwen2_moe", "Qwen2MoeForCausalLM", decoder_ids, **EXPERTS, **_moe)
+_mamba = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
+text("mamba", "MambaForCausalLM", lambda: {**_only_ids(), "use_cache": False}, **_mamba)
+_xl = {"vocab_size": 100, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64}
+text("xlnet", "XLNetModel", lambda: {**ids(), "use_mems": False}, **_xl)
+text("funnel", "FunnelModel", ids, **_xl, block_sizes=[1, 1], d_head=8)
+text("t5_encoder", "T5EncoderModel", ids, **T5)
+text("t5", "T5Model", both_ids, **T5)
+text("umt5", "UMT5Model", both_ids, **T5)
+_swin = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4]}
+text("swin", "SwinModel", pixels, **_swin, window_size=4)
+text("convnext", "ConvNextModel", pixels, **STAGES)
+text("convnextv2", "ConvNextV2Model", pixels, **STAGES)
+text("segformer", "SegformerForSemanticSegmentation", lambda: pixels(64, 1), **SEGMENTS)
+text("glpn", "GLPNModel", lambda: pixels(64), **{**SEGMENTS, "num_attention_heads": [1, 1, 2, 2]})
+text("pvt_v2", "PvtV2Model", lambda: pixels(64), **STAGES, num_attention_heads=[1, 1, 2, 2])
+text("regnet", "RegNetModel", pixels, **STAGES, embedding_size=8, groups_width=8)
+text("mobilenet_v1", "MobileNetV1Model", pixels, depth_multiplier=0.25, min_depth=8)
+_focal = {"embed_dim": 16, "depths": [1, 1], "focal_levels": [2, 2], "focal_windows": [3, 3]}
+text("focalnet", "FocalNetModel", pixels, **_focal, image_size=32)
+text("yolos", "YolosModel", pixels, **{**ViT, "image_size": [32, 32]}, num_detection_tokens=5)
+_frames = lambda: {"pixel_values": torch.randn(1, 4, 3, 32, 32)}  # noqa: E731
+text("videomae", "VideoMAEModel", _frames, **ViT, num_frames=4)
+_dpt = {"backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 16, 16, 16]}
+_dpt |= {**ViT, "num_hidden_layers": 4, "fusion_hidden_size": 16}
+text("dpt", "DPTForDepthEstimation", pixels, **_dpt, reassemble_factors=[4, 2, 1, 0.5])
+text("wav2vec2", "Wav2Vec2Model", sound, **SOUND)
+text("hubert", "HubertModel", sound, **SOUND)
+text("wavlm", "WavLMModel", sound, **SOUND, num_buckets=32, max_bucket_distance=80)
+_past = lambda: {"past_values": torch.randn(2, 32, 3)}  # noqa: E731
+_times = {"num_input_channels": 3, "context_length": 32, "prediction_length": 8, "d_model": 16}
+_times |= {"patch_length": 4, "patch_stride": 4}
+_heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 32}
+text("patchtst", "PatchTSTForPrediction", _past, **_times, **_heads)
+text("patchtsmixer", "PatchTSMixerForPrediction", _past, **_times, num_layers=2)
 
 
 @case
@@ -500,16 +376,8 @@ def hf_whisper_encoder() -> Case:
     from transformers import WhisperConfig
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-    config = WhisperConfig(
-        vocab_size=100,
-        num_mel_bins=16,
-        d_model=32,
-        encoder_layers=2,
-        encoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        max_source_positions=20,
-        pad_token_id=0,
-    )
+    options = {**LAYER, "encoder_layers": 2, "max_source_positions": 20, "pad_token_id": 0}
+    config = WhisperConfig(vocab_size=100, num_mel_bins=16, d_model=32, **options)
     return WhisperEncoder(config), (torch.randn(2, 16, 40),), {}
 
 
@@ -517,9 +385,8 @@ def hf_whisper_encoder() -> Case:
 def hf_clip() -> Case:
     from transformers import CLIPConfig, CLIPModel
 
-    config = CLIPConfig(
-        text_config={**SMALL, "eos_token_id": 2}, vision_config=ViT, projection_dim=16
-    )
+    words = {**SMALL, "eos_token_id": 2}
+    config = CLIPConfig(text_config=words, vision_config=ViT, projection_dim=16)
     return CLIPModel(config), (), {"kwargs": {**ids(), **pixels()}}
 
 
@@ -527,27 +394,11 @@ def hf_clip() -> Case:
 def hf_detr() -> Case:
     from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
-    config = DetrConfig(
-        use_timm_backbone=False,
-        use_pretrained_backbone=False,
-        backbone=None,
-        backbone_config=ResNetConfig(
-            embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], out_features=["stage2"]
-        ),
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        num_queries=5,
-    )
-    return (
-        DetrForObjectDetection(config),
-        (),
-        {"kwargs": {"pixel_values": torch.randn(1, 3, 64, 64)}},
-    )
+    sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
+    backbone = ResNetConfig(**sizes, out_features=["stage2"])
+    options = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
+    config = DetrConfig(**options, backbone_config=backbone, **PAIRS, num_queries=5)
+    return DetrForObjectDetection(config), (), {"kwargs": pixels(64, 1)}
 
 
 class Cached(nn.Module):
@@ -578,14 +429,8 @@ def hf_llama_cache() -> Case:
 
     axis = {2: Dim.AUTO}
     token = torch.randint(3, 90, (2, 1))
-    return (
-        Cached(model),
-        (token, past(6)),
-        {
-            "dynamic": {"token": None, "past": [(axis, axis), (axis, axis)]},
-            "other": (token, past(13)),
-        },
-    )
+    dynamic = {"token": None, "past": [(axis, axis), (axis, axis)]}
+    return Cached(model), (token, past(6)), {"dynamic": dynamic, "other": (token, past(13))}
 
 
 @case
@@ -594,15 +439,9 @@ def hf_bert_batch_seq() -> Case:
 
     axes = {0: Dim("batch", max=8), 1: Dim("seq", min=2, max=64)}
     other = torch.randint(3, 90, (3, 20)), torch.ones(3, 20, dtype=torch.int64)
-    inputs = tuple(ids().values())
-    return (
-        BertModel(BertConfig(**SMALL)),
-        inputs,
-        {
-            "dynamic": {"input_ids": axes, "attention_mask": axes},
-            "other": other,
-        },
-    )
+    dynamic = {"input_ids": axes, "attention_mask": axes}
+    options = {"dynamic": dynamic, "other": other}
+    return BertModel(BertConfig(**SMALL)), tuple(ids().values()), options
 
 
 class StaticCache(nn.Module):
@@ -643,20 +482,9 @@ STEPS: dict[str, Callable[[], Steps]] = {
 
 
 DECOMPOSED = (
-    "torchvision_resnet18",
-    "torchvision_efficientnet_b0",
-    "timm_test_vit",
-    "timm_test_convnext",
-    "unet",
-    "lstm",
-    "encoder",
-    "hf_bert",
-    "hf_llama",
-    "hf_t5_encoder",
-    "hf_swin",
-    "timm_swin_tiny_patch4_window7_224",
-    "branch",
-    "torchvision_mobilenet_v3_small",
+    *("torchvision_resnet18", "torchvision_efficientnet_b0", "torchvision_mobilenet_v3_small"),
+    *("timm_test_vit", "timm_test_convnext", "timm_swin_tiny_patch4_window7_224", "hf_swin"),
+    *("unet", "lstm", "encoder", "branch", "hf_bert", "hf_llama", "hf_t5_encoder"),
     "hf_whisper_encoder",
 )
 """Exported a second time, as core ATen."""
@@ -664,40 +492,42 @@ DECOMPOSED = (
 
 def main(folder: Path, names: list[str]) -> None:
     failed: dict[str, str] = {}
-    folder.mkdir(parents=True, exist_ok=True)
-    every = [(name, False) for name in CASES] + [(name, True) for name in DECOMPOSED]
-    for name, decomposed in every:
-        label = f"{name}.decomposed" if decomposed else name
+    steps = folder.with_name("steps")
+    for each in (folder, steps):
+        each.mkdir(parents=True, exist_ok=True)
+
+    def tried(name: str, label: str, write: Callable[[], None]) -> None:
         if names and label not in names:
-            continue
+            return
         began = time.monotonic()
         seed(name)
         try:
-            module, args, options = CASES[name]()
-            record(folder, label, module, args, decomposed=decomposed, **options)
+            write()
         except Exception as error:  # noqa: BLE001  whatever torch cannot export is told
             failed[label] = f"{type(error).__name__}: {error}"[:300]
-        print(
-            f"{label}: {failed.get(label, 'ok')[:200]} ({time.monotonic() - began:.1f} s)",
-            flush=True,
-        )
-    variants = [("", False, False), (".decomposed", True, False), (".strict", False, True)]
-    for name, make in STEPS.items():
-        for suffix, decomposed, strict in variants:
-            label = name + suffix
-            if names and label not in names:
-                continue
-            seed(name)
-            steps = folder.with_name("steps")
-            steps.mkdir(exist_ok=True)
-            try:
-                model, calls, training = make()
-                record_steps(steps, label, model, calls, decomposed, training, strict)
-            except Exception as error:  # noqa: BLE001  whatever torch cannot export is told
-                failed[label] = f"{type(error).__name__}: {error}"[:300]
-            print(f"{label}: {failed.get(label, 'ok')[:200]}", flush=True)
+        seconds = time.monotonic() - began
+        print(f"{label}: {failed.get(label, 'ok')[:200]} ({seconds:.1f} s)", flush=True)
+
+    def model(name: str, label: str, decomposed: bool) -> None:
+        module, args, options = CASES[name]()
+        record(folder, label, module, args, decomposed=decomposed, **options)
+
+    def changing(name: str, label: str, decomposed: bool, strict: bool) -> None:
+        module, calls, training = STEPS[name]()
+        record_steps(steps, label, module, calls, decomposed, training, strict)
+
+    for name in CASES:
+        tried(name, name, partial(model, name, name, False))
+    for name in DECOMPOSED:
+        label = f"{name}.decomposed"
+        tried(name, label, partial(model, name, label, True))
+    for name in STEPS:
+        for suffix, *variant in (("", False, False), (".decomposed", True, False), STRICT):
+            tried(name, name + suffix, partial(changing, name, name + suffix, *variant))
     (folder / "failed.json").write_text(json.dumps(failed, indent=1), encoding="utf-8")
 
+
+STRICT = (".strict", False, True)
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2:])
