@@ -21,7 +21,7 @@ from aotc.capture import project_files
 
 TOOLCHAIN = frozenset(
     {"aotc", "aotc_runtime", "aotc_serve", "jax", "jaxlib", "ml_dtypes"}
-    | {"msgspec", "numpy", "opt_einsum", "scipy"}
+    | {"msgspec", "numpy", "opt_einsum", "pydantic", "scipy"}
 )
 """Packages that read variables of their own in every program alike."""
 

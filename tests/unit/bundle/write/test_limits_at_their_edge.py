@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aotc.bundle.write.atomic_files import no_check
 from aotc.bundle.write.bundle_writer import Form, rooted, write
 from aotc.bundle.write.oci_descriptors import descriptor_of
 from aotc_runtime.base import limits
@@ -181,7 +182,7 @@ def test_a_manifest_is_read_up_to_its_limit(more: int, code: str, tmp_path: Path
         tmp_path / "layout",
         Index(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=(made.root,)),
     )
-    write(folder, Form.LAYOUT, index, made.blobs, lambda written, hashed: None)
+    write(folder, Form.LAYOUT, index, made.blobs, no_check)
     blob = folder / oci_layout.BLOB_FOLDER / sha256(bytes(size))[7:]
     blob.touch()
     os.truncate(blob, size)
