@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -90,8 +90,14 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-_Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
-"""The fields of `ProgramJob`."""
+class _Encoded(NamedTuple):
+    """The fields of `ProgramJob`."""
+
+    manifest: bytes
+    targets: tuple[str, ...]
+    wanted: dict[str, tuple[ExecutableKey, ...]]
+    keeps_going: bool
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
