@@ -136,8 +136,9 @@ class ProgramJob:
         """What `encode` made."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, *rest = unpacked(data, _Encoded)
-        return cls(decode_build_manifest(manifest), *rest)
+        found = unpacked(data, _Encoded)
+        manifest = decode_build_manifest(found.manifest)
+        return cls(manifest, found.targets, found.wanted, found.keeps_going, found.threads)
 
 
 @dataclass(frozen=True, slots=True)
