@@ -144,7 +144,7 @@ def build(
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
         program, compiled = capture_and_compile(run)
-        notes = [*build_notes.of_program(program, run.scratch)]
+        notes = [*build_notes.of_program(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
@@ -182,6 +182,7 @@ def build(
                 on_progress=_packing_progress(checked, on_stage),
             )
         kept_apart = _kept_apart(manifest, run.scratch)
+        notes += build_notes.unproven(program, run.scratch)
     notes = [
         *(each.sentence for each in compiled.fallen),
         *notes,

@@ -197,13 +197,6 @@ def as_recorded(
     }
 
 
-def main_target(targets: Sequence[Target]) -> Target:
-    """That which names a bundle's target, of those that its executables are for: XLA's, since only
-    of the target's own engine it says which versions of jaxlib may run it, or else the first.
-    """
-    return next((each for each in targets if engine_name(each) == XLA), targets[0])
-
-
 def notes(
     not_tuned: Mapping[str, str],
     executables: ByTarget[Executable],

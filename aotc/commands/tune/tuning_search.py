@@ -31,12 +31,11 @@ from aotc.pipeline.build_tuning import (
     Way,
     WeightFiles,
     candidate_job,
-    main_target,
 )
 from aotc.pipeline.parity_check import pack_provisional
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.task_pool import stopping_pool
-from aotc_runtime.schema.bundle_manifest import Target, Tuned, engine_name
+from aotc_runtime.schema.bundle_manifest import XLA, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
@@ -132,9 +131,12 @@ def search(
 
 
 def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
-    """The target of these executables, of whichever engines they are."""
+    """The target that names those of these executables: XLA's, since only of the target's own
+    engine it says which versions of jaxlib may run it, or else the first.
+    """
     used = {each.platform for each in executables.values()}
-    return main_target([e.way.target for e in engines if e.way.target.platform in used])
+    targets = [e.way.target for e in engines if e.way.target.platform in used]
+    return next((each for each in targets if engine_name(each) == XLA), targets[0])
 
 
 class _Steps:
