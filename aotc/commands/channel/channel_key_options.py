@@ -32,6 +32,20 @@ class Roles:
     passphrase_file: Path | None
     days: int
 
+    def named(self) -> dict[str, tuple[dict[str, str], int]]:
+        """The public keys and the threshold of every role that is named. Raises what `public_keys`
+        raises.
+        """
+        found = {}
+        if self.root:
+            found["root"] = (public_keys(self.root, "--root"), self.root_threshold)
+        if self.targets:
+            found["targets"] = (public_keys(self.targets, "--targets"), self.targets_threshold)
+        if self.online:
+            online = public_keys(self.online, "--online"), 1
+            found |= {"snapshot": online, "timestamp": online}
+        return found
+
     def signers(self) -> list[Signer]:
         """Raises what `signer_of` raises."""
         return signers_of(self.signing, self.passphrase_file)
