@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.cli.command_group import cli
-from aotc.commands.registry.bundle_push import push
 from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import IntegrityError
+from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.loader.bundle_sources import looked_at
 from aotc_runtime.system.streamed_bundle import look_into
-from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import vouch
-from tests.registries.conftest import GOLDEN, Connect
+from tests.registries.conftest import GOLDEN, TAG, Registry
 from tests.registries.oci_server import OciServer
 
 DIGITS = GOLDEN / "digits.aotb"
-REPO = "models/digits"
 
 
 def aotc(*arguments: object) -> Result:
@@ -36,12 +38,11 @@ def document(*arguments: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def there(server: OciServer, connect: Connect) -> tuple[str, str]:
+def there(registry: Registry) -> tuple[str, str]:
     """The reference of a pushed bundle by its tag, and by its digest."""
-    with connect(REPO) as repository:
-        place = push(look_into(DIGITS), repository, None, 0.0).place
-    server.asked.clear()
-    return f"oci://{server.address}/{REPO}:1.0.0", str(place)
+    place = registry.push(DIGITS).place
+    registry.server.asked.clear()
+    return f"oci://{registry.server.address}/{TAG}", str(place)
 
 
 @pytest.fixture
@@ -133,8 +134,6 @@ def test_a_policy_that_demands_digests_takes_no_tag(
 def test_nothing_is_fetched_of_what_nobody_trusts(
     server: OciServer, there: tuple[str, str], tmp_path: Path
 ) -> None:
-    from aotc.bundle.sign.signer import LocalSigner
-
     path = tmp_path / "other.toml"
     path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
     found = document("compat", there[1], "--trust", path)
@@ -148,10 +147,6 @@ def test_what_was_left_in_the_registry_can_never_be_used(
     there: tuple[str, str], policy: Path
 ) -> None:
     """The way that loads go knows of no weights that nobody hashed."""
-    import time
-
-    from aotc_runtime.loader.bundle_sources import looked_at
-
     read = read_policy(policy)
     with (
         looked_at(there[1], None, time.time()) as found,
@@ -163,10 +158,6 @@ def test_what_was_left_in_the_registry_can_never_be_used(
 
 
 def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
-    from aotc_runtime.engines.engine_survey import detect_all
-    from aotc_runtime.loader.bundle_sources import looked_at
-    from aotc_runtime.verification.bundle_examination import examine
-
     contents = read_unverified(look_into(DIGITS))[0]
     image = next(iter(contents.targets.values()))
     code = next(d for d in image.layers if d.mediaType == oci_layout.EXECUTABLE_TYPE)
