@@ -14,7 +14,7 @@ from aotc.compile.target_files import builtin_folder
 from aotc.engines.iree.iree_compiler import IreeBackend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
-from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned, engine_name
+from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned
 from tests.unit.commands.tune.test_hosts import HOST
 
 PROGRAM = """
@@ -77,18 +77,6 @@ def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measu
     same = candidates["iree-local-sync"]
     assert isinstance(same, LeftOutCandidate) and same.reason == "the same code as iree-default"
     assert not isinstance(candidates["iree-local-task"], LeftOutCandidate)
-
-
-def test_for_a_target_of_another_architecture_nothing_is_measured(
-    tuned: tuple[Path, Built],
-) -> None:
-    _, built = tuned
-    arm = built.bundle.manifests["cpu-neoverse-n1"]
-    assert engine_name(arm.target) == "iree" and not arm.entry_points["scale"].profiles[0].tuned
-    assert any(
-        note.startswith("not tuned: this host cannot run target cpu-neoverse-n1")
-        for note in built.notes
-    )
 
 
 def test_a_driver_that_there_is_not_is_refused_before_anything_is_compiled() -> None:
