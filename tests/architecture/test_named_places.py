@@ -25,7 +25,11 @@ PACKAGES = (
     ROOT / "runtime" / "serve" / "aotc_serve",
 )
 SHORT = (
-    *("aotc/bundle", "aotc/capture", "aotc/check", "aotc/compile", "aotc/pipeline"),
+    "aotc/bundle",
+    "aotc/capture",
+    "aotc/check",
+    "aotc/compile",
+    "aotc/pipeline",
     "runtime/aotc_runtime/serving",
 )
 """Folders whose own folders the page of the architecture names by their name alone."""

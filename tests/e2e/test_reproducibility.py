@@ -132,7 +132,11 @@ def build(place: Place, folder: Path, sources: Path, name: str) -> Path:
         *(
             "build",
             copied / f"{name}.toml",
-            *("--cache", "off", "--output", bundle, "--jobs"),
+            "--cache",
+            "off",
+            "--output",
+            bundle,
+            "--jobs",
             str(place.jobs),
         ),
         folder=folder,

@@ -300,8 +300,13 @@ def test_candidates_that_were_compiled_before_are_taken_from_the_cache(
 
     first, again = tuned(Measure()), tuned(Measure())
     assert [done.task.of for done in first] == [
-        *("dense as captured for few", "dense as o2 for few", "dense as wide for few"),
-        *("dense for few", "shifted as o2 for few", "shifted as wide for few", "shifted for few"),
+        "dense as captured for few",
+        "dense as o2 for few",
+        "dense as wide for few",
+        "dense for few",
+        "shifted as o2 for few",
+        "shifted as wide for few",
+        "shifted for few",
     ]
     assert {done.cached for done in first} == {False}
     assert {done.cached for done in again} == {True}

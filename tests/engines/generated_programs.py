@@ -213,52 +213,129 @@ def _step(weight: float) -> Callable[[Step], Step]:
     return added
 
 
-def _of(library: str, names: str, more: str = "") -> list[str]:
-    """Return calls of functions of a library, by their names. more: a second argument."""
-    return [f"{library}.{name}({{x}}{more})" for name in names.split()]
-
-
-def _texts(lines: str) -> list[str]:
-    """Return texts of operations, between semicolons."""
-    return [text.strip() for line in lines.strip().splitlines() for text in line.split(";")]
-
-
-_FUNCTIONS = "sign floor ceil round exp exp2 expm1 log log1p sin cos tan arctan tanh sinh sqrt"
 UNARY = (
-    *("jnp.abs({x})", "-{x}", *_of("jnp", _FUNCTIONS), "lax.rsqrt({x})", "jnp.cbrt({x})"),
-    *("jax.nn.sigmoid({x})", "lax.erf({x})", "1 / {x}", "{x} * {x}", "jnp.sqrt({x} * {x})"),
-    *("jnp.log(jnp.exp({x}))", *_of("jnp", "isnan isfinite nan_to_num")),
-    *(*_of("jax.nn", "relu relu6 gelu"), "jax.nn.gelu({x}, approximate=False)"),
-    *(*_of("jax.nn", "silu softplus elu leaky_relu hard_swish"), "jnp.square({x}) - {x}"),
-    *("{x} - {x}", "{x} * 0", "{x} != {x}", "jnp.clip({x}, -1, 1)", "jnp.clip({x}, 0)"),
+    "jnp.abs({x})",
+    "-{x}",
+    "jnp.sign({x})",
+    "jnp.floor({x})",
+    "jnp.ceil({x})",
+    "jnp.round({x})",
+    "jnp.exp({x})",
+    "jnp.exp2({x})",
+    "jnp.expm1({x})",
+    "jnp.log({x})",
+    "jnp.log1p({x})",
+    "jnp.sin({x})",
+    "jnp.cos({x})",
+    "jnp.tan({x})",
+    "jnp.arctan({x})",
+    "jnp.tanh({x})",
+    "jnp.sinh({x})",
+    "jnp.sqrt({x})",
+    "lax.rsqrt({x})",
+    "jnp.cbrt({x})",
+    "jax.nn.sigmoid({x})",
+    "lax.erf({x})",
+    "1 / {x}",
+    "{x} * {x}",
+    "jnp.sqrt({x} * {x})",
+    "jnp.log(jnp.exp({x}))",
+    "jnp.isnan({x})",
+    "jnp.isfinite({x})",
+    "jnp.nan_to_num({x})",
+    "jax.nn.relu({x})",
+    "jax.nn.relu6({x})",
+    "jax.nn.gelu({x})",
+    "jax.nn.gelu({x}, approximate=False)",
+    "jax.nn.silu({x})",
+    "jax.nn.softplus({x})",
+    "jax.nn.elu({x})",
+    "jax.nn.leaky_relu({x})",
+    "jax.nn.hard_swish({x})",
+    "jnp.square({x}) - {x}",
+    "{x} - {x}",
+    "{x} * 0",
+    "{x} != {x}",
+    "jnp.clip({x}, -1, 1)",
+    "jnp.clip({x}, 0)",
 )
 POWERS = (0.5, -0.5, 2, 3, -1, 1.5, 0, 1, -2, 0.25, 4)
 NUMBERS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -0.25, 1e-5, 1e-8, 100.0, 1e8, 0.1)
-BINARY = _texts("""
-    {x} + {y}; {x} - {y}; {x} * {y}; {x} / {y}; {y} - {x}; {y} / {x}; jnp.maximum({x}, {y})
-    jnp.minimum({x}, {y}); {x} < {y}; {x} >= {y}; {x} == {y}; jnp.where({x} > {y}, {x}, {y})
-    ({x} + {y}) * {z}; ({x} * {y}) + {z}; ({x} * {y}) * {z}; ({x} + {y}) + {z}
-    ({x} + {y}) - {y}; ({x} - {y}) / {z}; {x} - {x} * {y}; ({x} * {y}) / {y}
-    {x} * {y} + {x} * {z}
-""")
+BINARY = (
+    "{x} + {y}",
+    "{x} - {y}",
+    "{x} * {y}",
+    "{x} / {y}",
+    "{y} - {x}",
+    "{y} / {x}",
+    "jnp.maximum({x}, {y})",
+    "jnp.minimum({x}, {y})",
+    "{x} < {y}",
+    "{x} >= {y}",
+    "{x} == {y}",
+    "jnp.where({x} > {y}, {x}, {y})",
+    "({x} + {y}) * {z}",
+    "({x} * {y}) + {z}",
+    "({x} * {y}) * {z}",
+    "({x} + {y}) + {z}",
+    "({x} + {y}) - {y}",
+    "({x} - {y}) / {z}",
+    "{x} - {x} * {y}",
+    "({x} * {y}) / {y}",
+    "{x} * {y} + {x} * {z}",
+)
 FLOAT_BINARY = (
-    *_of("jnp", "arctan2 power mod logaddexp fmax hypot copysign", ", {y}"),
+    "jnp.arctan2({x}, {y})",
+    "jnp.power({x}, {y})",
+    "jnp.mod({x}, {y})",
+    "jnp.logaddexp({x}, {y})",
+    "jnp.fmax({x}, {y})",
+    "jnp.hypot({x}, {y})",
+    "jnp.copysign({x}, {y})",
     "lax.rem({x}, {y})",
 )
-INTEGER_BINARY = _texts("""
-    {x} + {y}; {x} - {y}; {x} * {y}; {x} // {y}; {x} % {y}; lax.div({x}, {y}); {x} & {y}
-    {x} | {y}; {x} ^ {y}; {x} << ({y} & 7); {x} >> ({y} & 7); jnp.maximum({x}, {y})
-    jnp.minimum({x}, {y}); jnp.clip({x}, 0, {y}); {x} < {y}; {x} == {y}
-    jnp.where({x} > {y}, {x}, {y}); ({x} + {y}) * {z}; ({x} * {y}) + {z}
-""")
-INTEGER_UNARY = _texts("""
-    -{x}; jnp.abs({x}); jnp.sign({x}); ~{x}; lax.population_count({x}); lax.clz({x}); {x} // 3
-    {x} % 5; {x} >> 1; {x} * {x}; jnp.clip({x}, 0, 7)
-""")
-BOOLEAN = _texts("""
-    {x} & {y}; {x} | {y}; {x} ^ {y}; {y} & {x}; jnp.logical_and({x}, ~{y})
-    jnp.where({x}, {y}, ~{y})
-""")
+INTEGER_BINARY = (
+    "{x} + {y}",
+    "{x} - {y}",
+    "{x} * {y}",
+    "{x} // {y}",
+    "{x} % {y}",
+    "lax.div({x}, {y})",
+    "{x} & {y}",
+    "{x} | {y}",
+    "{x} ^ {y}",
+    "{x} << ({y} & 7)",
+    "{x} >> ({y} & 7)",
+    "jnp.maximum({x}, {y})",
+    "jnp.minimum({x}, {y})",
+    "jnp.clip({x}, 0, {y})",
+    "{x} < {y}",
+    "{x} == {y}",
+    "jnp.where({x} > {y}, {x}, {y})",
+    "({x} + {y}) * {z}",
+    "({x} * {y}) + {z}",
+)
+INTEGER_UNARY = (
+    "-{x}",
+    "jnp.abs({x})",
+    "jnp.sign({x})",
+    "~{x}",
+    "lax.population_count({x})",
+    "lax.clz({x})",
+    "{x} // 3",
+    "{x} % 5",
+    "{x} >> 1",
+    "{x} * {x}",
+    "jnp.clip({x}, 0, 7)",
+)
+BOOLEAN = (
+    "{x} & {y}",
+    "{x} | {y}",
+    "{x} ^ {y}",
+    "{y} & {x}",
+    "jnp.logical_and({x}, ~{y})",
+    "jnp.where({x}, {y}, ~{y})",
+)
 
 
 @_step(5)
@@ -357,8 +434,20 @@ def reduction(draft: Draft) -> str:
         return f"jnp.{draft.one(('any', 'all', 'sum'))}({x.name}, {axis}{kept})"
     if x.is_integer:
         return f"jnp.{draft.one(('max', 'min', 'sum', 'prod'))}({x.name}, {axis}{kept})"
-    kinds = ("sum", "mean", "max", "min", "prod", "var", "std", "ptp", "linalg.norm")
-    kind = draft.one(("sum", "mean", *kinds, "nansum", "nanmax"))
+    kinds = (
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "prod",
+        "var",
+        "std",
+        "ptp",
+        "linalg.norm",
+        "nansum",
+        "nanmax",
+    )
+    kind = draft.one(("sum", "mean", *kinds))
     if kind == "linalg.norm":
         axis = axes[0]
     text = f"jnp.{kind}({x.name}, axis={axis}{kept})"
@@ -658,8 +747,13 @@ def order(draft: Draft) -> str:
 
 
 BODIES = (
-    *("c * {k} + {y}", "jnp.tanh(c + {y})", "jnp.maximum(c, {y})", "c + {y} * {y}"),
-    *("jnp.where({y} > c, {y}, c * {k})", "c + jnp.sin({y})", "jax.nn.sigmoid({y}) * c + {y}"),
+    "c * {k} + {y}",
+    "jnp.tanh(c + {y})",
+    "jnp.maximum(c, {y})",
+    "c + {y} * {y}",
+    "jnp.where({y} > c, {y}, c * {k})",
+    "c + jnp.sin({y})",
+    "jax.nn.sigmoid({y}) * c + {y}",
     "(c - {y}) * {k}",
 )
 
@@ -697,7 +791,14 @@ def loop(draft: Draft) -> str:
         )
     if way == 5:
         inner = draft.one(
-            _texts("jnp.sort(y); jax.nn.softmax(y); y[::-1]; y - y.mean(); jnp.cumsum(y); y * 2")
+            (
+                "jnp.sort(y)",
+                "jax.nn.softmax(y)",
+                "y[::-1]",
+                "y - y.mean()",
+                "jnp.cumsum(y)",
+                "y * 2",
+            )
         )
         if len(x.shape) == 1:
             inner = draft.one(("jnp.exp(y)", "y * y", "jnp.where(y > 0, y, 1 - y)"))

@@ -93,7 +93,11 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     "data",
     [
         b"\x08" + b"\xff" * 10 + b"\x01",
-        *(b"\x08\xff", b"\x3a\x05", b"\x0b", b"\x0d\x00\x00", b"\x3a\x02\x0d\x00\x00\x00\x00"),
+        b"\x08\xff",
+        b"\x3a\x05",
+        b"\x0b",
+        b"\x0d\x00\x00",
+        b"\x3a\x02\x0d\x00\x00\x00\x00",
         message(2, b"a\xff"),
     ],
     ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],

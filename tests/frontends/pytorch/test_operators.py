@@ -202,8 +202,12 @@ UNANNOTATED = {
     for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 } | {
     *(f"aten.atleast_{n}d.{overload}" for n in (1, 2, 3) for overload in ("default", "Sequence")),
-    *("aten._unsafe_view.default", "aten.broadcast_tensors.default", "aten.lift.default"),
-    *("aten.meshgrid.default", "aten.meshgrid.indexing", "aten.type_as.default"),
+    "aten._unsafe_view.default",
+    "aten.broadcast_tensors.default",
+    "aten.lift.default",
+    "aten.meshgrid.default",
+    "aten.meshgrid.indexing",
+    "aten.type_as.default",
 }
 """Of these torch's schemas do not say that they may return what they are given."""
 
