@@ -1,5 +1,5 @@
 """`python -m benchmarks.calls`: the processor time of small calls, each engine's bundle beside a
-session of ONNX Runtime, in turns in one process (docs/performance.md).
+session of ONNX Runtime, in turns in one process (benchmarks/RESULTS.md).
 
 Time on the clock says little of a call of 10 us while others work, and its processor time much. Run
 it on one core (`taskset -c 1`), in an environment with the extras iree, onnx and openvino.

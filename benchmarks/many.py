@@ -29,7 +29,7 @@ from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.compile.xla.xla_compiler import WORKER, XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.build import build
-from aotc.pipeline.build_plan import compile_jobs, resolve_targets, wanted_executables
+from aotc.pipeline.build_plan import compile_jobs, resolve_candidates
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -166,8 +166,8 @@ def _processor() -> float:
 def compilations(manifest_path: Path, folder: Path) -> list[CompileJob]:
     """Every compilation of the program."""
     manifest = read_build_manifest(manifest_path)
-    targets = resolve_targets(manifest)
-    wanted = wanted_executables(manifest, [target.name for target in targets], targets)
+    targets = [each[0] for each in resolve_candidates(manifest)]
+    wanted = {target.name: manifest.executables(target.name) for target in targets}
     program = build(manifest_path, output=folder / "program.aotb").program
     made = compile_jobs(program.entry_points.values(), targets, wanted)
     return [job for each in made.values() for job in each.values()]

@@ -23,9 +23,6 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.manifest_labels import label
 
-GRAIN = 16 * 1024
-"""Bytes. A measurement counts whole pages, several at a time: smaller differences mean nothing."""
-
 
 def call_bytes(
     profile: ProfileRecord, inputs: Sequence[TensorSpec], mesh: Mesh | UnsetType = UNSET
@@ -90,35 +87,20 @@ def total_bytes(memory: Memory) -> int:
     return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
 
 
-def over_limit(
-    manifest: BundleManifest, limit: int, where: str, measured: Mapping[str, int]
-) -> Iterator[Finding]:
-    """AOTC-E973 for each profile that, together with all weights, needs more than `limit` bytes.
-
-    measured: bytes that a call was seen to take, by label; empty to go by XLA's analysis alone,
-    which is a lower bound. By the analysis, the largest need is what the loader asks a host for
-    (`requires.memory_bytes`).
+def over_limit(manifest: BundleManifest, limit: int, where: str) -> Iterator[Finding]:
+    """AOTC-E973 for each profile that, together with all weights, needs more than `limit` bytes by
+    XLA's analysis; the largest need is what the loader asks a host for (`requires.memory_bytes`).
     """
     weights = host_weight_bytes(manifest.weights, manifest.mesh)
-    devices = manifest.requires.devices
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:
-            named = label(name, profile.sizes)
-            known = devices * call_bytes(profile, entry_point.inputs, manifest.mesh)
-            seen = measured.get(named, 0)
-            of_call = seen if seen > known + GRAIN else known
-            needed = weights + of_call
-            if needed > limit:
-                memory = profile.memory
+            of_call = call_bytes(profile, entry_point.inputs, manifest.mesh)
+            of_call *= manifest.requires.devices
+            if weights + of_call > limit:
                 yield finding(
                     "AOTC-E973",
                     where,
-                    f"{named} needs {needed}: {weights} of weights, {of_call} for a call, "
-                    f"{memory.temp_bytes} of them temporary"
-                    + (
-                        f" and {of_call - known} of libraries, as measured"
-                        if of_call > known
-                        else ""
-                    ),
+                    f"{label(name, profile.sizes)} needs {weights + of_call}: {weights} of "
+                    f"weights, {of_call} for a call, {profile.memory.temp_bytes} of them temporary",
                     expected=f"at most {limit} bytes for each profile",
                 )

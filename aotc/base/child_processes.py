@@ -20,14 +20,10 @@ class StoppedError(Exception):
 
 
 class Child(subprocess.Popen[Any]):
-    """A process that leads a group; it is over when nothing of the group is left.
+    """A process that leads a group; it is over when nothing of the group is left."""
 
-    grace: seconds from SIGTERM to SIGKILL when the process is ended; with 0 it is killed at once.
-    """
-
-    def __init__(self, command: Sequence[str], grace: float = 0.0, **options: Any) -> None:
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
         super().__init__(command, process_group=0, **options)
-        self._grace = grace
         self._over = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
@@ -45,20 +41,11 @@ class Child(subprocess.Popen[Any]):
         return super().wait()
 
     def end(self) -> None:
-        """Begin to end all of it, and do not wait for that."""
-        if not self._grace:
-            self._signal(signal.SIGKILL)
-            return
-        self._signal(signal.SIGTERM)
-        later = threading.Timer(self._grace, self._signal, [signal.SIGKILL])
-        later.daemon = True
-        later.start()
-
-    def _signal(self, number: signal.Signals) -> None:
+        """Kill all of it, and do not wait for that."""
         with self._lock:
             if not self._over.is_set():
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, number)
+                    os.killpg(self.pid, signal.SIGKILL)
 
     def _clear(self) -> None:
         """End what the leader leaves. Until then it is not reaped, so that its number is no other
@@ -66,7 +53,7 @@ class Child(subprocess.Popen[Any]):
         """
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         try:
-            self._signal(signal.SIGKILL)
+            self.end()
         finally:
             with self._lock:
                 self._over.set()
@@ -94,15 +81,13 @@ class Processes:
         self._stopped = False
 
     @contextmanager
-    def started(
-        self, command: Sequence[str], *, grace: float = 0.0, **options: Any
-    ) -> Iterator[Child]:
-        """A child process, ended with its group if the block ends before it. grace: as of `Child`.
-        options: as `subprocess.Popen`'s.
+    def started(self, command: Sequence[str], **options: Any) -> Iterator[Child]:
+        """A child process, ended with its group if the block ends before it. options: as
+        `subprocess.Popen`'s.
 
         Raises StoppedError after `stop`.
         """
-        with self.running(lambda: Child(command, grace, **options)) as process:
+        with self.running(lambda: Child(command, **options)) as process:
             yield process
 
     @contextmanager

@@ -30,14 +30,12 @@ USAGE = {
     ),
     "AOTC-E003": Code(
         "a place cannot be written: a folder, the temporary one, stdout",
-        "check the folder, its permissions and the free space; nothing was left half-written",
+        "check the folder, its permissions and free space; what was there is as it was",
         expected="a place that can be written",
-        hint="check the folder, its permissions and free space; what was there is as it was",
     ),
     "AOTC-E004": Code(
         "the place holds something else than an older result of the same kind",
-        "name a new file or folder, or one to replace",
-        hint="name another place, or move away what is there; nothing was written",
+        "name another place, or move away what is there; nothing was written",
     ),
     "AOTC-E005": Code(
         "the file exists already; keys and policies are never overwritten",
@@ -48,7 +46,6 @@ USAGE = {
         "not a readable private key (PKCS#8 PEM, Ed25519 or ECDSA P-256), or a file with more in "
         "it than one",
         "make one with `aotc keygen`",
-        hint="make one with `aotc keygen`",
     ),
     "AOTC-E007": Code(
         "the key's passphrase is missing or wrong",
@@ -57,9 +54,8 @@ USAGE = {
     ),
     "AOTC-E008": Code(
         "a passphrase cannot be used, or its file not be read",
-        "correct the path, the first line of the file, or `AOTC_KEY_PASSPHRASE`",
+        "correct the path or the file, or set AOTC_KEY_PASSPHRASE",
         expected="a passphrase in the first line, at most {most} bytes",
-        hint="correct the path or the file, or set AOTC_KEY_PASSPHRASE",
     ),
     "AOTC-E009": Code(
         "no passphrase for a new key",
@@ -68,9 +64,8 @@ USAGE = {
     ),
     "AOTC-E010": Code(
         "a trust policy with fewer keys than its threshold",
-        "add `--key`, or lower the threshold",
+        "add another --key, or lower --threshold",
         expected="as many keys as the threshold",
-        hint="add another --key, or lower --threshold",
     ),
     "AOTC-E011": Code(
         "an `--input` or `--expect` cannot be understood",
@@ -78,9 +73,8 @@ USAGE = {
     ),
     "AOTC-E012": Code(
         "an array file cannot be read",
-        "write it with `numpy.save` or `numpy.savez`",
+        "write it with numpy.save",
         expected="a readable .npy or .npz file",
-        hint="write it with numpy.save",
     ),
     "AOTC-E013": Code(
         "an input or a result that does not exist, or is missing",
@@ -98,13 +92,11 @@ USAGE = {
     ),
     "AOTC-E016": Code(
         "a signer from another package failed, or signs with another key than it says",
-        "the message is that package's; `-v` shows its traceback",
-        hint="this comes from the package that serves the scheme; -v shows its traceback",
+        "this comes from the package that serves the scheme; -v shows its traceback",
     ),
     "AOTC-E017": Code(
         "a PKCS#11 URI that cannot be understood, or one with a PIN in it",
-        "write `pkcs11:token=NAME;object=KEY?module-path=/path/to/module.so`",
-        hint='write it as in --key "pkcs11:token=NAME;object=KEY?module-path=/path/to/module.so"',
+        'write it as in --key "pkcs11:token=NAME;object=KEY?module-path=/path/to/module.so"',
     ),
     "AOTC-E018": Code(
         "a PKCS#11 library, token or key that is not there, or does not sign",
@@ -113,9 +105,8 @@ USAGE = {
     ),
     "AOTC-E019": Code(
         "the PIN of a PKCS#11 token is missing or refused",
-        "set `AOTC_PKCS11_PIN`, or add `pin-source=FILE` to the URI",
+        "set AOTC_PKCS11_PIN, add pin-source=FILE to the URI, or run in a terminal",
         expected="the PIN of the token",
-        hint="set AOTC_PKCS11_PIN, add pin-source=FILE to the URI, or run in a terminal",
     ),
     "AOTC-E022": Code(
         "no signer, or more than one, for the scheme of a key URI",
@@ -128,39 +119,33 @@ USAGE = {
     ),
     "AOTC-E024": Code(
         "a policy that cannot be changed in place",
-        "change it in an editor",
+        "change the policy in an editor (docs/trust.md lists its keys); nothing was written",
         expected="TOML that can be changed in place",
-        hint="change the policy in an editor (docs/trust.md lists its keys); nothing was written",
     ),
     "AOTC-E025": Code(
         "`aotc trust`: a key without `--holder`, where the threshold is above 1 or others have one",
-        "name its holder",
+        "name who holds it, such as ci; for a key that takes another's place, the same "
+        "holder as that one",
         expected="--holder with each key: a threshold of {threshold} counts holders, and two keys "
         "of one holder count once",
-        hint="name who holds it, such as ci; for a key that takes another's place, the same "
-        "holder as that one",
     ),
     "AOTC-E026": Code(
         "`aotc sign --timestamp`: the authority gave no timestamp of this signature",
-        "check the URL or the command; from a clone: "
-        "`pip install ./runtime ./runtime/serve '.[timestamps]'`",
-        expected="an RFC 3161 timestamp of the signature",
-        hint="check the URL, or that the command reads a query and writes the answer; it needs "
+        "check the URL, or that the command reads a query and writes the answer; it needs "
         "from a clone: `pip install ./runtime ./runtime/serve '.[timestamps]'`",
+        expected="an RFC 3161 timestamp of the signature",
     ),
     "AOTC-E027": Code(
         "`aotc channel`: a folder that holds no channel, a damaged one, or an older one than was "
         "seen last",
-        "correct the path, or make one with `aotc channel init`; put back what was published last",
+        "correct the path, or make one with `aotc channel init`",
         expected="a folder that `aotc channel init` made",
-        hint="correct the path, or make one with `aotc channel init`",
     ),
     "AOTC-E028": Code(
         "`aotc channel`: a key that has no such role, too few keys, one that is given twice, or "
         "something else that waits for signatures",
-        "`aotc channel status` shows the keys of each role",
+        "`aotc channel status FOLDER` shows the keys of each role",
         expected="keys of the role that signs, each once, as many as its threshold",
-        hint="`aotc channel status FOLDER` shows the keys of each role",
     ),
     "AOTC-E029": Code(
         "`aotc attach`: a file that is no Sigstore bundle with provenance of this bundle",
@@ -172,12 +157,10 @@ USAGE = {
         "not a readable tuning file",
         "correct the path, or tune again",
         expected="a tuning file, as `aotc build --tune --save-tuning` writes it",
-        hint="correct the path, or tune again",
     ),
     "AOTC-E031": Code(
         "a tuning file of another program, target, jaxlib or engine",
-        "tune again",
-        hint="tune again: `aotc build --tune --save-tuning`",
+        "tune again: `aotc build --tune --save-tuning`",
     ),
     "AOTC-E032": Code(
         "this process has no file or no address space left, or no current folder, or a name is "
@@ -201,15 +184,13 @@ USAGE = {
     ),
     "AOTC-E043": Code(
         "a build manifest whose profiles cannot be changed in place",
-        "change it in an editor; `--json` prints the profiles",
+        "change it in an editor, with the profiles that --json prints; nothing was written",
         expected="TOML that can be changed in place",
-        hint="change it in an editor, with the profiles that --json prints; nothing was written",
     ),
     "AOTC-E044": Code(
         "the build manifest was changed while profiles were chosen for it",
-        "run the command again",
+        "run the command again; nothing was written",
         expected="the manifest that the profiles were chosen for",
-        hint="run the command again; nothing was written",
     ),
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
@@ -227,21 +208,18 @@ USAGE = {
     ),
     "AOTC-E052": Code(
         "`aotc sign`: a copy from which targets were left out",
-        "sign the whole bundle, then extract from it",
+        "sign the whole bundle, then extract from it; a copy keeps its signatures",
         expected="a bundle that holds every target of its root",
-        hint="sign the whole bundle, then extract from it; a copy keeps its signatures",
     ),
     "AOTC-E053": Code(
         "`aotc compat`: a file that does not describe a host",
-        "write it there: `aotc host-info > NAME.json`",
-        hint="write it on that host: `aotc host-info > NAME.json`, or `aotc-runtime host-info`",
+        "write it on that host: `aotc host-info > NAME.json`, or `aotc-runtime host-info`",
     ),
     "AOTC-E054": Code(
         "the output of `aotc extract` or `aotc merge` is a bundle that it reads, whose targets "
         "or signatures would be lost",
-        "name a new file or folder",
+        "name a new file or folder; nothing was written",
         expected="another place than that of a bundle that is read",
-        hint="name a new file or folder; nothing was written",
     ),
     "AOTC-E055": Code(
         "`aotc explain`: an entry point, target or profile that the bundle does not have",
@@ -265,10 +243,9 @@ USAGE = {
     ),
     "AOTC-E060": Code(
         "the folder of the cache cannot be used, or others may write to it",
-        "`chmod go-w`, name another one with `--cache`, or build with `--cache off`",
-        expected="a folder that only you can write to, since executables are taken from it",
-        hint="take the others' right to write away (chmod go-w), name another folder with "
+        "take the others' right to write away (chmod go-w), name another folder with "
         "--cache, or build with --cache off; to share entries, there is --remote-cache",
+        expected="a folder that only you can write to, since executables are taken from it",
     ),
     "AOTC-E061": Code(
         "`--cache-size` is no size",
@@ -283,9 +260,8 @@ USAGE = {
     ),
     "AOTC-E063": Code(
         "`--remote-cache` without a key whose entries count",
-        "pass `--cache-trust KEY.pub` to read, `--cache-key KEY` to read and write",
+        "pass --cache-trust KEY.pub to read, --cache-key KEY to read and write",
         expected="a key whose entries are used, since executables are taken from there",
-        hint="pass --cache-trust KEY.pub to read, --cache-key KEY to read and write",
     ),
     "AOTC-E064": Code(
         "`--executor`: not a URL of a Dask scheduler, or Dask is not installed",
@@ -294,25 +270,15 @@ USAGE = {
     ),
     "AOTC-E065": Code(
         "`--executor`: the scheduler does not answer",
-        "start it with `dask scheduler`, and workers with `dask worker`",
+        "start one with `dask scheduler`, and workers with `dask worker`",
         expected="the scheduler of a Dask cluster",
-        hint="start one with `dask scheduler`, and workers with `dask worker`",
     ),
     "AOTC-E066": Code(
         "`aotc reproduce --install`: no policy that accepts the bundle whose packages it would "
         "install",
-        "pass `--trust POLICY`; or `--untrusted`, if you know where the bundle comes from",
-        expected="--trust, a policy that accepts the bundle before what it names is installed",
-        hint="pass --trust POLICY; or --untrusted, if you know who made this bundle and where "
+        "pass --trust POLICY; or --untrusted, if you know who made this bundle and where "
         "it has been",
-    ),
-    "AOTC-E067": Code(
-        "weights in the cache are not what was put there, and nothing showed it before they were "
-        "packed",
-        "build again: they were removed from the cache",
-        expected="weights as an earlier build has cut them",
-        hint="they were removed from the cache, and nothing was written: build again. Does the "
-        "disk keep what is written?",
+        expected="--trust, a policy that accepts the bundle before what it names is installed",
     ),
     "AOTC-E080": Code(
         "`aotc init`: an option that cannot be understood, or two for one parameter",
@@ -355,17 +321,15 @@ USAGE = {
 TRUST = {
     "AOTC-E321": Code(
         "`aotc trust check`: the threshold cannot be reached, or not for as long as was asked",
-        "add a key, or move a `not_after` that is still right",
+        "add a key (`aotc trust add-key`), or move a not_after that is still right",
         expected="{threshold} or more keys that count {when}",
-        hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
     ),
 }
 
 RESOURCES = {
     "AOTC-E557": Code(
         "`aotc certify`: the package index cannot be reached, and the version is not cached",
-        "connect to it, or configure another index for pip or uv",
-        hint="connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
+        "connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
         "UV_INDEX_URL); environments that exist already need none",
     ),
     "AOTC-E558": Code(
@@ -383,9 +347,8 @@ RESOURCES = {
 BACKEND = {
     "AOTC-E759": Code(
         "a process of `aotc bench` ended early",
-        "if memory ran out, `--threads 1`; else report it",
+        "if memory ran out, measure fewer threads: --threads 1; else report it",
         expected="the executables to run for as long as they are measured",
-        hint="if memory ran out, measure fewer threads: --threads 1; else report it",
     ),
 }
 
@@ -415,9 +378,8 @@ BUILD_MANIFEST = {
     ),
     "AOTC-E813": Code(
         "two target files with one name",
-        "rename one of them",
+        "rename one of the two target files' `name`",
         expected="targets with distinct names",
-        hint="rename one of the two target files' `name`",
     ),
     "AOTC-E814": Code(
         "a sharding does not fit an array: another number of axes, or a size that the devices do "
@@ -452,15 +414,13 @@ CAPTURE = {
     ),
     "AOTC-E823": Code(
         "an ordered or other side effect",
-        "remove the operation that has it",
+        "remove the operation that has this effect",
         expected="a function without side effects",
-        hint="remove the operation that has this effect",
     ),
     "AOTC-E824": Code(
         "a mutable reference that the function closes over",
-        "pass the state in and return the new one",
+        "pass the state in as an argument and return the new state",
         expected="a pure function",
-        hint="pass the state in as an argument and return the new state",
     ),
     "AOTC-E825": Code("a result that is no array, or holds none", "return arrays, and arrays only"),
     "AOTC-E826": Code(
@@ -471,8 +431,7 @@ CAPTURE = {
     ),
     "AOTC-E827": Code(
         "results whose structure changes from profile to profile",
-        "return one structure, or split the entry point",
-        hint="return the same structure and dtypes at every size; split the function into two "
+        "return the same structure and dtypes at every size; split the function into two "
         "entry points otherwise",
     ),
     "AOTC-E828": Code(
@@ -515,29 +474,24 @@ CAPTURE = {
     ),
     "AOTC-E837": Code(
         "a donated input that no output can take the place of",
-        "return its new value, or do not donate it",
-        hint="return the updated value with the same shape and dtype, or remove the input "
-        "from `donate`",
+        "return the updated value with the same shape and dtype, or remove the input from `donate`",
     ),
     "AOTC-E838": Code(
         "a policy for a dimension by whose size the program decides in Python",
-        "ask no size in Python, or leave the policy at `fail`",
-        hint="do not decide by the size in Python: jnp.where, jax.lax.cond and jnp.arange "
+        "do not decide by the size in Python: jnp.where, jax.lax.cond and jnp.arange "
         "work at any size; or split the function into two entry points, or leave the "
         "policy at fail",
     ),
     "AOTC-E839": Code(
         "a policy that the function's inputs, outputs or operations do not allow",
-        "change the function, or leave the policy at `fail`",
-        hint="change the function, or leave the policy at fail",
+        "change the function, or leave the policy at fail",
     ),
     "AOTC-E840": Code(
         "a file that the build is made from was changed while it was read, or between two "
         "processes that read it",
-        "build again when nobody writes it",
-        expected="a file that stays as it is during the build",
-        hint="build again when nobody writes it; replace files that a build may be reading by "
+        "build again when nobody writes it; replace files that a build may be reading by "
         "renaming a new one over them",
+        expected="a file that stays as it is during the build",
     ),
     "AOTC-E841": Code(
         "an operation that jax cannot lower for a platform of the targets",
@@ -566,18 +520,15 @@ CAPTURE = {
     "AOTC-E845": Code(
         "a model file does not have the signature that the manifest names, or has several",
         "name one of those in the file as `signature`",
-        hint="name one of those in the file as `signature`",
     ),
     "AOTC-E846": Code(
         "the inputs in the manifest are not those of the model file",
-        "write them as the file has them: names, axes, dtypes",
-        hint="write them as the file has them",
+        "write them as the file has them",
     ),
     "AOTC-E848": Code(
         "an array without values in a program for accelerators",
-        "write jnp.zeros for jnp.empty: its values are zeros on processors, unknown elsewhere",
+        "write jnp.zeros in place of jnp.empty",
         expected="arrays that have the same values on every platform",
-        hint="write jnp.zeros in place of jnp.empty",
     ),
 }
 
@@ -596,8 +547,7 @@ COMPILE = {
     ),
     "AOTC-E903": Code(
         "compilation took too long",
-        "simplify the program, or report it",
-        hint="simplify the program, or report it to XLA",
+        "simplify the program, or report it to XLA",
     ),
     "AOTC-E904": Code(
         "custom calls that no runtime can serve, with the program's line if it makes them by "
@@ -606,13 +556,11 @@ COMPILE = {
     ),
     "AOTC-E905": Code(
         "code that is not for the target",
-        "leave out what this jaxlib does not know, or build with a newer one",
-        hint="leave out of the target what this jaxlib does not know, or build with a newer one",
+        "leave out of the target what this jaxlib does not know, or build with a newer one",
     ),
     "AOTC-E906": Code(
         "jaxlib is not as expected",
-        "install a version that this aotc supports",
-        hint="install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+        "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
     ),
     "AOTC-E907": Code(
         "what compiles for an accelerator is not installed, or not of jaxlib's version",
@@ -628,14 +576,12 @@ COMPILE = {
     ),
     "AOTC-E910": Code(
         "jax is not as expected",
-        "install a version that this aotc supports",
-        hint="install a jax version that this aotc supports: `pip install 'jax>=0.11.2,<0.13'`",
+        "install a jax version that this aotc supports: `pip install 'jax>=0.11.2,<0.13'`",
     ),
     "AOTC-E911": Code(
         "`--tune`, but this host cannot run the target",
-        "tune on a host that can, with `--save-tuning`; build here with `--tuning`",
+        "tune on such a host with --save-tuning, and build here with --tuning",
         expected="a host that runs the target, to measure on",
-        hint="tune on such a host with --save-tuning, and build here with --tuning",
     ),
     "AOTC-E912": Code(
         "the process that measures candidates crashed",
@@ -645,30 +591,26 @@ COMPILE = {
     ),
     "AOTC-E913": Code(
         "a worker of `--executor` with another toolchain",
-        "install what this build has on all workers, and start them anew",
-        expected="the toolchain of this build: its bundle says what it was built with",
-        hint="install the same versions of aotc, jaxlib, numpy and msgspec on all workers, "
+        "install the same versions of aotc, jaxlib, numpy and msgspec on all workers, "
         "and start them anew",
+        expected="the toolchain of this build: its bundle says what it was built with",
     ),
     "AOTC-E914": Code(
         "the executor lost a task: its workers are gone, crashed, or raised something",
-        "look at the workers; they need this version of aotc, and enough memory",
+        "look at the workers: they need this version of aotc, and enough memory",
         expected="workers that finish their tasks",
-        hint="look at the workers: they need this version of aotc, and enough memory",
     ),
     "AOTC-E915": Code(
         "a worker's answer is damaged, or it did not get what was sent",
         "build again; look at the workers and the network between",
         expected="an executable with the digest that it was sent with",
-        hint="build again; look at the workers and the network between",
     ),
     "AOTC-E916": Code(
         "another engine than XLA refused the program: it has no code for an operation, or would "
         "compute something else",
-        "the message names the operation; list another engine behind it in `engines`",
-        expected="a program that the engine compiles for this target as XLA does",
-        hint="leave out the operation that the message names, or list another engine behind this "
+        "leave out the operation that the message names, or list another engine behind this "
         'one: `engines = [..., "xla"]`',
+        expected="a program that the engine compiles for this target as XLA does",
     ),
 }
 
@@ -680,10 +622,9 @@ REPRODUCIBILITY = {
     ),
     "AOTC-E941": Code(
         "`aotc reproduce`: no provenance of one build",
-        "build with `--key`; of a merged bundle, reproduce those it was merged from",
-        expected="the provenance of one build",
-        hint="build with --key, which signs what was built from what; of a merged bundle, "
+        "build with --key, which signs what was built from what; of a merged bundle, "
         "reproduce those it was merged from",
+        expected="the provenance of one build",
     ),
     "AOTC-E942": Code(
         "`aotc reproduce`: the build manifest is not there, or is another",
@@ -703,8 +644,7 @@ REPRODUCIBILITY = {
     "AOTC-E945": Code(
         "`aotc reproduce`: provenance that names what no build records: a file, package or "
         "target that is none",
-        "aotc did not write it; `--trust` takes provenance of keys that you trust only",
-        hint="aotc did not write this; pass --trust to take provenance of keys you trust only",
+        "aotc did not write this; pass --trust to take provenance of keys you trust only",
     ),
     "AOTC-E946": Code(
         "`aotc reproduce`: results differ, and a variable that the recorded build read is set in "
@@ -716,10 +656,7 @@ REPRODUCIBILITY = {
 PARITY = {
     "AOTC-E950": Code(
         "a model gives other results than its framework recorded (`expected`)",
-        "check that inputs and results were recorded with the model in the file, in its evaluation "
-        "mode; raise `expected_tolerance` if the difference is harmless; else report it: the file "
-        "was read wrongly",
-        hint="check that they were recorded with this very model, in evaluation mode; raise "
+        "check that they were recorded with this very model, in evaluation mode; raise "
         "`expected_tolerance` if the difference is harmless; else report it: the file was read "
         "wrongly",
     ),
@@ -786,13 +723,11 @@ BUDGETS = {
     ),
     "AOTC-E972": Code(
         "`aotc profiles check`: more padding than `--max-padding`",
-        "`aotc profiles suggest` finds profiles that fit better",
-        hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
+        "`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
     ),
     "AOTC-E973": Code(
         "a profile needs more memory than its target's `memory_limit`",
-        "remove the profile, make it smaller, or raise the limit",
-        hint="remove the profile or make it smaller, or raise the limit",
+        "remove the profile or make it smaller, or raise the limit",
     ),
     "AOTC-E975": Code(
         "a build goes beyond one of its manifest's [gates](build-manifest.md#gates)",
@@ -807,18 +742,16 @@ BUDGETS = {
 ABORTED = {
     "AOTC-E981": Code(
         "Ctrl-C (SIGINT) stopped the command",
-        "run it again; nothing was left half-written",
+        "run the command again; nothing was left half-written",
         expected="to run to the end",
-        hint="run the command again; nothing was left half-written",
     ),
 }
 
 TERMINATED = {
     "AOTC-E982": Code(
         "SIGTERM stopped the command",
-        "run it again; nothing was left half-written",
+        "run the command again; nothing was left half-written",
         expected="to run to the end",
-        hint="run the command again; nothing was left half-written",
     ),
 }
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from aotc.base.constants import NO_ROOM
+from aotc.base.constants import FULL, NO_ROOM
 
 PART = ".part"
 """The end of every such name beside a result; `mkstemp` puts eight letters before it."""
@@ -184,6 +184,21 @@ def _link_new(temporary: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
         temporary.rename(path)
+
+
+def hard_link(file: Path, name: Path) -> bool:
+    """Whether a file could be given another name. Raises OSError where its folder is full, since a
+    copy would not fit either, FileExistsError, and FileNotFoundError.
+    """
+    try:
+        os.link(file, name, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError as error:  # another file system, one without links, or one link too many
+        if error.errno in FULL:
+            raise
+        return False
+    return True
 
 
 def remove_abandoned(folder: Path, prefix: str, suffix: str = PART) -> None:

@@ -132,7 +132,8 @@ def plan_call(
             hint="wrap it in a plain `def`",
         ) from error
     named = [p for p in parameters.values() if p.kind in _KINDS]
-    passed = _passed(manifest, name)
+    tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
+    passed = {parameter: table for table, given in tables.items() for parameter in given}
     raise_if(_misfits(manifest, name, inspect.signature(function), passed))
     kinds = {p.name: _KINDS[p.kind] for p in named if p.name in passed}
     return CallPlan(
@@ -149,17 +150,13 @@ def plan_call(
     )
 
 
-def _passed(manifest: BuildManifest, name: str) -> dict[str, str]:
-    """The parameters that a manifest gives a value, each with the table that does."""
-    spec = manifest.entry_points[name]
-    tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
-    return {parameter: table for table, given in tables.items() for parameter in given}
-
-
 def _misfits(
     manifest: BuildManifest, name: str, signature: inspect.Signature, passed: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """AOTC-E821 for parameters without a value, and for values without a parameter."""
+    """AOTC-E821 for parameters without a value, and for values without a parameter.
+
+    passed: the parameters that the manifest gives a value, each with the table that does.
+    """
     at = ("entry_points", name)
     function = manifest.entry_points[name].function
     parameters = signature.parameters.values()

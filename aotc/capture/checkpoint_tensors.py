@@ -5,14 +5,13 @@ says, and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
 
-from aotc.base.errors import raise_if, refusal
-from aotc.capture import weights_mismatch
+from aotc.base.errors import refusal
+from aotc.capture import jax_trees, weights_mismatch
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
@@ -25,7 +24,7 @@ from aotc.config.checkpoint_files import (
     read_index,
 )
 from aotc.config.manifest_specs import WeightsSpec
-from aotc_runtime.base.errors import BundleFormatError, Finding
+from aotc_runtime.base.errors import BundleFormatError
 
 type Tensors = dict[str, StoredTensor]
 
@@ -49,26 +48,19 @@ def open_weights(
         opened, found = _open_one(main_file(source), where, scratch)
         files += opened
         for name, tensor in found.items():
-            known = "/".join(part for part in (prefix, _renamed(name, spec)) if part)
+            renamed = name
+            for pattern, replacement in spec.rename.items():
+                renamed = re.sub(pattern, replacement, renamed)
+            known = jax_trees.join(prefix, renamed)
             if known in tensors:
                 other = tensors[known]
                 at = [f"{each.name} in {each.file.source.text}" for each in (other, tensor)]
                 problems.append(f"{known}: {at[0]}, and {at[1]}")
-            tensors[known] = _cast(tensor, spec)
-    raise_if(_listed(problems, where, "one tensor of each name", "mend `rename`, or add prefixes"))
+            is_cast = spec.dtype is not None and jnp.issubdtype(tensor.stored, jnp.floating)
+            tensors[known] = replace(tensor, dtype=jnp.dtype(spec.dtype)) if is_cast else tensor
+    hint = "mend `rename`, or add prefixes"
+    weights_mismatch.require_none(problems, where, "one tensor of each name", hint)
     return tuple(files), tensors
-
-
-def _renamed(name: str, spec: WeightsSpec) -> str:
-    for pattern, replacement in spec.rename.items():
-        name = re.sub(pattern, replacement, name)
-    return name
-
-
-def _cast(tensor: StoredTensor, spec: WeightsSpec) -> StoredTensor:
-    if spec.dtype is None or not jnp.issubdtype(tensor.stored, jnp.floating):
-        return tensor
-    return replace(tensor, dtype=jnp.dtype(spec.dtype))
 
 
 def _open_one(
@@ -107,7 +99,8 @@ def _open_one(
             problems.append(f"{name}: {tensor}, which the index does not have there")
         tensors |= {tensor: found_there[tensor] for tensor in wanted & found_there.keys()}
     hint = "fetch the checkpoint again, whole"
-    raise_if(_listed([f"{source.text} {each}" for each in problems], where, SHARDS, hint))
+    told = [f"{source.text} {each}" for each in problems]
+    weights_mismatch.require_none(told, where, SHARDS, hint)
     return files, tensors
 
 
@@ -128,8 +121,3 @@ def _tensors(file: WeightsFile) -> Tensors:
         raise refusal(
             "AOTC-E830", file.where, text, expected="a safetensors or .npz file", hint=hint
         ) from error
-
-
-def _listed(problems: list[str], where: str, expected: str, hint: str) -> Iterator[Finding]:
-    if problems:
-        yield weights_mismatch.listed(problems, where, expected, hint)

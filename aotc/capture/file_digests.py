@@ -1,4 +1,8 @@
-"""Digests of files, each read once by a process as long as nobody writes into it."""
+"""Digests of files, and files that change while a build reads them.
+
+A process hashes each file once, as long as it is not written to. A file that changes between two
+reads is refused, so that provenance names exactly the bytes that a bundle was made of.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from aotc_runtime.base.digest import sha256_of
+from aotc.base.errors import finding, refusal
+from aotc.config.build_manifest import SourceFile
+from aotc_runtime.base.digest import sha256, sha256_of
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.system.bundle_files import open_regular
 from aotc_runtime.system.streamed_bundle import Told, nobody
 
@@ -21,11 +28,18 @@ SETTLED_SECONDS = 1.0
 LARGE_BYTES = 2**20
 """Below this, hashing a file again costs less than remembering its digest for another process."""
 
-type State = tuple[int, int, int, int, int]
-"""What a file is known by: device, number (inode), size, when it was modified, and when anything of
-it was changed. No program sets the last, so that one which puts back the time of modification is
-noticed.
-"""
+
+class State(NamedTuple):
+    """What tells whether a file is still the same. changed: when anything of it was changed, which
+    no program sets, so that one which puts back the time of modification is noticed.
+    """
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
 
 _KNOWN: dict[State, str] = {}
 
@@ -37,7 +51,7 @@ def learn(known: Mapping[State, str]) -> None:
 
 def known() -> dict[State, str]:
     """The digests of large files that this process knows."""
-    return {state: digest for state, digest in _KNOWN.items() if state[2] >= LARGE_BYTES}
+    return {state: digest for state, digest in _KNOWN.items() if state.size >= LARGE_BYTES}
 
 
 def digest_of(path: Path) -> str:
@@ -53,14 +67,14 @@ def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
 
     told: called with the number of bytes, as they are hashed.
     """
-    before = _state(os.fstat(file.fileno()))
+    before = state_of_open(file)
     if before in _KNOWN:
-        told(before[2])
+        told(before.size)
         return _KNOWN[before]
     file.seek(0)
     digest = sha256_of(_telling(iter(partial(file.read, PIECE_BYTES), b""), told))
-    after = os.fstat(file.fileno())
-    if _state(after) == before and time.time() - after.st_ctime > SETTLED_SECONDS:
+    after = state_of_open(file)
+    if after == before and time.time() - after.changed / 1e9 > SETTLED_SECONDS:
         _KNOWN[before] = digest
     return digest
 
@@ -72,13 +86,46 @@ def _telling(data: Iterable[bytes], told: Told) -> Iterator[bytes]:
 
 
 def state_of(path: str) -> State | None:
-    """What a file is known by; None if nobody can look at it."""
+    """Return the state of a file; None if it cannot be looked at."""
     try:
         return _state(os.stat(path))
     except OSError:
         return None
 
 
+def state_of_open(file: BinaryIO) -> State:
+    """Return the state of an open file."""
+    return _state(os.fstat(file.fileno()))
+
+
 def _state(found: os.stat_result) -> State:
     times = (found.st_mtime_ns, found.st_ctime_ns)
-    return (found.st_dev, found.st_ino, found.st_size, *times)
+    return State(found.st_dev, found.st_ino, found.st_size, *times)
+
+
+def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
+    """Return a file's bytes and their digest.
+
+    Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
+    """
+    with open_regular(source.path) as file:
+        before = state_of_open(file)
+        data = file.read()
+        if state_of_open(file) != before or len(data) != before.size:
+            raise changed_meanwhile(where, source.text)
+    return data, sha256(data)
+
+
+def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """AOTC-E840 for each file whose digest has changed between two reads.
+
+    first: digests by name.  then: later names and digests; names that are not in `first` are new.
+    """
+    for name, digest in then:
+        if first.get(name, digest) != digest:
+            yield finding("AOTC-E840", name, f"{first[name]} at first, and then {digest}")
+
+
+def changed_meanwhile(where: str, file: str) -> AotcError:
+    """AOTC-E840 for a file that was written while it was read."""
+    return refusal("AOTC-E840", where, f"{file} was written while it was read")

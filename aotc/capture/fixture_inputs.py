@@ -18,15 +18,14 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture import jax_trees, random_keys
 from aotc.capture.call_arguments import CallPlan
+from aotc.capture.file_digests import read_source
 from aotc.capture.like_inputs import call, like_value, shapes
-from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
     FixtureSpec,
     InputLeaf,
     InputLike,
-    SourceFile,
     at_once,
     leaf_paths,
 )
@@ -57,29 +56,17 @@ class Recorded:
     digest: str
 
 
-def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
-    """The arrays of the file that an entry point's fixtures name; None if they are drawn.
-
-    Raises CaptureError (AOTC-E831, E840).
-    """
-    file = manifest.entry_points[name].fixtures.file
-    where = manifest.where("entry_points", name, "fixtures", "file")
-    return None if file is None else _recorded(file, where)
-
-
-def recorded_results(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
-    """The results that an entry point's fixtures name under a key, "results" or "expected"; None if
-    they name none.
+def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
+    """The arrays that an entry point's fixtures name under a key: inputs ("file"), "results" or
+    "expected"; None if they name none.
 
     Raises CaptureError (AOTC-E831, E840).
     """
     fixtures = manifest.entry_points[name].fixtures
-    file = fixtures.results if key == "results" else fixtures.expected
+    file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
+    if file is None:
+        return None
     where = manifest.where("entry_points", name, "fixtures", key)
-    return None if file is None else _recorded(file, where)
-
-
-def _recorded(file: SourceFile, where: str) -> Recorded:
     try:
         data, digest = read_source(file, where)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -112,7 +99,7 @@ def fixture_inputs(
 ) -> dict[str, Array]:
     """The inputs of a fixture at one shape profile, by leaf path; random keys as their data.
 
-    file: what `recorded_inputs` returned; what it lacks of the plan's initial values is as they
+    file: what `recorded` returned; what it lacks of the plan's initial values is as they
     are.  Raises CaptureError (AOTC-E831).
     """
     spec = manifest.entry_points[plan.name].fixtures

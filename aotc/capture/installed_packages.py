@@ -1,4 +1,4 @@
-"""Installed distributions, by what their metadata say.
+"""Installed distributions by what their metadata say, and which of them a process has imported.
 
 A process reads each of them once, and again when an installer has written it anew: one that is
 forked for a program finds what was read before it.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from functools import cached_property
-from importlib.metadata import Distribution, distribution, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from inspect import getmodulename
 from typing import NamedTuple
 
+from msgspec import UNSET
+
+from aotc.base.stages import Package
 from aotc.capture.file_digests import State, state_of
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 _OF_INSTALLATION = re.compile(
     r"\"?(?:\.\./|/|.*__pycache__/"
@@ -134,3 +140,49 @@ def of(found: Distribution) -> Installed:
     if place not in _KNOWN or _KNOWN[place][0] != state:
         _KNOWN[place] = state, Installed(found)
     return _KNOWN[place][1]
+
+
+def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
+    """Every distribution of which this process has imported a module, by normalized name, sorted.
+
+    also: names of others, left out where they are not installed.
+    """
+    modules = {name.partition(".")[0] for name in sys.modules}
+    found: dict[str, Package] = {}
+    for name in {*owners(modules), *also}:
+        with suppress(PackageNotFoundError):
+            package = named(name)
+            found[normalized(package.name)] = Package(package.version, package.digest)
+    return dict(sorted(found.items()))
+
+
+def packages_behind(built: Iterable[BundleManifest]) -> dict[str, Package]:
+    """The distributions beside jaxlib that made the executables of targets, and those that run
+    them, as far as they are installed here in a version that these targets name.
+    """
+    stated: set[tuple[str, str]] = set()
+    for manifest in built:
+        stated.update(manifest.built_with.tools.items())
+        if (needs := manifest.requires.device) is not UNSET:
+            stated.update((needs.plugin, version) for version in needs.accepts_plugin)
+    found: dict[str, Package] = {}
+    for name, version in sorted(stated):
+        with suppress(PackageNotFoundError):
+            package = named(name)
+            if package.version == version:
+                found[normalized(package.name)] = Package(version, package.digest)
+    return found
+
+
+def owners(modules: Set[str]) -> Iterator[str]:
+    """Names of the distributions that provide one of these modules."""
+    for each in every():
+        if not each.modules.isdisjoint(modules):
+            yield each.name
+
+
+def normalized(name: str) -> str:
+    """The normalized name of a distribution
+    (https://packaging.python.org/en/latest/specifications/name-normalization).
+    """
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))

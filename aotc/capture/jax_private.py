@@ -18,10 +18,10 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
+from jaxlib.mlir import ir
 
 from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.base.errors import refusal
-from aotc_runtime.base.errors import AotcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +36,56 @@ class LoweredParts:
     kept: tuple[int, ...]
 
 
-def _missing(name: str, error: Exception) -> AotcError:
-    return refusal(
-        "AOTC-E910",
-        f"jax {jax.__version__}",
-        str(error),
-        expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
-    )
+@contextmanager
+def _private(name: str) -> Iterator[None]:
+    """Raise CompileError (AOTC-E910) where a private name is missing in the block, or another."""
+    try:
+        yield
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise refusal(
+            "AOTC-E910",
+            f"jax {jax.__version__}",
+            str(error),
+            expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
+        ) from error
 
 
 def lowered_parts(lowered: Any) -> LoweredParts:
     """Read closed-over constants and kept arguments from a `jax.stages.Lowered`."""
-    try:
+    with _private("Lowered._lowering.{const_args, compile_args}"):
         lowering = lowered._lowering
         constants = tuple(np.asarray(value) for value in lowering.const_args)
         kept = tuple(sorted(lowering.compile_args["kept_var_idx"]))
-    except (AttributeError, KeyError) as error:
-        raise _missing("Lowered._lowering.{const_args, compile_args}", error) from error
     return LoweredParts(constants=constants, kept=kept)
 
 
 def serialize_portable(module: Any, version: str) -> bytes:
-    """A module as a versioned portable artifact, CHLO operations included.
+    """Return a module as a versioned portable artifact, CHLO operations included.
 
     jaxlib's public `stablehlo.serialize_portable_artifact` refuses CHLO, which jax emits for erf,
     top_k and others. This one, which jax.export uses, rewrites them first in the way XLA reads
-    back as the operations they were.
+    back as the operations they were. `chlo.scan`, which jax emits for cumulative sums on GPUs,
+    becomes a composite with a region, which no version of the format has: a module with one is
+    written with that operation as the installed jaxlib has it, as jax.export writes every module.
     """
-    try:
+    with _private("jaxlib._jax.mlir.serialize_portable_artifact"):
         from jaxlib import _jax
 
         serialize = _jax.mlir.serialize_portable_artifact
-    except (ImportError, AttributeError) as error:
-        raise _missing("jaxlib._jax.mlir.serialize_portable_artifact", error) from error
-    artifact: bytes = serialize(module, version)
+    artifact: bytes = serialize(module, version, _has_operation(module, "chlo.scan"))
     return artifact
+
+
+def _has_operation(module: Any, name: str) -> bool:
+    found = False
+
+    def look(operation: Any) -> Any:
+        nonlocal found
+        found |= operation.name == name
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return found
 
 
 def import_for_lowering() -> None:
@@ -81,12 +96,10 @@ def import_for_lowering() -> None:
 
 def read_xla_flags() -> None:
     """Make XLA read the flags of the environment, which it does once in a process."""
-    try:
+    with _private("jaxlib._jax.CompileOptions"):
         from jaxlib import _jax
 
         _jax.CompileOptions()
-    except (ImportError, AttributeError) as error:
-        raise _missing("jaxlib._jax.CompileOptions", error) from error
 
 
 _CONSTANTS = (
@@ -97,7 +110,7 @@ _CONSTANTS = (
 
 def constants_are_arguments() -> bool:
     """Whether jax takes closed-over arrays for arguments in this process."""
-    try:
+    with _private(_CONSTANTS):
         from jax._src import core
         from jax._src.array import ArrayImpl
         from jax._src.interpreters import mlir
@@ -105,8 +118,6 @@ def constants_are_arguments() -> bool:
         is_so = bool(jax.config.jax_use_simplified_jaxpr_constants)
         is_so &= ArrayImpl in core.literalable_types
         return is_so and mlir.LoweringParameters().hoist_constants_as_args
-    except (ImportError, AttributeError) as error:
-        raise _missing(_CONSTANTS, error) from error
 
 
 def take_options(variables: Mapping[str, str]) -> None:
@@ -120,7 +131,7 @@ def take_options(variables: Mapping[str, str]) -> None:
 
 
 def _take_constants_for_arguments() -> None:
-    try:
+    with _private(_CONSTANTS):
         from jax._src import core
         from jax._src.array import ArrayImpl
         from jax._src.interpreters import mlir
@@ -132,8 +143,6 @@ def _take_constants_for_arguments() -> None:
         names = [field.name for field in dataclasses.fields(mlir.LoweringParameters)]
         defaults = dict(zip(names, made.__defaults__, strict=True))
         made.__defaults__ = (*{**defaults, "hoist_constants_as_args": True}.values(),)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise _missing(_CONSTANTS, error) from error
 
 
 _anew = itertools.count(1)
@@ -146,12 +155,10 @@ def traced_anew() -> Iterator[None]:
     By a value of its own for an option that is part of jax's cache keys and does nothing on these
     platforms; `jax.clear_caches` would throw away what was compiled as well, which takes seconds.
     """
-    try:
+    with _private("config.jax_xla_profile_version"):
         from jax._src import config
 
         state = config.jax_xla_profile_version
-    except (ImportError, AttributeError) as error:
-        raise _missing("config.jax_xla_profile_version", AttributeError(str(error))) from error
     with state(next(_anew)):
         yield
 
@@ -180,12 +187,10 @@ def scopes(equation: Any) -> tuple[str, ...]:
     """The names of `jax.named_scope` that an equation was traced in, outermost first, within the
     jaxpr that has it.
     """
-    try:
+    with _private("source_info.name_stack.stack of an equation"):
         from jax._src.source_info_util import Scope
 
         stack = equation.source_info.name_stack.stack
-    except (ImportError, AttributeError) as error:
-        raise _missing("source_info.name_stack.stack of an equation", error) from error
     return tuple(each.name for each in stack if isinstance(each, Scope))
 
 
@@ -219,7 +224,7 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
     """Where an equation came from, innermost first, without the frames of jax itself. What it is
     nested in tells who called: where jax traces a function by itself, its frames begin with it.
     """
-    try:
+    with _private("source_info_util.user_frames"):
         from jax._src import source_info_util
 
         return [
@@ -227,8 +232,6 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
             for equation in chain
             for frame in source_info_util.user_frames(equation.source_info.traceback)
         ]
-    except (ImportError, AttributeError) as error:
-        raise _missing("source_info_util.user_frames", AttributeError(str(error))) from error
 
 
 def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
@@ -258,15 +261,13 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
     """Note whoever asks whether a symbolic size equals another and gets "no", although that depends
     on the sizes: jax cannot raise there, unlike for `<` and `>`.
     """
-    try:
+    with _private("shape_poly._DimExpr.__eq__"):
         from jax._src.export import shape_poly
 
         kind = shape_poly._DimExpr
         equal = kind.__eq__
         bounds = shape_poly._bounds_decision
         best = shape_poly.BoundsPrecision.BEST
-    except (ImportError, AttributeError) as error:
-        raise _missing("shape_poly._DimExpr.__eq__", AttributeError(str(error))) from error
     is_asking = False
 
     def noted(self: Any, other: Any) -> bool:
@@ -302,29 +303,24 @@ def constants_apart() -> Iterator[None]:
     """Closed-over arrays stand beside a traced function, in its `consts`, wherever they are used;
     `jax.export` takes them from there only.
     """
-    try:
+    with _private("_src.config.use_simplified_jaxpr_constants"):
         from jax._src.config import use_simplified_jaxpr_constants
-    except ImportError as error:
-        raise _missing("_src.config.use_simplified_jaxpr_constants", error) from error
     with use_simplified_jaxpr_constants(False):
         yield
 
 
 def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     """A traced function, of values or under another trace."""
-    try:
-        found: list[Any] = jax.core.eval_jaxpr(jaxpr, constants, *arguments)
-    except AttributeError as error:
-        raise _missing("core.eval_jaxpr", error) from error
+    with _private("core.eval_jaxpr"):
+        evaluated = jax.core.eval_jaxpr
+    found: list[Any] = evaluated(jaxpr, constants, *arguments)
     return found
 
 
 def is_error_effect(key: Any) -> bool:
     """Whether it is what `jax.experimental.checkify` keys the errors of a function by."""
-    try:
+    with _private("_src.checkify.ErrorEffect"):
         from jax._src.checkify import ErrorEffect
-    except ImportError as error:
-        raise _missing("_src.checkify.ErrorEffect", error) from error
     return isinstance(key, ErrorEffect)
 
 
@@ -332,7 +328,7 @@ def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
     """A `jax.export.Exported` with another module, which takes more arguments at its end, and runs
     on whatever platform it is lowered for. more: `ShapeDtypeStruct`s.
     """
-    try:
+    with _private("jax.export.Exported"):
         from jax._src import core
 
         avals = tuple(core.ShapedArray(each.shape, each.dtype) for each in more)
@@ -352,8 +348,6 @@ def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
             mlir_module_serialized=module,
             module_kept_var_idx=kept,
         )
-    except (ImportError, AttributeError, TypeError) as error:
-        raise _missing("jax.export.Exported", AttributeError(str(error))) from error
 
 
 class SizesError(Exception):
@@ -365,15 +359,14 @@ def static_module(lowered: Any) -> Any:
     for any size filled in where it is called with certain ones. Raises SizesError.
     """
     module = lowered.compiler_ir("stablehlo")
-    try:
+    with _private("mlir.refine_polymorphic_shapes"):
         from jax._src.interpreters import mlir
 
         if lowered._lowering.compile_args["shape_poly_state"].uses_dim_vars:
-            module = mlir.refine_polymorphic_shapes(module)
-    except ValueError as error:  # also for what the module itself asserts of its sizes
-        raise SizesError(str(error)) from error
-    except (ImportError, AttributeError, KeyError) as error:
-        raise _missing("mlir.refine_polymorphic_shapes", AttributeError(str(error))) from error
+            try:
+                module = mlir.refine_polymorphic_shapes(module)
+            except ValueError as error:  # also for what the module itself asserts of its sizes
+                raise SizesError(str(error)) from error
     return module
 
 
@@ -386,7 +379,7 @@ def cost_analysis(lowered: Any) -> Mapping[str, float]:
     module = static_module(lowered)
     if module is lowered.compiler_ir("stablehlo"):
         return lowered.cost_analysis() or {}
-    try:
+    with _private("_jax.hlo_module_cost_analysis"):
         from jax._src.interpreters import mlir
         from jax._src.lib import _jax
 
@@ -397,6 +390,4 @@ def cost_analysis(lowered: Any) -> Mapping[str, float]:
         found: Mapping[str, float] = _jax.hlo_module_cost_analysis(
             backend, computation.as_hlo_module()
         )
-    except (ImportError, AttributeError, KeyError) as error:
-        raise _missing("_jax.hlo_module_cost_analysis", AttributeError(str(error))) from error
     return found

@@ -1,19 +1,27 @@
-"""Which dimensions the axes of inputs and outputs carry: by symbolic shapes, or else by trial."""
+"""The dimensions that the axes of inputs and outputs carry: by symbolic shapes, or else by trial.
+
+By trial, a size that is multilinear in the dimensions (`batch`, `2*seq+1`, `batch*seq`) is
+recovered exactly from its values at the corners of a box and checked at every profile; anything
+else is "?".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
 
-from aotc.capture import axis_expressions, random_keys, trace_refusals
+from aotc.capture import random_keys, trace_refusals
 from aotc.capture.call_arguments import FlatCall
-from aotc.capture.symbolic_trace import CallAt, Symbolic
+from aotc.capture.symbolic_trace import CallAt, Symbolic, expression_text
 from aotc.config.build_manifest import DimensionSpec
-from aotc_runtime.schema.size_expressions import parse_expression
+from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type Axes = tuple[int | str, ...]
+type Point = tuple[int, ...]
 
 
 class Shapes(NamedTuple):
@@ -90,7 +98,7 @@ def _by_trial(
         name: _ends(sorted({p.sizes[name] for p in profiles}), known)
         for name, known in dimensions.items()
     }
-    for corner in axis_expressions.corners(box):
+    for corner in corners(box):
         if corner in at_points:
             continue
         try:
@@ -106,9 +114,7 @@ def _by_trial(
 
     def axes_of(kind: int, leaf: int, rank: int) -> Axes:
         return tuple(
-            axis_expressions.expression(
-                names, box, {p: s[kind][leaf][axis] for p, s in at_points.items()}
-            )
+            expression(names, box, {p: s[kind][leaf][axis] for p, s in at_points.items()})
             for axis in range(rank)
         )
 
@@ -128,3 +134,45 @@ def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:
     if low + step in known.accepted:
         return low, low + step
     return max(low - step, known.accepted.smallest), low
+
+
+def corners(values: Mapping[str, tuple[int, int]]) -> list[Point]:
+    """The corners of a box, given two values for each dimension, which may be equal."""
+    return sorted(set(product(*values.values())))
+
+
+def expression(
+    dimensions: Sequence[str], box: Mapping[str, tuple[int, int]], sizes: Mapping[Point, int]
+) -> int | str:
+    """The size of one axis as an integer or an expression over the dimensions.
+
+    box: two values for each dimension (equal if it cannot vary), in their order.  sizes: the axis'
+    size at every corner of the box and at any further points, which must agree with the result;
+    "?" otherwise, and where a corner is missing.
+    """
+    if any(corner not in sizes for corner in corners(box)):
+        return "?"
+    found = _terms(tuple(box.items()), (), sizes)
+    if any(value.denominator != 1 for value in found.values()):
+        return "?"
+    terms = Expression(tuple((int(value), names) for names, value in found.items() if value))
+    for point, size in sizes.items():
+        if terms.value(dict(zip(dimensions, point, strict=True))) != size:
+            return "?"
+    return expression_text(terms) if terms.names() else terms.value({})
+
+
+def _terms(
+    box: tuple[tuple[str, tuple[int, int]], ...], point: Point, sizes: Mapping[Point, int]
+) -> dict[tuple[str, ...], Fraction]:
+    """The coefficients of products of dimensions, where the first of them have a point's sizes."""
+    if not box:
+        return {(): Fraction(sizes[point])}
+    (name, (low, high)), *rest = box
+    below = _terms((*rest,), (*point, low), sizes)
+    if low == high:
+        return below
+    above = _terms((*rest,), (*point, high), sizes)
+    slopes = {names: (above[names] - value) / (high - low) for names, value in below.items()}
+    constants = {names: value - slopes[names] * low for names, value in below.items()}
+    return constants | {(name, *names): slope for names, slope in slopes.items()}

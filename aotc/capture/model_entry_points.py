@@ -13,17 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-import jax
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
-from aotc.capture import import_program, jax_private, line_coverage, trace_refusals
+from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
+from aotc.capture.file_digests import read_source
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
 from aotc.capture.model_files.frontend_registry import read_model
-from aotc.capture.source_files import read_source
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -207,7 +206,14 @@ def open_file(
     try:
         return Opened(read_model(file, where), files)
     except AotcError as error:
-        raise type(error)(*(_placed(each, where) for each in error.findings)) from error
+        # A frontend says where in the file something is; the manifest's line comes first.
+        placed = (
+            each
+            if each.where.startswith(where)
+            else structs.replace(each, where=where, found=f"{each.where}: {each.found}")
+            for each in error.findings
+        )
+        raise type(error)(*placed) from error
     except (RecursionError, MemoryError) as error:
         found = f"{source.text}: {type(error).__name__} while it was read"
         raise refusal("AOTC-E843", where, found, expected="a model file") from error
@@ -224,13 +230,6 @@ def judge_lowered(name: str, lowered: Any) -> None:
         return  # nor can it be compiled
     with module.context:
         require_known_calls(module, name, static=True)
-
-
-def _placed(found: Finding, where: str) -> Finding:
-    """With the manifest's line in front: a frontend says where in the file something is."""
-    if found.where.startswith(where):
-        return found
-    return Finding(found.code, where, found.expected, f"{found.where}: {found.found}", found.hint)
 
 
 class _Completing:
@@ -488,11 +487,8 @@ def _callable(model: Model, where: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        weights = _flat(given.pop(WEIGHTS, {}))
-        found = {
-            jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-            for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]
-        }
+        weights = dict(jax_trees.leaf_paths(given.pop(WEIGHTS, {})))
+        found = dict(jax_trees.leaf_paths(given))
         for path, each in zip(paths, model.inputs, strict=True):
             if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
                 expected = f"{path} = {_example(each)}, as the file has it"
@@ -512,11 +508,3 @@ def _takes(each: ModelInput, array: Any) -> bool:
     fits = all(not isinstance(wanted, int) or size == wanted for size, wanted in axes)
     alike = array.dtype in (each.dtype, NARROWER.get(each.dtype))
     return alike and fits and len(array.shape) == len(each.shape)
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Weights by name again, which sets keep as trees."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{above}{key}/") if isinstance(value, dict) else {above + key: value}
-    return flat

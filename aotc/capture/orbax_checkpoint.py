@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from msgspec import Struct
 
 from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import CaptureError, refusal
+from aotc.base.errors import refusal
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process as apart
 from aotc.base.workers import worker_environment, worker_parent
@@ -256,9 +256,8 @@ def open_checkpoint(
             total += prod(array.shape) * dtype.itemsize
             data = ArrayBytes(checkpoint, number)
             tensors[name] = StoredTensor(data, name, 0, dtype, array.shape, dtype)
-    if problems:
-        told = [f"{source.text} {each}" for each in problems]
-        raise _refused(told, where)
+    told = [f"{source.text} {each}" for each in problems]
+    weights_mismatch.require_none(told, where, EXPECTED, AGAIN)
     return files, tensors
 
 
@@ -269,10 +268,6 @@ def _allow(files: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _refused(problems: list[str], where: str) -> AotcError:
-    return CaptureError(weights_mismatch.listed(problems, where, EXPECTED, AGAIN))
 
 
 def _read(source: SourceFile, where: str) -> _Metadata:

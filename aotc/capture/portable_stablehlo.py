@@ -31,10 +31,18 @@ KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 """Donation. Every other jax.* attribute of arguments and results is a name for people."""
 
 
-def portable(module: ir.Module) -> Module:
-    """Normalize a module in place and serialize it."""
+DEFAULT_PRECISION = "#stablehlo<precision DEFAULT>"
+HIGHEST = "#stablehlo<precision HIGHEST>"
+FLOAT32 = ("f32", "complex<f32>")
+PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
+
+
+def portable(module: ir.Module, platform: str = "cpu") -> Module:
+    """Normalize a module in place and serialize it. platform: for which it was lowered."""
     with module.context:
         _pin_parameters(module)
+        if platform != "cpu":
+            _state_precision(module)
         _rename_functions(module)
         _strip_argument_names(module)
         _strip_kernel_locations(module)
@@ -71,6 +79,30 @@ def _pin_parameters(module: ir.Module) -> None:
             kept = {named.name: named.attr for named in known}
             attributes[index] = ir.DictAttr.get({**kept, SHARDING: whole})
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+
+
+def _state_precision(module: ir.Module) -> None:
+    """Ask for float32 where a product of float32 states no precision.
+
+    Processors compute such products in float32, and so do the results that a bundle is compared
+    with. XLA would take TF32 on NVIDIA GPUs, and bfloat16 on TPUs. What a program states is kept:
+    HIGH and HIGHEST, and algorithms.
+    """
+
+    def visit(operation: Any) -> ir.WalkResult:
+        if operation.name in PRODUCTS and "algorithm" not in operation.attributes:
+            element = ir.ShapedType(operation.operands[0].type).element_type
+            stated = [DEFAULT_PRECISION] * 2
+            if "precision_config" in operation.attributes:
+                stated = [str(each) for each in operation.attributes["precision_config"]]
+            if str(element) in FLOAT32 and DEFAULT_PRECISION in stated:
+                asked = [HIGHEST if each == DEFAULT_PRECISION else each for each in stated]
+                operation.attributes["precision_config"] = ir.Attribute.parse(
+                    f"[{', '.join(asked)}]"
+                )
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
 
 
 def _rename_functions(module: ir.Module) -> None:

@@ -136,22 +136,6 @@ def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[
     return lowered
 
 
-def _outputs(traced: Any, impls: list[KeyImpl | None], where: str) -> Any:
-    """The abstract results. Raises CaptureError (AOTC-E833) for a class that cannot hold avals."""
-    try:
-        return random_keys.key_avals(traced.out_info, impls)
-    except Exception as error:
-        raise refusal(
-            "AOTC-E833",
-            f"{where} result",
-            f"{type(error).__name__}: {error}",
-            expected="classes that jax can put together around anything, as its documentation "
-            "asks of them",
-            hint="let tree_unflatten store its children as they are, or return the arrays "
-            "without the class",
-        ) from error
-
-
 def trace_profile(
     call: FlatCall,
     sizes: dict[str, int],
@@ -164,7 +148,18 @@ def trace_profile(
     """
     where = label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, on_mesh, sizes)
-    outputs = _outputs(traced, impls, where)
+    try:
+        outputs = random_keys.key_avals(traced.out_info, impls)
+    except Exception as error:
+        raise refusal(
+            "AOTC-E833",
+            f"{where} result",
+            f"{type(error).__name__}: {error}",
+            expected="classes that jax can put together around anything, as its documentation "
+            "asks of them",
+            hint="let tree_unflatten store its children as they are, or return the arrays "
+            "without the class",
+        ) from error
     leaves = [(path, random_keys.data_aval(leaf)) for path, leaf in jax_trees.leaf_paths(outputs)]
     donated = [
         (jax_trees.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
@@ -189,11 +184,7 @@ def trace_profile(
     lowered = _lowered(traced, platforms, where, root)
     # Closed-over arrays and unused arguments are the jaxpr's: the same for every platform.
     parts = jax_private.lowered_parts(next(iter(lowered.values())))
-    lifted: dict[str, np.ndarray[Any, Any]] = {}
-    names: list[str] = []
-    for value in parts.constants:
-        names.append(closure_name(value))
-        lifted[names[-1]] = value
+    names = [*map(closure_name, parts.constants)]
     return TracedProfile(
         sizes=sizes,
         call=call,
@@ -201,7 +192,7 @@ def trace_profile(
         weak_types=tuple(aval.weak_type for aval in traced.jaxpr.out_avals),
         lowered=lowered,
         arguments=tuple(argument_at(index, names, call) for index in parts.kept),
-        lifted=lifted,
+        lifted=dict(zip(names, parts.constants, strict=True)),
         control_flow=line_coverage.control_flow(traced.jaxpr.jaxpr),
         calls=trace_refusals.custom_calls(traced.jaxpr, root),
         traced=traced,

@@ -1,10 +1,8 @@
-"""Records what a program reads while it is captured, for the provenance of its bundle: the files
-that it opens, and the names of the environment variables that it asks for.
+"""Files that a program opens while it is captured, and environment variables that it asks for.
 
-Nothing depends on this but what provenance lists: every build captures the program, and later tasks
-are looked up by the content of what the capture made. Opened files are seen by an audit hook
-(PEP 578), variables by a stand-in behind `os.environ`. Native code that opens files or reads
-variables by itself is not seen.
+Provenance lists them; nothing else depends on them. An audit hook (PEP 578) sees opened files, a
+stand-in behind `os.environ` sees variables. Files and variables that native code reads by itself
+are not seen.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import posix
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -20,11 +17,11 @@ from types import FrameType
 from typing import Any
 
 from aotc.base.constants import EVERYTHING
-from aotc.capture import library_files
+from aotc.capture import project_files
 
 TOOLCHAIN = frozenset(
     {"aotc", "aotc_runtime", "aotc_serve", "jax", "jaxlib", "ml_dtypes"}
-    | {"msgspec", "numpy", "opt_einsum", "scipy"}
+    | {"msgspec", "numpy", "opt_einsum", "pydantic", "scipy"}
 )
 """Packages that read variables of their own in every program alike."""
 
@@ -36,8 +33,7 @@ class Recorder:
     """
 
     def __init__(self, scratch: Path) -> None:
-        self._libraries = library_files.folders()
-        self._skipped = (*self._libraries, os.path.join(scratch, ""))
+        self._skipped = (*project_files.library_folders(), os.path.join(scratch, ""))
         self._opened: set[str] = set()
         self._variables: set[str] = set()
         self._before = dict(os.environ)
@@ -52,8 +48,8 @@ class Recorder:
         return sorted(self._opened | mapped)
 
     def variables(self) -> dict[str, bool]:
-        """Return the variables that the program asked for, itself or through its libraries other
-        than the toolchain's, and whether each was set before it ran. EVERYTHING stands for all.
+        """Return the variables that packages other than the toolchain's asked for, and whether each
+        was set before the program ran. EVERYTHING stands for all.
         """
         asked = sorted(self._variables)
         return {name: name == EVERYTHING or name in self._before for name in asked}
@@ -74,21 +70,8 @@ class Recorder:
 
     def _on_variable(self, name: str, frame: FrameType) -> None:
         # What is read after all of them are may come of going through them.
-        is_new = self._variables.isdisjoint((name, EVERYTHING))
-        if is_new and self._is_by_program(frame) and not _is_by_toolchain(frame):
+        if self._variables.isdisjoint((name, EVERYTHING)) and _package(frame) not in TOOLCHAIN:
             self._variables.add(name)
-
-    def _is_by_program(self, frame: FrameType | None) -> bool:
-        """Whether code of the program is among the callers. In a thread, whose stack does not show
-        what started it, everything counts as the program's.
-        """
-        last = frame
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if not file.startswith(("<", *self._libraries)):
-                return True
-            last, frame = frame, frame.f_back
-        return last is not None and last.f_code.co_filename == threading.__file__
 
 
 class _Environment(MutableMapping[bytes, bytes]):
@@ -128,18 +111,17 @@ class _Environment(MutableMapping[bytes, bytes]):
         return dict(self._variables)
 
 
-def _is_by_toolchain(frame: FrameType) -> bool:
-    """Whether jax, or another package of the toolchain, asks, perhaps through the standard library
-    (`os.path.expanduser` reads HOME).
+def _package(frame: FrameType) -> str:
+    """Return the package that asks, perhaps through the standard library (`os.path.expanduser`
+    reads HOME). In a thread it may be the standard library itself, and counts as the program.
     """
     outer: FrameType | None = frame
     while outer is not None:
         file = outer.f_code.co_filename
-        if not file.startswith("<") and not library_files.is_of_python(file):
+        if not file.startswith("<") and not project_files.is_of_python(file):
             break
         outer = outer.f_back
-    asking = str((outer or frame).f_globals.get("__name__", ""))
-    return asking.partition(".")[0] in TOOLCHAIN
+    return str((outer or frame).f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _absolute(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Which files are the program's own, and what provenance and evidence call them.
+"""The files of a program and of the libraries below it, and the names of the program's own.
 
 Its own are the files below the build manifest's folder, except for an environment in it, and files
 elsewhere that are not installed: in a folder of `PYTHONPATH`, or the sources of an editable
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
-from aotc.capture import library_files
+import aotc
+import aotc_runtime
 from aotc.capture.file_digests import digest_of
 from aotc_runtime.base.digest import sha256
 
@@ -27,15 +29,56 @@ MAIN = ("__main__", "__mp_main__")
 
 
 @cache
+def _installed() -> tuple[str, ...]:
+    """Folders with installed distributions, most of which lie within a folder of the standard
+    library.
+    """
+    entries = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
+    paths = sysconfig.get_paths()
+    return _ending_in_a_slash([*entries, paths["purelib"], paths["platlib"]])
+
+
+@cache
+def _of_python() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return _ending_in_a_slash([paths["stdlib"], paths["platstdlib"]])
+
+
+@cache
+def _ours() -> tuple[str, ...]:
+    return _ending_in_a_slash([aotc.__path__[0], aotc_runtime.__path__[0]])
+
+
+def is_of_python_or_ours(path: str) -> bool:
+    """Return whether a file belongs to the standard library or to aotc."""
+    return path.startswith(_ours()) or is_of_python(path)
+
+
+def is_of_python(path: str) -> bool:
+    """Return whether a file belongs to the standard library."""
+    return path.startswith(_of_python()) and not path.startswith(_installed())
+
+
+@cache
+def library_folders() -> tuple[str, ...]:
+    """Folders of installed code, with a slash at the end: no file below one is the project's."""
+    return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
+
+
+def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.join(folder, "") for folder in dict.fromkeys(folders))
+
+
+@cache
 def is_own(file: str, root: Path) -> bool:
     """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
-    if not file.startswith("/") or library_files.is_of_python_or_ours(file):
+    if not file.startswith("/") or is_of_python_or_ours(file):
         return False
     below = os.path.join(root, "")
     inside = file.startswith(below)
     if not _INSTALLED.isdisjoint(file.removeprefix(below).split("/")):
         return False
-    return inside or not file.startswith(library_files.folders())
+    return inside or not file.startswith(library_folders())
 
 
 def own_names(root: Path) -> dict[str, str]:

@@ -41,11 +41,11 @@ def data_aval(aval: Any) -> Any:
 def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:
     """The inverse of `data_aval` for a pytree. impls: of each leaf, None for what is not keys."""
     leaves, structure = jax.tree.flatten(data)
-    return jax.tree.unflatten(structure, map(_key_aval, leaves, impls))
-
-
-def _key_aval(data: Any, impl: KeyImpl | None) -> Any:
-    return data if impl is None else jax.ShapeDtypeStruct(data.shape[:-1], dtype_of(impl))
+    avals = (
+        leaf if impl is None else jax.ShapeDtypeStruct(leaf.shape[:-1], dtype_of(impl))
+        for leaf, impl in zip(leaves, impls, strict=True)
+    )
+    return jax.tree.unflatten(structure, avals)
 
 
 def wrapped(data: Any, aval: Any) -> Any:

@@ -21,7 +21,7 @@ from importlib.machinery import (
 )
 from typing import Any
 
-from aotc.capture import library_files
+from aotc.capture import project_files
 from aotc_runtime.base.digest import sha256
 
 
@@ -56,7 +56,7 @@ def install() -> None:
     """Do so from now on in this process. Modules of libraries are loaded as usual."""
 
     def is_library(folder: str) -> bool:
-        return os.path.join(folder, "").startswith(library_files.folders())
+        return os.path.join(folder, "").startswith(project_files.library_folders())
 
     def hook(path: str) -> Any:
         if is_library(path):

@@ -19,13 +19,12 @@ import jax
 from jax import export
 
 from aotc.capture import jax_private, trace_refusals, user_exceptions
-from aotc.capture.axis_expressions import expression_text
 from aotc.capture.call_arguments import FlatCall
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import Dimension
-from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
+from aotc_runtime.schema.size_expressions import Expression, parse_expression, parse_relation
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
@@ -254,3 +253,14 @@ def axis_text(axis: Any) -> int | str:
         return expression_text(parse_expression(text))
     except ValueError:
         return "?"
+
+
+def expression_text(expression: Expression) -> str:
+    """An expression as text: products by length, then by name; the constant last."""
+    text = ""
+    terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
+    for coefficient, names in terms:
+        factors = [*names] if names and abs(coefficient) == 1 else [str(abs(coefficient)), *names]
+        sign = "-" if coefficient < 0 else ("+" if text else "")
+        text += sign + "*".join(factors)
+    return text

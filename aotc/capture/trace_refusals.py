@@ -55,7 +55,8 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     for chain in jax_private.equations_within(closed.jaxpr):
         if str(chain[0].primitive) not in CALLBACKS:
             continue
-        if _is_of(chain, ERROR_IF):
+        frames = jax_private.source_frames(chain)
+        if frames and Path(frames[0].file).parts[-len(ERROR_IF) :] == ERROR_IF:
             checks.append(own_line(chain, root))
             continue
         yield finding(
@@ -75,12 +76,6 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             "it is imported: a check that fails then gives NaN; calls that pass `on_error` have to "
             "be changed",
         )
-
-
-def _is_of(chain: jax_private.Chain, file: tuple[str, ...]) -> bool:
-    """Whether the innermost line that an equation came from is in a file whose path ends so."""
-    frames = jax_private.source_frames(chain)
-    return bool(frames) and Path(frames[0].file).parts[-len(file) :] == file
 
 
 def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -216,30 +211,25 @@ def findings(closed: Any, where: str, root: Path) -> list[Finding]:
     return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
 
 
-def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
-    """AOTC-E825: an output that is neither an array nor a Python number, which becomes one."""
-    found = None
-    if isinstance(leaf, (np.ndarray, np.generic)):
-        found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
-    elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
-        found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
-    elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
-        found = with_article(type(leaf).__name__)
-    if found:
-        yield finding(
-            "AOTC-E825",
-            f"{where} output {path or 'result'}",
-            found,
-            expected="an array",
-            hint="return arrays only; keep text and other values beside the entry point",
-        )
-
-
 def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
-    """AOTC-E825: leaves of a result that are not arrays, and a result without any."""
+    """AOTC-E825: leaves of a result that are neither arrays nor Python numbers, or no leaves."""
     leaves = jax_trees.leaf_paths(outputs)
     for path, leaf in leaves:
-        yield from check_output_leaf(leaf, path, where)
+        found = None
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
+        elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
+            found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
+        elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
+            found = with_article(type(leaf).__name__)
+        if found:
+            yield finding(
+                "AOTC-E825",
+                f"{where} output {path or 'result'}",
+                found,
+                expected="an array",
+                hint="return arrays only; keep text and other values beside the entry point",
+            )
     if not leaves:
         yield finding(
             "AOTC-E825",

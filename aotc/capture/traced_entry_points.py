@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.base.errors import raise_if, refusal
+from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import Decision, EntryPointLines
 from aotc.capture import (
     import_program,
     jax_trees,
-    policy_checks,
     random_keys,
     trace_refusals,
 )
@@ -41,7 +40,7 @@ from aotc.capture.profile_trace import (
     closure_name,
     trace_profile,
 )
-from aotc.capture.symbolic_trace import CallAt, Symbolic, analyze, export_module, symbols
+from aotc.capture.symbolic_trace import Symbolic, analyze, export_module, symbols
 from aotc.capture.traced_shardings import (
     ArrayShardings,
     WeightShardings,
@@ -49,20 +48,24 @@ from aotc.capture.traced_shardings import (
     shardings_of,
 )
 from aotc.capture.weight_sets import Weights
-from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import (
     Argument,
     CompileHere,
-    Dimension,
+    DimensionPolicy,
     DType,
     LiftedConstant,
+    Pad,
     Parameter,
+    Split,
     TensorSpec,
 )
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.pytrees import Tree
+from aotc_runtime.schema.size_expressions import parse_expression
+from aotc_runtime.schema.tensor_text import tensor_text
 
 _CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
 
@@ -122,7 +125,14 @@ def trace_entry_point(
     def call_at(sizes: Mapping[str, Any]) -> FlatCall:
         return flat_call(plan, weights, manifest, sizes)
 
-    raise_if(_check_leaves(call_at(all_sizes[0]), manifest.where("entry_points", name)))
+    where = manifest.where("entry_points", name)
+    raise_if(
+        found
+        for leaf in call_at(all_sizes[0]).leaves
+        for found in trace_refusals.check_dtype(
+            leaf.data.dtype, jax_trees.join(leaf.owner, leaf.path), where
+        )
+    )
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
     on_mesh = shardings_of(manifest, name, weight_shardings, calls)
     with coverage.recording(manifest.root) as recorded:
@@ -138,12 +148,19 @@ def trace_entry_point(
     _check_trees(plan, manifest, profiles)
     known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
     accepted = {dimension: each.accepted for dimension, each in known.items()}
-    symbolic = _at_all_sizes(call_at, accepted, spec, first, manifest)
+    symbolic = Symbolic(None)
+    if accepted:
+        # Which axes carry which dimension does not depend on how many devices there are, and
+        # symbolic sizes cannot be shown to be multiples of anything but 1.
+        with on_one_device(manifest.mesh):
+            symbolic = analyze(
+                call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
+            )
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     leaf_axes = find(symbolic, traced, known, call_at)
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
-    raise_if(policy_checks.findings(manifest, name, inputs, outputs, symbolic))
+    raise_if(_policy_findings(manifest, name, inputs, outputs, symbolic))
     compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileHere)]
     exported = None
     if compiled:
@@ -167,14 +184,6 @@ def trace_entry_point(
     )
 
 
-def _check_leaves(call: FlatCall, where: str) -> Iterator[Finding]:
-    """AOTC-E832 for arguments of a dtype that bundles do not know."""
-    for leaf in call.leaves:
-        yield from trace_refusals.check_dtype(
-            leaf.data.dtype, jax_trees.join(leaf.owner, leaf.path), where
-        )
-
-
 def _check_trees(
     plan: CallPlan, manifest: BuildManifest, profiles: Sequence[TracedProfile]
 ) -> None:
@@ -190,21 +199,6 @@ def _check_trees(
         raise_if(trace_refusals.check_profiles([*zip(named, passed, strict=True)], "a structure"))
         where = manifest.where("entry_points", plan.name, "inputs", parameter)
         jax_trees.check_paths(first.call.trees[parameter], where)
-
-
-def _at_all_sizes(
-    call_at: CallAt,
-    accepted: Mapping[str, Dimension],
-    spec: EntryPointSpec,
-    first: TracedProfile,
-    manifest: BuildManifest,
-) -> Symbolic:
-    if not accepted:
-        return Symbolic(None)
-    # Which axes carry which dimension does not depend on how many devices there are, and symbolic
-    # sizes cannot be shown to be multiples of anything but 1.
-    with on_one_device(manifest.mesh):
-        return analyze(call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root)
 
 
 def _input_specs(
@@ -265,11 +259,9 @@ def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[Lif
     """The arrays that the function closes over, at any profile. Raises CaptureError (AOTC-E832)."""
     lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
     raise_if(
-        finding
+        found
         for value in lifted.values()
-        for finding in trace_refusals.check_dtype(
-            value.dtype, "", f"{name}, an array it closes over"
-        )
+        for found in trace_refusals.check_dtype(value.dtype, "", f"{name}, an array it closes over")
     )
     return tuple(
         LiftedConstant(tensor=key, dtype=DType(str(value.dtype)), shape=value.shape)
@@ -309,3 +301,71 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))
     return ExportedEntryPoint(module, tuple(arguments))
+
+
+def _policy_findings(
+    manifest: BuildManifest,
+    name: str,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    symbolic: Symbolic,
+) -> Iterator[Finding]:
+    """AOTC-E838 a policy of a dimension that the program is specialised to, E839 one that cannot
+    work with inputs or outputs, since it is not known which axes carry the dimension.
+    """
+    for dimension, policy in manifest.entry_points[name].out_of_profile.items():
+        where = manifest.where("entry_points", name, "out_of_profile", dimension)
+        if reason := symbolic.specialized.get(dimension):
+            yield finding(
+                "AOTC-E838",
+                where,
+                str(reason),
+                expected=f"a program that does the same at every size of {dimension}",
+            )
+        else:
+            yield from _without_axes(where, dimension, policy, inputs, outputs)
+            yield from _without_module(where, dimension, policy, symbolic)
+
+
+def _without_axes(
+    where: str,
+    dimension: str,
+    policy: DimensionPolicy,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+) -> Iterator[Finding]:
+    tensors = [*(("input", spec) for spec in inputs), *(("output", spec) for spec in outputs)]
+    unknown = [(kind, spec) for kind, spec in tensors if "?" in spec.shape]
+    for kind, spec in unknown[:1]:
+        yield _unsuited(
+            where,
+            f"an {kind} whose size is known from the dimensions: sums and products of them",
+            f"{kind} {spec.path or 'result'}, {tensor_text(spec)}",
+        )
+    plan = at_once(policy)
+    if isinstance(plan, Split) and not unknown:
+        for kind, spec in tensors:
+            carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
+            if carrying not in ([], [dimension]):
+                expected = f"an {kind} that carries {dimension} by itself, on one axis at most"
+                found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+                yield _unsuited(where, expected, found)
+    if isinstance(plan, Pad):
+        paths = {spec.path for spec in inputs}
+        for path in sorted(plan.fill.keys() - paths):
+            yield _unsuited(where, f"a fill for one of {', '.join(sorted(paths))}", path)
+
+
+def _without_module(
+    where: str, dimension: str, policy: DimensionPolicy, symbolic: Symbolic
+) -> Iterator[Finding]:
+    reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
+    if isinstance(policy, CompileHere) and reasons:
+        other, reason = reasons[0]
+        expected = "a function that jax can trace at all sizes at once, to compile it for any"
+        found = reason if other == dimension else f"{reason} (of {other})"
+        yield _unsuited(where, expected, found)
+
+
+def _unsuited(where: str, expected: str, found: str) -> Finding:
+    return finding("AOTC-E839", where, found, expected=expected)

@@ -92,7 +92,7 @@ class ArrayShardings:
         name = self.entry_point
         leaves = jax_trees.leaf_paths(result)
         found, findings = assign(
-            self.manifest.entry_points[name].output_shardings,
+            self.manifest.entry_points[name].shardings.outputs,
             self.manifest.mesh,
             {label(name, sizes): [(path, leaf.shape) for path, leaf in leaves]},
             _places(self.manifest, "entry_points", name, "shardings", "outputs"),
@@ -147,7 +147,7 @@ def shardings_of(
         for call, sizes in calls
     }
     inputs, findings = assign(
-        manifest.entry_points[entry_point].input_shardings,
+        manifest.entry_points[entry_point].shardings.inputs,
         manifest.mesh,
         leaves,
         _places(manifest, "entry_points", entry_point, "shardings", "inputs"),

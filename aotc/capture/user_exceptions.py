@@ -13,7 +13,7 @@ import jax
 import jaxlib
 
 import aotc
-from aotc.capture import library_files, project_files
+from aotc.capture import project_files
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import warn
 
@@ -53,7 +53,7 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
         for each in _causes(error)
         for frame, line in [*traceback.walk_tb(each.__traceback__)][::-1]
         if is_users(file := frame.f_code.co_filename)
-        and not library_files.is_of_python_or_ours(file)
+        and not project_files.is_of_python_or_ours(file)
     ]
     yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
 

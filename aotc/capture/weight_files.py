@@ -5,22 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from math import prod
 from mmap import ACCESS_READ, MADV_RANDOM, mmap
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.base.errors import CaptureError, refusal
-from aotc.capture import npz_files
-from aotc.capture.file_digests import digest_of_open
-from aotc.capture.source_files import changed_meanwhile, state_of
+from aotc.base.errors import refusal
+from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of_open
+from aotc.capture.model_files.model_archive import Damaged, read_archive
 from aotc.config.build_manifest import SourceFile
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.safetensors_reader import read_tensors
+from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.system.bundle_files import open_regular
 from aotc_runtime.system.streamed_bundle import PIECE_BYTES, PassedMap, Told, nobody
+
+ZIP_BEGINS = b"PK\x03\x04"
+NPZ_ENDING = ".npy"
+NPZ_HEADER_BYTES_MAX = 2**16
+_NPZ_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""By version: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html."""
 
 
 class WeightsFile:
@@ -29,7 +39,7 @@ class WeightsFile:
     def __init__(self, source: SourceFile, where: str) -> None:
         self._source, self._where = source, where
         self._file = open_regular(source.path)
-        self._state = state_of(self._file.fileno())
+        self._state = state_of_open(self._file)
         self._digest = ""
 
     @property
@@ -43,7 +53,7 @@ class WeightsFile:
     @property
     def size(self) -> int:
         """In bytes, as it was opened."""
-        return self._state[0]
+        return self._state.size
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
         """These bytes of it, in pieces of `PIECE_BYTES` but for the last. Raises OSError,
@@ -55,7 +65,7 @@ class WeightsFile:
             while len(piece) < wanted:
                 more = os.pread(self._file.fileno(), wanted - len(piece), at + len(piece))
                 if not more:
-                    raise CaptureError(self._changed())
+                    raise self._changed()
                 piece += more
             yield piece
 
@@ -71,22 +81,19 @@ class WeightsFile:
 
     def require_unchanged(self) -> None:
         """Raises CaptureError (AOTC-E840) if somebody has written into it since it was opened."""
-        now = state_of(self._file.fileno())
+        now = state_of_open(self._file)
         # A file that was replaced lost its name, which changes when it was changed, and no byte.
         is_replaced = os.fstat(self._file.fileno()).st_nlink == 0
-        if now[:2] != self._state[:2] or (now != self._state and not is_replaced):
-            raise CaptureError(self._changed())
+        if now[:4] != self._state[:4] or (now != self._state and not is_replaced):
+            raise self._changed()
 
     def tensors(self) -> dict[str, StoredTensor]:
         """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
         BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
         """
         data = self._mapped()
-        if os.pread(self._file.fileno(), len(npz_files.BEGINS), 0) == npz_files.BEGINS:
-            return {
-                name: StoredTensor(self, name, each.start, each.dtype, each.shape, each.dtype)
-                for name, each in npz_files.arrays(data)
-            }
+        if os.pread(self._file.fileno(), len(ZIP_BEGINS), 0) == ZIP_BEGINS:
+            return {tensor.name: tensor for tensor in npz_tensors(self, data)}
         # The system would read megabytes ahead, of which nothing is wanted but the header.
         if isinstance(data.obj, mmap):  # of an empty file there is no map
             data.obj.madvise(MADV_RANDOM)
@@ -104,9 +111,12 @@ class WeightsFile:
         try:
             return memoryview(PassedMap(self._file.fileno(), self.size, access=ACCESS_READ))
         except ValueError as error:  # it has become shorter
-            raise CaptureError(self._changed()) from error
+            raise self._changed() from error
 
-    def _changed(self) -> Finding:
+    def fetch(self) -> None:
+        """Do nothing: its bytes are at hand."""
+
+    def _changed(self) -> AotcError:
         return changed_meanwhile(self.where, self.source.text)
 
 
@@ -122,16 +132,13 @@ class Bytes(Protocol):
     def digest(self) -> str:
         """A digest of all the bytes."""
 
+    def fetch(self) -> None:
+        """Have the bytes at hand, which has to be before they are read. Raises CaptureError,
+        OSError.
+        """
+
     def read(self, start: int, end: int) -> Iterator[bytes]:
         """These of its bytes, in pieces of a length that any number fits into."""
-
-
-@runtime_checkable
-class Fetched(Protocol):
-    """Bytes that have to be fetched before they are read."""
-
-    def fetch(self) -> None:
-        """Do so once. Raises CaptureError, OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +180,41 @@ class StoredTensor:
                 hint="choose another `dtype`, or leave it out",
             )
         return cast.tobytes()
+
+
+def npz_tensors(file: Bytes, data: memoryview) -> Iterator[StoredTensor]:
+    """The arrays of an .npz file, where they lie in it. Checksums are checked. Raises Damaged."""
+    whole = _address(data)
+    for member_name, member in read_archive(data).members.items():
+        name = member_name.removesuffix(NPZ_ENDING)
+        if not name or name == member_name:
+            raise Damaged("members that numpy.savez writes", f"{member_name}, as of torch.save")
+        stream = BytesIO(member[:NPZ_HEADER_BYTES_MAX])
+        dtype, shape = _npz_header(name, stream)
+        if stream.tell() + prod(shape) * dtype.itemsize != len(member):
+            raise Damaged(f"{name} of the size that its header says", f"{len(member)} bytes")
+        start = _address(member) - whole + stream.tell()
+        yield StoredTensor(file, name, start, dtype, shape, dtype)
+
+
+def _npz_header(name: str, stream: BytesIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The dtype and shape of an array that lies little-endian and in C order behind its header."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        shape, is_fortran, dtype = _NPZ_READERS[version](stream, NPZ_HEADER_BYTES_MAX)
+    except (ValueError, KeyError) as error:
+        raise Damaged(f"{name} as an array of numpy", "another header") from error
+    if dtype.name not in {*DType}:
+        raise Damaged(f"numbers in {name}, of a dtype that numpy itself has", str(dtype))
+    if dtype != dtype.newbyteorder("<"):
+        raise Damaged(f"{name} in little-endian order", str(dtype))
+    if is_fortran:
+        raise Damaged(f"{name} in C order (numpy.ascontiguousarray)", "Fortran order")
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise Damaged(f"{name} of a shape", str(shape))
+    return dtype, shape
+
+
+def _address(view: memoryview) -> int:
+    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return address

@@ -24,7 +24,7 @@ from aotc.capture import (
     jax_trees as tree,
 )
 from aotc.capture.checkpoint_tensors import open_weights
-from aotc.capture.weight_files import Fetched, StoredTensor, WeightsFile
+from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.suggestions import with_article
@@ -55,7 +55,7 @@ class Weights:
     def fetch(self) -> None:
         """Have what tensors are copied from at hand, where that takes another process."""
         for tensor in self.tensors.values():
-            if isinstance(tensor, StoredTensor) and isinstance(tensor.file, Fetched):
+            if isinstance(tensor, StoredTensor):
                 tensor.file.fetch()
 
     def cut(self) -> str:
@@ -165,16 +165,13 @@ def in_tree(
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), files)
+    ordered = {path: tensors[path] for path, _ in tree.leaf_paths(structure)}
+    return Weights("source", structure, ordered, files)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     """A tensor of a file, which is never weakly typed, whatever `init` would make."""
     return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
-
-
-def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aotc.base.errors import finding, raise_if
+from aotc.base.errors import refusal
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import Finding
 
@@ -47,21 +47,23 @@ def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
 
     Raises CaptureError (AOTC-E830) that lists every tensor that differs, shortened.
     """
-    differences = list(_differences(tensors, wanted))
-    if not differences:
-        return
     expected = f"the {len(wanted)} tensors that init describes, named by their paths"
-    hint = _respelled(tensors.keys() - wanted.keys(), wanted)
-    usual = "write the file from the tree that init returns, names joined by '/'"
-    raise_if([listed(differences, where, expected, hint or usual)])
+    hint = "write the file from the tree that init returns, names joined by '/'"
+    for name in sorted(tensors.keys() - wanted.keys()):
+        # As torch writes it: dense.kernel instead of dense/kernel.
+        if (path := name.replace(".", "/")) in wanted:
+            hint = f"did you mean {path} by {name}? Names are paths joined by '/'"
+            break
+    require_none([*_differences(tensors, wanted)], where, expected, hint)
 
 
-def listed(problems: Sequence[str], where: str, expected: str, hint: str) -> Finding:
-    """AOTC-E830 for several tensors or files at once, shortened."""
+def require_none(problems: Sequence[str], where: str, expected: str, hint: str) -> None:
+    """Raise CaptureError (AOTC-E830) for problems of tensors or files, shortened, if any."""
     shown = [*problems[:SHOWN_MAX]]
     if len(problems) > SHOWN_MAX:
         shown.append(f"… {len(problems) - SHOWN_MAX} more")
-    return finding("AOTC-E830", where, "\n".join(shown), expected=expected, hint=hint)
+    if shown:
+        raise refusal("AOTC-E830", where, "\n".join(shown), expected=expected, hint=hint)
 
 
 def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
@@ -76,11 +78,3 @@ def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Itera
 
 def _text(leaf: Any) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
-
-
-def _respelled(unknown: set[str], wanted: Mapping[str, Any]) -> str | None:
-    """A hint for names as torch writes them: dense.kernel instead of dense/kernel."""
-    for name in sorted(unknown):
-        if (path := name.replace(".", "/")) in wanted:
-            return f"did you mean {path} by {name}? Names are paths joined by '/'"
-    return None

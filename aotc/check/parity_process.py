@@ -170,7 +170,7 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
 
 def begin() -> None:
     """Import what `run` is going to need, meanwhile."""
-    kept(WORKER).begin(_variables(), Path.cwd())
+    kept(WORKER).begin(_variables())
 
 
 def _variables() -> dict[str, str]:

@@ -17,9 +17,9 @@ from importlib import import_module
 from pathlib import Path
 
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.check.padding.trial_files import read_call, read_plans
+from aotc.check.padding.trial_files import call_file, read_fixture, read_plans
 from aotc.check.padding.trial_records import EntryTrials, Sizes
-from aotc.check.padding.trial_run import Array, run
+from aotc.check.padding.trial_run import Array, Subject, run
 from aotc.check.parity_calls import miscalled, misread
 from aotc.check.parity_process import Answer, Differing, Job
 from aotc.check.value_runs import run_values
@@ -38,7 +38,6 @@ from aotc_runtime.verification.verify_bundle import judge, require, vouch
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
     """Run each trial and return its difference. folder: holds the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
-    inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
@@ -48,16 +47,11 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
         results = device.execute(profile.executable, arguments)
         return [device.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
 
+    subject = Subject(entry, loaded.spec.inputs, loaded.spec.outputs, execute)
     return [
-        run(
-            trial,
-            entry,
-            inputs,
-            outputs,
-            read_call(folder, entry.entry_point, trial, inputs, outputs),
-            execute,
-        )
+        run(trial, subject, read_fixture(file, subject.inputs, subject.outputs))
         for trial in entry.trials
+        for file in [call_file(folder, entry.entry_point, trial)]
     ]
 
 

@@ -59,7 +59,9 @@ def weights_as_made(
     if init is None:
         return _nested(recorded)
     if source:
-        return _filled(jax.eval_shape(functions(init)), recorded)
+        return jax.tree_util.tree_map_with_path(
+            lambda steps, _: recorded[path_of(*steps) or "value"], jax.eval_shape(functions(init))
+        )
 
     def kept(steps: Any, leaf: Any) -> Any:
         wanted = recorded[path_of(*steps) or "value"]
@@ -88,17 +90,11 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
 
 
 def _same_bytes(one: Array, other: Array) -> bool:
-    """Whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
+    """Return whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
     first, second = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (one, other))
     return first.size == second.size and all(
         np.array_equal(first[start : start + PIECE_BYTES], second[start : start + PIECE_BYTES])
         for start in range(0, first.size, PIECE_BYTES)
-    )
-
-
-def _filled(structure: Any, recorded: Mapping[str, Array]) -> Any:
-    return jax.tree_util.tree_map_with_path(
-        lambda steps, _: recorded[path_of(*steps) or "value"], structure
     )
 
 

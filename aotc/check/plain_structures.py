@@ -214,7 +214,7 @@ def _item(expected: Node, found: Any, names: tuple[str | int, ...]) -> Any:
 
 
 def unchanged(spelled: Spelled, argument: Any) -> bool:
-    """Whether an argument that was passed still holds what it was made from."""
+    """Return whether an argument that was passed still holds what it was made from."""
     match spelled:
         case Nothing():
             return argument is None

@@ -82,14 +82,11 @@ def trial_inputs(
         seed: Other numbers for another seed.
     """
     has_arrays = any(_is_float(leaf.dtype) and np.prod(leaf.shape) > 1 for leaf in leaves)
-    return [
-        _made(kind, leaf, anchors, _generator(kind, leaf.path, seed), keeps_scalars=has_arrays)
-        for leaf in leaves
-    ]
-
-
-def _generator(kind: str, path: str, seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, zlib.crc32(f"{kind} {path}".encode())])
+    made = []
+    for leaf in leaves:
+        generator = np.random.default_rng([seed, zlib.crc32(f"{kind} {leaf.path}".encode())])
+        made.append(_made(kind, leaf, anchors, generator, keeps_scalars=has_arrays))
+    return made
 
 
 def _made(
@@ -105,7 +102,9 @@ def _made(
     if 0 in leaf.shape:
         return np.zeros(leaf.shape, leaf.dtype)
     if leaf.is_key:
-        return _other_bits(leaf, generator)
+        if leaf.sample is not None:
+            return np.asarray(~leaf.sample)
+        return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
     if leaf.dtype == np.bool_:
         return _booleans(kind, leaf, generator)
     if not _is_float(leaf.dtype):
@@ -128,12 +127,6 @@ def _part(leaf: TrialLeaf, part: str, bounds: tuple[float, float] | None) -> Tri
 
 def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
-
-
-def _other_bits(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    if leaf.sample is not None:
-        return np.asarray(~leaf.sample)
-    return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
 
 
 def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
@@ -296,7 +289,7 @@ def _specials(kind: str, leaf: TrialLeaf) -> list[float]:
     elif kind == INFINITE:
         values = [np.inf, -np.inf]
     else:
-        most, least = _largest(leaf), _smallest(leaf)
+        most, least = _largest(leaf), float(ml_dtypes.finfo(leaf.dtype).smallest_normal)
         values = [-0.0, most, least, 0.0, -most, -least]
         values += [] if leaf.bounds is None else leaf.bounds
     return [value for value in values if _within(value, leaf)]
@@ -325,7 +318,7 @@ def _blank_row(made: Array) -> None:
 
 
 def _has_rows(shape: tuple[int, ...]) -> bool:
-    """Whether an array has several rows of several elements."""
+    """Return whether an array has several rows of several elements."""
     return sum(size > 1 for size in shape) > 1
 
 
@@ -343,12 +336,8 @@ def _largest(leaf: TrialLeaf) -> float:
     return float(ml_dtypes.finfo(leaf.dtype).max)
 
 
-def _smallest(leaf: TrialLeaf) -> float:
-    return float(ml_dtypes.finfo(leaf.dtype).smallest_normal)
-
-
 def _within(value: Any, leaf: TrialLeaf) -> Any:
-    """Whether numbers are within the bounds of a leaf; NaN is within none."""
+    """Return whether numbers are within the bounds of a leaf; NaN is within none."""
     if leaf.bounds is None:
         return True
     low, high = leaf.bounds

@@ -1,4 +1,4 @@
-"""Which of two results is right, an executable's or plain JAX's: judged by the same module computed
+"""Judge which of two results is right, an executable's or plain JAX's, by the same module computed
 in float64.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 type Array = np.ndarray[Any, Any]
 
 MULTIPLE = 8
-"""How many times plain JAX's own error an executable's error may be."""
+"""Most times that an executable's error may be plain JAX's own."""
 
 
 FAR = 1e-2
@@ -22,7 +22,7 @@ FAR = 1e-2
 
 
 class Verdict(Struct, frozen=True):
-    """What came of judging one output. output: its path.  right: whether every element is as plain
+    """The judgement of one output. output: its path.  right: whether every element is as plain
     JAX has it, or at least as close to the truth.  different: elements beyond the tolerance, of so
     many elements.  first: index of the first of them.  median: of their absolute differences.
     found, plain: largest errors against the truth; None without one.  scale: the largest finite
@@ -44,9 +44,10 @@ class Verdict(Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the executable is right by a truth that plain JAX is close to as well, or by what
-        sums in another order change. Elsewhere the program amplifies rounding, or plain JAX is
-        wrong: the interpreter adds in plain JAX's order, so that it agrees with plain JAX in both.
+        """Return whether the executable is right by a truth that plain JAX is close to as well, or
+        by what sums in another order change. Elsewhere the program amplifies rounding, or plain JAX
+        is wrong: the interpreter adds in plain JAX's order, so that it agrees with plain JAX in
+        both.
         """
         return self.right and (self.is_order or (self.plain or 0.0) <= FAR * self.scale)
 
@@ -114,7 +115,7 @@ def judge(
 def _wrong_side(
     found: Array, plain: Array, exact: Array, rtol: float, atol: float
 ) -> Literal["plain JAX", "rounding"]:
-    """Who differs from the truth, of two results that are no further from it than rounding."""
+    """Return which of two results differs from the truth by more than rounding."""
     is_close = bool(_close(found, exact, rtol, atol).all())
     return "plain JAX" if is_close and not _close(plain, exact, rtol, atol).all() else "rounding"
 
@@ -124,7 +125,7 @@ def _is_whole(array: Array) -> bool:
 
 
 def _close(one: Array, other: Array, rtol: float, atol: float) -> Array:
-    """Whether elements are equal, both NaN, or finite and within the tolerance of the other."""
+    """Return whether elements are equal, both NaN, or finite and within the tolerance."""
     other = _as(other, one.dtype)
     if _is_whole(one):
         return np.asarray(one == other)
@@ -161,8 +162,8 @@ def _error(array: Array, truth: Array) -> float:
 def _as_good(
     found: Array, exact: Array, own: Sequence[tuple[Array, Array]], rtol: float, atol: float
 ) -> Array:
-    """Whether elements are finite where plain JAX's are, and their errors at most `MULTIPLE` times
-    as large as its largest ones, both as they are and in units of the tolerance.
+    """Return whether elements are finite where plain JAX's are, and their errors at most `MULTIPLE`
+    times as large as its largest ones, both as they are and in units of the tolerance.
 
     own: results of plain JAX, each with what it should be; the first for the same inputs.
     """
@@ -186,8 +187,8 @@ def _as_good(
 
 
 def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
-    """Whether elements are off by at most `MULTIPLE` times what other orders of sums change them by
-    themselves: unlike plain JAX's errors, that is known without plain JAX.
+    """Return whether elements are off by at most `MULTIPLE` times what other orders of sums change
+    them by themselves: unlike plain JAX's errors, that is known without plain JAX.
     """
     with np.errstate(all="ignore"):
         changes = [_gap(order, exact) for order in orders]
@@ -197,7 +198,7 @@ def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
 
 
 class Judgement(Struct, frozen=True):
-    """What came of judging one call: of the output that decides.  opinion: who is wrong by
+    """The judgement of one call: of the output that decides.  opinion: who is wrong by
     StableHLO's interpreter; "" if nobody asked it, or nobody is.
     """
 
@@ -211,7 +212,7 @@ class Judgement(Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether the executable may differ from plain JAX here."""
+        """Return whether the executable may differ from plain JAX here."""
         return self.verdict.right and self.opinion != "engine"
 
 

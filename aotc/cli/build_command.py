@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aotc.cli.cache_options import VARIABLE, cache_option, size_option, store_of
-from aotc.cli.command_output import Output, command, fail, note_ignored, print_notes
+from aotc.cli.command_output import FILE, Output, command, fail, note_ignored, print_notes
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
 from aotc.cli.completion_command import target_names
@@ -21,103 +20,36 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.build_backends import OpenCompilers
     from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cache_store import Cache
-    from aotc.pipeline.cache.cached_tasks import Done
-    from aotc.pipeline.tasks.unfinished_tasks import Unfinished
+    from aotc.pipeline.cached_backend import OpenCompilers
+    from aotc.pipeline.cached_tasks import Done
+    from aotc.pipeline.task_history import Unfinished
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCache:
-    """The options of a remote cache. key: to seal with, a file or URI.  trusted: public keys."""
-
-    url: str | None
-    key: str | None
-    trusted: Sequence[Path]
-
-
-def remote_cache_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the three options, as `remote_cache`, `cache_key` and `cache_trust`."""
-    for option in (
-        click.option(
-            "--cache-trust",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Use entries of the remote cache that this public key sealed; may repeat.",
-        ),
-        click.option(
-            "--cache-key",
-            metavar="FILE|URI",
-            help="Seal what is made with this private key, and put it into the remote cache.",
-        ),
-        click.option(
-            "--remote-cache",
-            envvar=f"{VARIABLE}_REMOTE",
-            metavar="URL",
-            help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> Cache | None:
-    """The cache of these options; None if it is off.
+def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
+    """A local cache with a remote one behind it. key: to seal with, a file or URI.  trusted: public
+    keys.
 
     Raises UsageError and, for a file without a usable key, TrustError.
     """
-    if remote.url is None and (remote.key or remote.trusted):
-        raise click.UsageError("--cache-key and --cache-trust go with --remote-cache")
-    local = store_of(place, cache_size)
-    if local is None or remote.url is None:
-        return local
     from aotc.bundle.trust.trust_text import read_public_key
     from aotc_runtime.verification.public_keys import load_public_key
 
-    keys = [read_public_key(file)[1] for file in remote.trusted]
-    signer = signer_of(remote.key, None) if remote.key else None
+    keys = [read_public_key(file)[1] for file in trusted]
+    signer = signer_of(key, None) if key else None
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
-    shared: Cache = optional("--remote-cache")(
-        local, remote.url, signer, {key.id: key for key in keys}
-    )
+    shared: Cache = optional("--remote-cache")(local, url, signer, {key.id: key for key in keys})
     return shared
 
 
-def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--executor`, as `executor`."""
-    return click.option(
-        "--executor",
-        metavar="URL",
-        help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
-    )(function)
-
-
-@contextmanager
-def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
-    """Where a build compiles: on the executor at a URL, which is closed when the block ends, or
-    without a URL on this host. Raises UsageError.
-    """
-    if url is None:
-        from aotc.pipeline.build_backends import on_this_host
-
-        yield on_this_host
-        return
-    with optional("--executor")(url) as compilers:
-        yield compilers
-
-
 @click.command()
-@click.argument("manifest", type=click.Path(path_type=Path))
+@click.argument("manifest", type=FILE)
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="The .aotb file to write; default: NAME-VERSION.aotb.",
+    "-o", "--output", type=FILE, help="The .aotb file to write; default: NAME-VERSION.aotb."
 )
-@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option("--layout", type=FILE, help="Write an OCI layout folder here.")
 @click.option(
     "--target",
     "targets",
@@ -129,32 +61,45 @@ def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
 )
-@executor_option
+@click.option(
+    "--executor",
+    metavar="URL",
+    help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
+)
 @click.option(
     "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
 )
 @cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
 @size_option
-@remote_cache_options
+@click.option(
+    "--remote-cache",
+    envvar=f"{VARIABLE}_REMOTE",
+    metavar="URL",
+    help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
+)
+@click.option(
+    "--cache-key",
+    metavar="FILE|URI",
+    help="Seal what is made with this private key, and put it into the remote cache.",
+)
+@click.option(
+    "--cache-trust",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="Use entries of the remote cache that this public key sealed; may repeat.",
+)
 @click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
 @click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
-@click.option(
-    "--save-tuning",
-    type=click.Path(path_type=Path),
-    help="Write what --tune chose to this file.",
-)
+@click.option("--save-tuning", type=FILE, help="Write what --tune chose to this file.")
 @click.option(
     "--tuning",
     "tuning_file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Build with the choices of this file instead of measuring.",
 )
 @click.option("--builder-id", metavar="URI", help="Who builds, for provenance; or AOTC_BUILDER_ID.")
-@click.option(
-    "--sbom",
-    type=click.Path(path_type=Path),
-    help="Write the CycloneDX bill of materials to this file too.",
-)
+@click.option("--sbom", type=FILE, help="Write the CycloneDX bill of materials to this file too.")
 @click.option(
     "--check-reproducible", is_flag=True, help="Build twice, and refuse if anything differs."
 )
@@ -199,14 +144,19 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
+    if remote_cache is None and (cache_key or cache_trust):
+        raise click.UsageError("--cache-key and --cache-trust go with --remote-cache")
     from aotc.base.workers import worker_environment
     from aotc.bundle.write.bundle_writer import Form
     from aotc.config import tuning_file as tuning_files
     from aotc.pipeline.build import build as build_bundle
+    from aotc.pipeline.cached_backend import on_this_host
 
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
-    store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
+    cache: Cache | None = store_of(place, cache_size)
+    if cache is not None and remote_cache is not None:
+        cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
     tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
     again: BeforePacking | None = (
@@ -215,9 +165,12 @@ def build(
         else None
     )
     signer = signer_of(key, passphrase_file) if key else None
+    compiling: AbstractContextManager[OpenCompilers] = (
+        optional("--executor")(executor) if executor else nullcontext(on_this_host)
+    )
     left: list[Unfinished] = []
     try:
-        with compilers_of(executor) as compilers, progress(quiet=out.json) as on_stage:
+        with compiling as compilers, progress(quiet=out.json) as on_stage:
             built = build_bundle(
                 manifest,
                 output=layout or output,
@@ -228,7 +181,7 @@ def build(
                 on_stage=on_stage,
                 on_output=_print_output if out.verbose else lambda process, text: None,
                 tuning=tuner() if tuner else recorded,
-                cache=store,
+                cache=cache,
                 builder=builder_id,
                 sbom=sbom,
                 save_tuning=save_tuning,
@@ -248,8 +201,8 @@ def build(
 
 
 def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
-    """What became of the tasks, if there were any, before the findings. left: one, or none."""
-    from aotc.report.tasks_report import unfinished_lines, unfinished_report
+    """Report what became of the tasks, and then the findings. left: one, or none."""
+    from aotc.report.build_report import unfinished_lines, unfinished_report
 
     extra: dict[str, Any] = {}
     for unfinished in left:
@@ -261,7 +214,7 @@ def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: b
 
 
 def _print_output(process: str, text: str) -> None:
-    """What the program printed; each line says in which process, since it runs in two."""
+    """Print what the program printed; each line says in which process, since it runs in two."""
     warn(*(f"{process} | {line}" for line in text.splitlines()))
 
 
@@ -272,8 +225,8 @@ def _print_task(done: Done) -> None:
 
 
 def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
+    from aotc.report.build_report import print_tasks
     from aotc.report.report_text import print_build
-    from aotc.report.tasks_report import print_tasks
 
     print_build(built, verbose=out.verbose)
     if reproduced:
@@ -282,9 +235,5 @@ def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> Non
         print_tasks(built.tasks, built.compared)
     print_notes(built.notes)
     if built.attestation is None:
-        print_notes(
-            [
-                "the bundle is unsigned and will not load; sign it: "
-                f"aotc sign {built.bundle.path} --key KEY"
-            ]
-        )
+        signing = f"aotc sign {built.bundle.path} --key KEY"
+        print_notes([f"the bundle is unsigned and will not load; sign it: {signing}"])

@@ -198,7 +198,7 @@ def _hindered(error: Exception) -> AotcError | None:
 
 
 def _wants_memory(error: Exception) -> bool:
-    """Whether Python or a library has got no more memory."""
+    """Return whether Python or a library has got no more memory."""
     if isinstance(error, MemoryError):
         return True
     said = ("failed to map segment", "can't start new thread", "Cannot allocate memory")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,10 @@ from aotc_runtime.base.rendering import document_text, refusal, render, warn, wa
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; an option that it does not know ends the process."""
+
+
+FILE = click.Path(path_type=Path)
+"""The path of a file or folder, as the type of an argument or option."""
 
 
 @dataclass(frozen=True, slots=True)

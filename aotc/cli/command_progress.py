@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotc_runtime.base.rendering import warn
 from aotc_runtime.system.read_progress import LARGE_BYTES, Tally, bytes_at, is_seen
 from aotc_runtime.system.streamed_bundle import Told, nobody
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 OnStage = Callable[[str, int, int], None]
 
@@ -28,16 +32,9 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         with _lines() as lines:
             yield lines.on_stage
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import TaskID, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description:<10}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[counted]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with _bars(TextColumn("{task.fields[counted]}"), TimeElapsedColumn()) as bars:
         tasks: dict[str, TaskID] = {}
 
         def on_stage(stage: str, done: int, total: int) -> None:
@@ -47,6 +44,15 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
             bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
 
         yield on_stage
+
+
+def _bars(*columns: ProgressColumn) -> Progress:
+    """Bars on stderr that go away at the end, each with its name and these columns."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    named = (TextColumn("{task.description:<10}"), BarColumn(bar_width=30))
+    return Progress(*named, *columns, console=Console(stderr=True), transient=True)
 
 
 EVERY_SECONDS = 10.0
@@ -154,24 +160,9 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
             yield keep
             warn(f"{stage}: {_bytes(*last)}, {time.perf_counter() - begun:.1f} s")
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
-        TextColumn("{task.description:<10}"),
-        BarColumn(bar_width=30),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with _bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bars:
         task = bars.add_task(stage, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total or None)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -21,7 +20,7 @@ import click
 CORE: dict[str, dict[str, str]] = {
     "Build": {
         "build": "aotc.cli.build_command:build",
-        "targets": "aotc.cli.targets:targets",
+        "targets": "aotc.cli.targets_command:targets",
     },
     "Gate and ship": {
         "verify": "aotc.cli.verify_command:verify",
@@ -29,7 +28,7 @@ CORE: dict[str, dict[str, str]] = {
     "Sign and trust": {
         "keygen": "aotc.cli.keygen_command:keygen",
         "sign": "aotc.cli.sign_command:sign",
-        "trust": "aotc.cli.trust:trust",
+        "trust": "aotc.cli.trust_command:trust",
     },
     "Review": {
         "inspect": "aotc.cli.inspect_command:inspect",
@@ -56,7 +55,7 @@ class Commands(Mapping[str, click.Command]):
         command: click.Command
         for places in CORE.values():
             if name in places:
-                command = load(places[name])
+                command = EntryPoint(name, places[name], "aotc.commands").load()
                 return command
         command = _registered("aotc.commands")[name].load()
         return command
@@ -100,9 +99,3 @@ def _registered(group: str) -> dict[str, EntryPoint]:
                 f"{point.name} is registered twice in {group}: {other.value} and {point.value}"
             )
     return found
-
-
-def load(place: str) -> Any:
-    """Import what stands at a place, `package.module:name`."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

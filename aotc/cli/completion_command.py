@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
@@ -57,3 +58,13 @@ def target_names(
     files = [path for folder in search_folders(Path.cwd()) for path in folder.glob("*.toml")]
     names = sorted({NATIVE, *(path.stem for path in files)})
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def target_option[F: Callable[..., object]](
+    help: str, *, several: bool = False, required: bool = False
+) -> Callable[[F], F]:
+    """`--target`, as `target`; as `targets` where several may be given."""
+    names = ("--target", "targets" if several else "target")
+    return click.option(
+        *names, multiple=several, required=required, shell_complete=target_names, help=help
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
+
+from aotc.cli.command_output import FILE
 
 VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", re.ASCII)
 
@@ -32,7 +33,7 @@ def described_hosts[F: Callable[..., Any]](more: str) -> Callable[[F], F]:
         "--hosts",
         "hosts",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=FILE,
         help=f"What `aotc host-info` printed on a host{more}",
     )
 

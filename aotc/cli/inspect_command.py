@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
 
 
 @click.command(short_help="Show targets, entry points, profiles, sizes and parity.")
@@ -28,7 +28,7 @@ def inspect(out: Output, bundle: Place, full: bool, ca: Path | None) -> None:
     from aotc.report.inspect_report import bundle_report
     from aotc.report.report_text import print_bundle
 
-    with looked(out, bundle, None, Fetching(full, ca)) as found:
+    with looked(out, bundle, None, full=full, ca=ca) as found:
         report = bundle_report(review(found.source, None, datetime.now(UTC), found.unread))
     report["weights_hashed"] = not found.unread
     out.result(report, lambda: print_bundle(report))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
 import sys
@@ -11,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli import passphrase
-from aotc.cli.command_output import print_notes
+from aotc.cli.command_output import FILE, print_notes
 
 if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
+    from aotc_runtime.base.errors import AotcError
+
+PASSPHRASE = "AOTC_KEY_PASSPHRASE"
+"""The variable that holds a passphrase."""
+
+PASSPHRASE_BYTES_MAX = 1023
+"""What OpenSSL encrypts a key with."""
+
+FILE_BYTES_MAX = 2**16
+"""The size of a file whose first line is a passphrase; what follows is not looked at."""
 
 
 def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -23,9 +33,7 @@ def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
-            "--passphrase-file",
-            type=click.Path(path_type=Path),
-            help="First line: the key's passphrase.",
+            "--passphrase-file", type=FILE, help="First line: the key's passphrase."
         )(function)
         return click.option(
             "--key",
@@ -46,9 +54,12 @@ def signer_of(key: str, passphrase_file: Path | None) -> Signer:
     from aotc.bundle.sign.signer_plugins import open_signer, scheme_of
 
     if scheme_of(key):
-        return open_signer(key, _asked)
+        return open_signer(key, _ask_for_plugin)
     path = Path(key)
-    signer = load_signer(path, passphrase.for_key(path, passphrase_file))
+    passphrase = given_passphrase(passphrase_file)
+    if passphrase is None and sys.stdin.isatty() and _is_encrypted(path):
+        passphrase = ask_passphrase(f"passphrase of {path}", confirm=False)
+    signer = load_signer(path, passphrase)
     note_readable(path)
     return signer
 
@@ -65,7 +76,58 @@ def note_readable(key: Path) -> None:
         )
 
 
-def _asked(prompt: str) -> str | None:
+def given_passphrase(file: Path | None) -> bytes | None:
+    """The passphrase from a file (its first line) or the environment; None if neither is set.
+
+    Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
+    """
+    if file is not None:
+        from aotc.base.workers.confined_process import keep_secret
+        from aotc_runtime.system.bundle_files import read_file
+
+        keep_secret(file)
+        try:
+            line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
+        except OSError as error:
+            raise _unusable(str(file), error.strerror or str(error)) from error
+        return _usable(line.removesuffix(b"\r"), str(file))
+    value = os.environb.get(PASSPHRASE.encode())
+    return _usable(value, PASSPHRASE) if value else None
+
+
+def ask_passphrase(prompt: str, *, confirm: bool) -> bytes:
+    """The passphrase as typed at the terminal."""
+    answer: str = click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True)
+    return _usable(os.fsencode(answer), prompt)
+
+
+def _is_encrypted(key: Path) -> bool:
+    """Return whether a file holds a key that needs a passphrase; false for one that cannot be read,
+    as whoever loads it will say.
+    """
+    from aotc.bundle.sign.signing_keys import is_encrypted, read_key_file
+
+    try:
+        return key.is_file() and is_encrypted(read_key_file(key))
+    except OSError:
+        return False
+
+
+def _usable(passphrase: bytes, where: str) -> bytes:
+    if not passphrase:
+        raise _unusable(where, "an empty first line")
+    if len(passphrase) > PASSPHRASE_BYTES_MAX:
+        raise _unusable(where, "a longer one")
+    return passphrase
+
+
+def _unusable(where: str, found: str) -> AotcError:
+    from aotc.base.errors import refusal
+
+    return refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
+
+
+def _ask_for_plugin(prompt: str) -> str | None:
     if not sys.stdin.isatty():
         return None
     try:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from aotc.cli import passphrase
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
+from aotc.cli.key_option import PASSPHRASE, ask_passphrase, given_passphrase
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("prefix", type=click.Path(path_type=Path))
+@click.argument("prefix", type=FILE)
 @click.option(
     "--type",
     "key_type",
@@ -23,9 +23,7 @@ from aotc_runtime.base.rendering import say
     help="The kind of key.",
 )
 @click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
-@click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), help="First line: encrypt with this."
-)
+@click.option("--passphrase-file", type=FILE, help="First line: encrypt with this.")
 @command
 def keygen(
     out: Output, prefix: Path, key_type: str, plain: bool, passphrase_file: Path | None
@@ -43,12 +41,12 @@ def keygen(
 
     if plain and passphrase_file:
         raise click.UsageError("--plain and --passphrase-file exclude each other")
-    secret = None if plain else passphrase.given(passphrase_file)
+    secret = None if plain else given_passphrase(passphrase_file)
     if secret is None and not plain:
         if not sys.stdin.isatty():
-            hint = f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain"
+            hint = f"set {PASSPHRASE}, pass --passphrase-file, or --plain"
             raise refusal("AOTC-E009", "keygen", "none", hint=hint)
-        secret = passphrase.asked("passphrase", confirm=True)
+        secret = ask_passphrase("passphrase", confirm=True)
     pair = generate_key_pair(prefix, secret, KeyType(key_type))
     document = {
         "private_key": str(pair.private),

@@ -1,17 +1,16 @@
-"""What commands that speak to registries ask for."""
+"""Options and types of the bundles that commands read, from files and registries."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import Output, print_notes
+from aotc.cli.command_output import FILE, Output, print_notes
 from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     _Type = click.ParamType["Place"]
 else:
     _Type = click.ParamType  # which takes no type in older releases
+import click
 
 type Place = Path | str
 """Where a bundle is: a path, or a reference."""
@@ -69,20 +69,14 @@ class _FileType(click.Path):
 
 BUNDLE_FILE = _FileType(path_type=Path)
 
-
-@dataclass(frozen=True, slots=True)
-class Fetching:
-    """full: fetch weights too.  ca: as of `HttpClient`."""
-
-    full: bool
-    ca: Path | None
+PATH = click.Path(path_type=Path)
 
 
 def ca_option[F: Callable[..., object]](function: F) -> F:
     """`--ca`."""
     return click.option(
         "--ca",
-        type=click.Path(path_type=Path),
+        type=FILE,
         help="PEM certificates that the registry's has to be signed with, in place of this host's.",
     )(function)
 
@@ -96,18 +90,17 @@ def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def looked(
-    out: Output, place: Place, policy: TrustPolicy | None, fetching: Fetching
+    out: Output, place: Place, policy: TrustPolicy | None, *, full: bool, ca: Path | None
 ) -> Iterator[Looked]:
     """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
-    hashed. Raises what `looked_at` raises.
+    hashed. full: fetch weights too.  ca: as of `HttpClient`. Raises what `looked_at` raises.
     """
     from aotc_runtime.loader.bundle_sources import looked_at
 
-    full, ca = fetching.full, fetching.ca
     quiet = out.json or isinstance(place, Path)
     with (
-        byte_progress("fetch", quiet=quiet) as told,
-        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=told) as found,
+        byte_progress("fetch", quiet=quiet) as on_bytes,
+        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=on_bytes) as found,
     ):
         if not out.json:
             print_notes(notes_of(found))
@@ -120,3 +113,26 @@ def notes_of(found: Looked) -> Iterator[str]:
         yield f"{found.asked} is {found.shown}"
     if found.note:
         yield found.note
+
+
+def verified_options[F: Callable[..., object]](function: F) -> F:
+    """`--trust` and `--untrusted`."""
+    function = click.option(
+        "--untrusted",
+        is_flag=True,
+        help="Take what is there, signed or not; digests are checked all the same.",
+    )(function)
+    return trust_option("A policy that has to accept the bundle.")(function)
+
+
+def trust_option[F: Callable[..., object]](
+    help: str, *, required: bool = False
+) -> Callable[[F], F]:
+    """`--trust`."""
+    return click.option("--trust", required=required, type=FILE, help=help)
+
+
+def refuse_both(trust: Path | None, untrusted: bool) -> None:
+    """Raise click.UsageError where both options are given."""
+    if trust and untrusted:
+        raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")

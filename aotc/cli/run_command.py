@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
 
@@ -21,7 +21,7 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
 @click.command(short_help="Load a bundle as production would, and call it once.")
 @click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point")
-@click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
+@click.option("--trust", required=True, type=FILE, help="The trust policy.")
 @click.option(
     "--target",
     shell_complete=target_names,
@@ -30,7 +30,7 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
 @click.option(
     "--input", "inputs", multiple=True, help="NAME=@x.npy, @all.npz or NAME=8x64xf32[=1]."
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Write results to this .npz file.")
+@click.option("--output", type=FILE, help="Write results to this .npz file.")
 @click.option("--expect", multiple=True, help="NAME=@y.npy: compare a result with this.")
 @click.option(
     "--rtol",

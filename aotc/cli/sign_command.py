@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.command_progress import passing_progress
+from aotc.cli.command_registry import optional
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE
 from aotc_runtime.base.rendering import say
@@ -18,7 +20,7 @@ from aotc_runtime.base.rendering import say
 @key_options(required=True)
 @click.option(
     "--trust",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="A policy that has to accept what others signed before, so that nothing else is signed.",
 )
 @click.option(
@@ -42,13 +44,14 @@ def sign(
     aotc sign digits-1.0.0.aotb --key release.key
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
-    from aotc.bundle.sign.bundle_signing import endorse
+    from aotc.bundle.sign.bundle_signing import endorse, unstamped
     from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 
     policy = read_policy(trust) if trust is not None else None
     signer = signer_of(key, passphrase_file)
-    with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
-        made = endorse(bundle, signer, policy, timestamp=timestamp, told=told)
+    stamp = partial(optional("--timestamp"), timestamp) if timestamp else unstamped
+    with passing_progress("copy", [bundle], 2, quiet=out.json) as on_progress:
+        made = endorse(bundle, signer, policy, timestamp=stamp, on_progress=on_progress)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import PLACE, Place, fetching_options
@@ -15,7 +15,7 @@ from aotc_runtime.base.rendering import say
 
 @click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
 @click.argument("bundle", type=PLACE)
-@click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
+@click.option("--trust", required=True, type=FILE, help="The trust policy.")
 @click.option(
     "--target",
     default="host",
@@ -50,8 +50,10 @@ def verify(
     from aotc_runtime.loader.verify_report import verify_report
 
     places = [bundle] if isinstance(bundle, Path) else []
-    with passing_progress("hash", places, 1, quiet=out.json) as told:
-        report = verify_report(bundle, trust, target, full=full, ca=ca, channel=channel, told=told)
+    with passing_progress("hash", places, 1, quiet=out.json) as on_progress:
+        report = verify_report(
+            bundle, trust, target, full=full, ca=ca, channel=channel, told=on_progress
+        )
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document)
         return report.exit_code

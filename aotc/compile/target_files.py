@@ -131,16 +131,15 @@ def file_text(target: Target, name: str) -> str:
     return "".join(
         [
             *(f"{key} = {json.dumps(value)}\n" for key, value in plain.items()),
-            *(f'{key} = """\n{_lines(value)}"""\n' for key, value in texts.items()),
+            # JSON's escapes are TOML's.
+            *(
+                f'{key} = """\n{json.dumps(value).replace("\\n", "\n").strip('"')}"""\n'
+                for key, value in texts.items()
+            ),
             *(line for key, table in tables.items() for line in _table(key, table)),
             *_table("options", target.options),
         ]
     )
-
-
-def _lines(text: str) -> str:
-    """The inside of a TOML text of several lines. JSON's escapes are TOML's."""
-    return json.dumps(text).replace("\\n", "\n").strip('"')
 
 
 def _table(name: str, items: Mapping[str, str]) -> list[str]:

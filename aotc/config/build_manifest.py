@@ -1,8 +1,7 @@
 """Reads build manifests: which functions to build, at which shapes, with which weights and targets.
 
-`read_build_manifest` reports every problem of a file at once; docs/build-manifest.md lists the
-keys. The values that it returns are defined in `aotc.config.manifest_specs`, and may be imported
-from here.
+docs/build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the values that
+`read_build_manifest` returns; they may be imported from here.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from msgspec import msgpack
 
 from aotc.base.errors import raise_if
+from aotc.base.msgpack_values import unpacked
 from aotc.config import manifest_relations
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
@@ -31,7 +31,7 @@ from aotc.config.input_specs import (
     dimensions_of,
     leaf_paths,
 )
-from aotc.config.manifest_problem import Problem, Refused
+from aotc.config.manifest_problem import Problem
 from aotc.config.manifest_specs import (
     BuildManifest,
     EntryPointSpec,
@@ -45,7 +45,6 @@ from aotc.config.manifest_specs import (
 from aotc.config.routing_policies import at_once
 from aotc.config.sharding_specs import assign
 from aotc.config.toml_document import Document
-from aotc.config.toml_validation import Reading, read_section
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 
@@ -65,7 +64,9 @@ __all__ = [
     "SourceFile",
     "WeightsSpec",
     "at_once",
+    "decode_build_manifest",
     "dimensions_of",
+    "encode_build_manifest",
     "leaf_paths",
     "profiles_of",
     "read_build_manifest",
@@ -73,52 +74,61 @@ __all__ = [
 
 SCHEMA = 1
 KIND = "build manifest"
-_KEYS = TypeAdapter(ManifestKeys)
 
 
 def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildManifest:
     """Read and check a build manifest.
 
     written: a file that the caller is about to write, which need not exist yet.
-    Raises BuildManifestError with every problem found: AOTC-E801 unreadable, E802 not TOML, E803
-    unknown key, E804 missing key, E805 wrong type or value, E806 unknown reference, E807 conflict
-    or duplicate, E808 missing file, E809 never used, E810 another schema, E814 a sharding that
-    does not tile its array. E801, E802 and E810 end the reading.
+    Raises BuildManifestError with every problem of one kind: AOTC-E801 unreadable, E802 not TOML,
+    E810 another schema; keys by themselves: E803 unknown key, E804 missing key, E805 wrong type or
+    value, E807 conflict or duplicate; keys beside each other: these, E806 unknown reference, E808
+    missing file, E809 never used; E814 a sharding that does not tile its array.
     """
-    return _checked(toml.read(path, KIND), written)
-
-
-def _checked(document: Document, written: Path | None = None) -> BuildManifest:
+    document = toml.read(path, KIND)
     toml.require_schema(document, SCHEMA)
-    reading = Reading(document.path.resolve().parent)
-    keys, problems = read_section(document.data, _KEYS, reading)
-    problems.extend(manifest_relations.check(keys, Refused(problems)))
-    problems.extend(_missing_files(keys, written))
-    raise_if(document.findings(problems))
-    manifest = BuildManifest(
+    manifest = _manifest(document, path.resolve().parent)
+    problems = [*manifest_relations.check(manifest), *_missing_files(manifest, written)]
+    document.refuse(problems)
+    raise_if(_untiled(manifest))
+    return manifest
+
+
+def encode_build_manifest(manifest: BuildManifest) -> bytes:
+    """Return a manifest for `decode_build_manifest` in another process."""
+    where = [os.fsencode(manifest.path), os.fsencode(manifest.root)]
+    return msgpack.encode([*where, manifest.text])
+
+
+def decode_build_manifest(data: bytes) -> BuildManifest:
+    """Return a manifest that another process has read and checked."""
+    path, root, text = unpacked(data, tuple[bytes, bytes, bytes])
+    document = toml.parse_bytes(Path(os.fsdecode(path)), text, KIND)
+    return _manifest(document, Path(os.fsdecode(root)))
+
+
+def _manifest(document: Document, root: Path) -> BuildManifest:
+    keys = toml.parse(document, ManifestKeys, root)
+    return BuildManifest(
         **{field.name: getattr(keys, field.name) for field in fields(keys)},
         path=document.path,
-        root=reading.root,
+        root=root,
         text=document.source,
         lines=document.lines,
     )
-    raise_if(_untiled(manifest))
-    return manifest
 
 
 def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
     """Shardings that do not fit inputs whose shapes the manifest tells, at some profile."""
     every = {key for target in manifest.targets for key in manifest.executables(target)}
     for name, spec in manifest.entry_points.items():
-        leaves = [
-            leaf for parameter, tree in spec.inputs.items() for leaf in leaf_paths(tree, parameter)
-        ]
-        if not spec.input_shardings or any(isinstance(leaf, InputLike) for _, leaf in leaves):
+        patterns, leaves = spec.shardings.inputs, spec.leaves
+        if not patterns or any(isinstance(leaf, InputLike) for leaf in leaves.values()):
             continue  # the capture asks the functions
         calls = {
             key.label: [
                 (path, [sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape])
-                for path, leaf in leaves
+                for path, leaf in leaves.items()
                 if isinstance(leaf, InputLeaf)
             ]
             for key in sorted(every)
@@ -126,7 +136,7 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
             for sizes in [dict(key.sizes)]
         }
         where = partial(manifest.where, "entry_points", name, "shardings", "inputs")
-        yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
+        yield from assign(patterns, manifest.mesh, calls, where)[1]
 
 
 def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Problem]:

@@ -9,18 +9,20 @@ Generated profiles always hold the largest accepted size, so that every other on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
-from aotc.config.field_types import Arrayed, Size, accepting, at_least_one, refusal
-from aotc.config.manifest_problem import Problem, Refused, duplicates, spell
+from aotc.config.field_types import Arrayed, Distinct, Size, accepting, at_least_one, refusal
+from aotc.config.manifest_problem import Problem, spell
 from aotc.config.toml_validation import Section
 from aotc_runtime.base.suggestions import closest
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import Dimension
+from aotc_runtime.schema.size_expressions import Relation
 
 POWERS_OF_TWO = "powers_of_two"
 MULTIPLES_OF = "multiples_of"
@@ -38,6 +40,9 @@ class MultiplesOf(Section):
     multiples_of: Annotated[Size, Field(description=f"write {{ {MULTIPLES_OF} = 128 }}")]
 
 
+type Sizes = dict[str, int]
+"""A profile: the size of each dimension."""
+
 type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
 """The value of `profiles`: the sizes in the order of the file, or how they are found."""
 
@@ -45,6 +50,7 @@ _LISTED = TypeAdapter[tuple[int, ...]](
     Annotated[
         tuple[Size, ...],
         Arrayed,
+        Distinct,
         at_least_one("at least one size", "name the sizes to compile for"),
     ],
     config=Section.__pydantic_config__,
@@ -82,6 +88,7 @@ class DimensionSpec(Section):
         tuple[Size, ...],
         Arrayed,
         accepting(lambda v: len(v) == 2, "[smallest, largest]", "give both ends"),
+        accepting(lambda v: v[0] <= v[1], "[smallest, largest]", "swap the two"),
         Field(examples=["range = [1, 64]"]),
     ]
     rule: Annotated[SizesRule | None, Field(alias="profiles")] = None
@@ -106,23 +113,10 @@ def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
     return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
 
 
-def accepted_by(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Dimension | None:
-    """What a dimension accepts; None if that cannot be told, or is nothing."""
-    if refused.within(*path, "range") or refused.within(*path, "multiple_of"):
-        return None
-    return None if dimension.accepted.is_empty else dimension.accepted
-
-
-def check_range(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Iterator[Problem]:
-    """Ends the right way round, with an accepted size between them."""
-    if refused.within(*path, "range"):
-        return
-    low, high = dimension.range
-    if low > high:
-        found = f"[{spell(low)}, {spell(high)}]"
-        path = (*path, "range")
-        yield Problem("AOTC-E805", path, "[smallest, largest]", found, "swap the two")
-    elif dimension.accepted.is_empty:
+def check_range(dimension: DimensionSpec, path: KeyPath) -> Iterator[Problem]:
+    """Require an accepted size within the range."""
+    if dimension.accepted.is_empty:
+        low, high = dimension.range
         yield Problem(
             code="AOTC-E805",
             path=(*path, "multiple_of"),
@@ -133,9 +127,8 @@ def check_range(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> It
 
 
 def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
-    """What is wrong with a value of `profiles`. accepted: None if that cannot be told."""
+    """Yield what is wrong with a value of `profiles`. accepted: None if that cannot be told."""
     if isinstance(rule, tuple):
-        yield from duplicates(path, rule)
         for index, size in enumerate(rule):
             yield from check_size(size, (*path, index), accepted, "remove the profile")
     elif accepted is not None:
@@ -185,3 +178,18 @@ def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
         if size in accepted:
             yield size
         size *= 2
+
+
+def grid(
+    dimensions: Iterable[str],
+    profiles: Mapping[str, tuple[int, ...]],
+    relations: Iterable[Relation],
+) -> tuple[Sizes, ...]:
+    """Return every combination of the dimensions' profiles for which the relations hold, sorted;
+    one empty one if there are no dimensions.
+    """
+    names, wanted = sorted(dimensions), tuple(relations)
+    points = (
+        dict(zip(names, sizes, strict=True)) for sizes in product(*(profiles[n] for n in names))
+    )
+    return tuple(point for point in points if all(r.holds(point) for r in wanted))

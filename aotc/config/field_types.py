@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, get_args
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from aotc.base.byte_sizes import bytes_of
-from aotc.config.manifest_problem import Problem
+from aotc.config.manifest_problem import Problem, duplicates
 from aotc_runtime.schema import bundle_manifest
 
 REFUSED = "aotc"
@@ -71,6 +71,12 @@ def accepting[T](
         return value
 
     return AfterValidator(check)
+
+
+def _distinct(raw: object) -> object:
+    if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
+        raise refused(problems)
+    return raw
 
 
 def is_identifier(text: str) -> bool:
@@ -162,6 +168,8 @@ Bytes = Annotated[int, PlainValidator(_bytes)]
 PlainValue = Annotated[Plain, PlainValidator(_plain)]
 Arrayed = Field(strict=False)
 """TOML's arrays become tuples."""
+Distinct = BeforeValidator(_distinct)
+"""An array with each value once."""
 
 
 def by_name[V](values: Mapping[str, V]) -> Mapping[str, V]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 
-from pydantic import Field, PlainValidator, TypeAdapter, ValidationInfo
+from pydantic import Field, PlainValidator, TypeAdapter
 
 from aotc.config.field_types import (
     IDENTIFIER_EXPECTED,
@@ -81,7 +81,7 @@ class InputLeaf(Section):
     shape: Annotated[
         tuple[int | str, ...],
         PlainValidator(_shape),
-        Field(description=_ARRAY_HINT, examples=["shape = []"]),
+        Field(description=_ARRAY_HINT),
     ]
     stated: Annotated[DType | KeyImpl | None, PlainValidator(_dtype), Field(alias="dtype")] = None
 
@@ -140,26 +140,23 @@ class InputList:
 
 type InputTree = InputLeaf | InputLike | InputDict | InputList
 
-TYPES = (InputLeaf, InputLike, InputDict, InputList)
-"""The types of which inputs are made."""
 
-
-def _tree(raw: object, info: ValidationInfo) -> InputTree:
+def _tree(raw: object) -> InputTree:
     match raw:
         case list():
-            return InputList(_TREES.validate_python(raw, context=info.context))
+            return InputList(_TREES.validate_python(raw))
         case dict() if "like" in raw:
-            return _LIKE.validate_python(raw, context=info.context)
+            return _LIKE.validate_python(raw)
         case dict() if _is_leaf(raw):
-            return _LEAF.validate_python(raw, context=info.context)
+            return _LEAF.validate_python(raw)
         case dict():
-            return InputDict(_ITEMS.validate_python(raw, context=info.context))
+            return InputDict(_ITEMS.validate_python(raw))
     expected = f"{_ARRAY_EXAMPLE}, or a table or an array of such"
     raise refusal(expected, "give the input's shape and dtype")
 
 
-def _input(raw: object, info: ValidationInfo) -> InputTree:
-    tree = _tree(raw, info)
+def _input(raw: object) -> InputTree:
+    tree = _tree(raw)
     if next(leaf_paths(tree, ""), None) is None:
         hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
         raise refusal("at least one array", hint, found=spell(raw))
@@ -191,15 +188,14 @@ Input = Annotated[InputTree, PlainValidator(_input)]
 def check_input(
     tree: InputTree,
     path: KeyPath,
-    dimensions: Collection[str] | None,
+    dimensions: Collection[str],
     *,
-    enable_x64: bool | None,
+    enable_x64: bool,
     of_file: bool,
 ) -> Iterator[Problem]:
-    """Dimensions that are declared, and dtypes that are stated and that jax does not narrow.
+    """Require dimensions that are declared, and dtypes that are stated and not narrowed by jax.
 
-    dimensions, enable_x64: None if they cannot be told.  of_file: whether a model file tells what
-    the input is like.
+    of_file: whether a model file tells what the input is like.
     """
     check = partial(check_input, dimensions=dimensions, enable_x64=enable_x64, of_file=of_file)
     match tree:
@@ -225,7 +221,7 @@ def check_input(
                     found="no such key",
                     hint=_ARRAY_HINT,
                 )
-            if dtype in WIDE_DTYPES and enable_x64 is False:
+            if dtype in WIDE_DTYPES and not enable_x64:
                 allowed = [known for known in DType if known not in WIDE_DTYPES]
                 yield Problem(
                     code="AOTC-E805",
@@ -236,8 +232,8 @@ def check_input(
                 )
 
 
-def _undeclared(path: KeyPath, name: str, dimensions: Collection[str] | None) -> Iterator[Problem]:
-    if dimensions is not None and name not in dimensions:
+def _undeclared(path: KeyPath, name: str, dimensions: Collection[str]) -> Iterator[Problem]:
+    if name not in dimensions:
         hint = f"declare [dimensions.{name}]"
         if not is_identifier(name):
             hint = "use a size or the name of a dimension; expressions are not possible here"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from aotc_runtime.base.suggestions import closest, with_article
@@ -25,35 +25,6 @@ class Problem:
     found: str
     hint: str
     names: KeyPath | None = None
-
-
-class Refused:
-    """Where a file could not be read as what it should be: checks of what was read keep to the
-    rest. problems: those that reading found.
-    """
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        self._at = {problem.path for problem in self.problems}
-        self._below: dict[KeyPath, dict[str | int, None]] = {}
-        for path in self._at:
-            for depth, step in enumerate(path):
-                self._below.setdefault(path[:depth], {})[step] = None
-
-    def at(self, *path: str | int) -> bool:
-        """Whether the value itself was refused, or is missing."""
-        return path in self._at
-
-    def within(self, *path: str | int) -> bool:
-        """Whether the value or anything below it was."""
-        return path in self._at or path in self._below
-
-    def declared(self, known: Collection[str], *path: str | int) -> Collection[str] | None:
-        """The names in a table, those of values that were refused included; None if that is no
-        table. known: those that were read.
-        """
-        below = map(str, self._below.get(path, ()))
-        return None if self.at(*path) else dict.fromkeys([*known, *below])
 
 
 def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:

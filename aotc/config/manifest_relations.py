@@ -1,75 +1,62 @@
 """Checks of a build manifest that compare several of its keys.
 
-They take what could be read of it, so that a file with a wrong type in one place is still told
-about everything else, and keep to what was not refused.
+They take a manifest whose keys are right by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from aotc.config.input_specs import InputLeaf, InputLike, check_input, dimensions_of, leaf_paths
-from aotc.config.manifest_problem import Problem, Refused, duplicates, spell, unknown_reference
+from aotc.config.input_specs import InputLeaf, check_input
+from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
 from aotc.config.profile_relations import (
     check_dimensions,
     check_entry_points,
     check_targets_profiles,
-    used_dimensions,
 )
 from aotc.config.routing_policies import check_policies
 from aotc.config.sharding_specs import Shardings, check_sharding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import CompileHere, DType, KeyImpl
 
-type Check = Callable[[ManifestKeys, Refused], Iterator[Problem]]
+type Check = Callable[[ManifestKeys], Iterator[Problem]]
 
 
-def check_targets(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """No target twice."""
-    yield from duplicates(("targets",), manifest.targets)
-
-
-def check_inputs(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Inputs have declared dimensions, and dtypes that jax keeps."""
-    dimensions = refused.declared(manifest.dimensions, "dimensions")
-    enable_x64 = None if refused.at("enable_x64") else manifest.enable_x64
+def check_inputs(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require declared dimensions, and dtypes that jax keeps."""
     for name, entry in manifest.entry_points.items():
         for parameter, tree in entry.inputs.items():
-            path = ("entry_points", name, "inputs", parameter)
-            found = check_input(
+            yield from check_input(
                 tree,
-                path,
-                dimensions,
-                enable_x64=enable_x64,
+                ("entry_points", name, "inputs", parameter),
+                manifest.dimensions,
+                enable_x64=manifest.enable_x64,
                 of_file=entry.source is not None,
             )
-            yield from (problem for problem in found if not refused.at(*problem.path))
 
 
-def check_bindings(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Every bound parameter takes a declared weights set."""
-    known = refused.declared(manifest.weights, "weights")
+def check_bindings(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require that every bound parameter takes a declared weights set."""
     for name, entry in manifest.entry_points.items():
         for parameter, owner in entry.bind.items():
-            if known is not None and owner not in known:
+            if owner not in manifest.weights:
                 path = ("entry_points", name, "bind", parameter)
                 hint = f"declare [weights.{owner}]"
-                yield unknown_reference(path, "weights set", owner, known, hint)
+                yield unknown_reference(path, "weights set", owner, manifest.weights, hint)
 
 
-def check_parameters(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Every parameter in one of bind, inputs and static."""
+def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require every parameter in one of bind, inputs and static."""
     for name, entry in manifest.entry_points.items():
         owners: dict[str, str] = {}
         kinds = {"bind": entry.bind, "inputs": entry.inputs, "static": entry.static}
         for kind, parameters in kinds.items():
-            path = ("entry_points", name, kind)
-            for parameter in refused.declared(parameters, *path) or ():
+            for parameter in parameters:
                 if parameter in owners:
                     yield Problem(
                         code="AOTC-E807",
-                        path=(*path, parameter),
+                        path=("entry_points", name, kind, parameter),
                         expected="each parameter in one of bind, inputs and static",
                         found=f"{parameter} is in {owners[parameter]} as well",
                         hint="remove one of the two",
@@ -77,25 +64,23 @@ def check_parameters(manifest: ManifestKeys, refused: Refused) -> Iterator[Probl
                 owners.setdefault(parameter, kind)
 
 
-def check_donations(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Only inputs are donated, each once."""
+def check_donations(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require that only inputs are donated."""
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "donate")
-        yield from duplicates(path, entry.donate)
-        known = refused.declared(entry.inputs, "entry_points", name, "inputs")
         for index, parameter in enumerate(entry.donate):
             # Of a model file it is known only when the file has been read:
             # `aotc.capture.model_entry_points`.
-            if known is not None and parameter not in known and entry.source is None:
+            if parameter not in entry.inputs and entry.source is None:
                 hint = f"add inputs.{parameter}, or donate an input"
                 if parameter in entry.bind:
                     hint = "bound weights serve every call and cannot be donated"
-                yield unknown_reference((*path, index), "input", parameter, known, hint)
+                yield unknown_reference((*path, index), "input", parameter, entry.inputs, hint)
 
 
-def check_out_of_profile(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Policies of dimensions that the entry point has, whose inputs are what the policy needs;
-    nothing is compiled for a mesh while it serves.
+def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require policies of dimensions that the entry point has, whose inputs are what the policy
+    needs, and that nothing is compiled for a mesh while it serves.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "out_of_profile")
@@ -108,18 +93,16 @@ def check_out_of_profile(manifest: ManifestKeys, refused: Refused) -> Iterator[P
                     found="compile, which compiles for one device",
                     hint="add profiles, or choose another policy",
                 )
-        used = used_dimensions(entry, path[:2], refused)
-        if used is None:
-            continue
-        for dimension in {*(refused.declared(entry.policies, *path) or ())} - used:
+        used = entry.dimensions
+        for dimension in entry.policies.keys() - used:
             hint = "name a dimension of the entry point's inputs"
             yield unknown_reference((*path, dimension), "dimension", dimension, used, hint)
         policies = {at: policy for at, policy in entry.policies.items() if at in used}
         yield from check_policies(policies, path, entry.inputs, entry.donate)
 
 
-def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Every sharding is over axes of the mesh."""
+def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require that every sharding is over axes of the mesh."""
     tables: dict[KeyPath, Shardings] = {
         ("weights", name, "shardings"): weights.shardings
         for name, weights in manifest.weights.items()
@@ -129,38 +112,25 @@ def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Proble
         tables[*path, "inputs"] = entry.shardings.inputs
         tables[*path, "outputs"] = entry.shardings.outputs
     for path, shardings in tables.items():
-        for pattern, sharding in shardings.items() if not refused.within("mesh") else ():
+        for pattern, sharding in shardings.items():
             yield from check_sharding(sharding, (*path, pattern), manifest.mesh)
 
 
-def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Ranges for leaves, of which those within a `like` input are not known yet; recorded results
-    without policies, whose proof has to run the program.
+def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require ranges for leaves, of which those within a `like` input are not known yet; recorded
+    results without policies, whose proof has to run the program.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "fixtures")
-        leaves = {
-            at: leaf
-            for parameter, tree in entry.inputs.items()
-            for at, leaf in leaf_paths(tree, parameter)
-            if isinstance(leaf, InputLeaf)
-        }
-        made = tuple(
-            at
-            for parameter, tree in entry.inputs.items()
-            for at, leaf in leaf_paths(tree, parameter)
-            if isinstance(leaf, InputLike)
-        )
-        for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
+        leaves = {at: leaf for at, leaf in entry.leaves.items() if isinstance(leaf, InputLeaf)}
+        made = entry.leaves.keys() - leaves.keys()
+        for leaf, ends in entry.fixtures.ranges.items():
             at = (*path, "ranges", leaf)
-            is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
             # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
             is_of_file = entry.source is not None and not entry.inputs
-            if not (leaf in leaves or is_broken or is_of_file or _is_below(leaf, made)):
+            if not (leaf in leaves or is_of_file or _is_below(leaf, made)):
                 yield _unknown_array(at, leaf, leaves)
-            dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
-            if ends := entry.fixtures.ranges.get(leaf):
-                yield from _check_range(at, ends, dtype)
+            yield from _check_range(at, ends, leaves[leaf].stated if leaf in leaves else None)
         if entry.fixtures.results is not None:
             yield from _check_results((*path, "results"), entry)
 
@@ -202,26 +172,11 @@ def _check_range(
     path: KeyPath, ends: tuple[float, float], dtype: DType | KeyImpl | None
 ) -> Iterator[Problem]:
     """dtype: of the leaf; None if it cannot be told."""
-    lowest, highest = ends
-    if lowest > highest:
-        found = f"[{spell(lowest)}, {spell(highest)}]"
-        yield Problem("AOTC-E805", path, "[lowest, highest]", found, "swap the two")
-    if dtype is DType.BOOL:
-        yield Problem(
-            code="AOTC-E807",
-            path=path,
-            expected="ranges for numbers",
-            found="a range for booleans, which are drawn from false and true",
-            hint="remove it",
-        )
-    elif isinstance(dtype, KeyImpl):
-        yield Problem(
-            code="AOTC-E807",
-            path=path,
-            expected="ranges for numbers",
-            found="a range for random keys, whose data are drawn from all bits",
-            hint="remove it",
-        )
+    if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
+        found = "a range for random keys, whose data are drawn from all bits"
+        if dtype is DType.BOOL:
+            found = "a range for booleans, which are drawn from false and true"
+        yield Problem("AOTC-E807", path, "ranges for numbers", found, "remove it")
     elif dtype is not None and "int" in dtype:
         for index, bound in enumerate(ends):
             if isinstance(bound, float):
@@ -234,32 +189,19 @@ def _check_range(
                 )
 
 
-def check_use(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Every declared dimension and weights set serves some entry point.
+def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require that every declared dimension and weights set serves some entry point.
 
-    Nothing is said where a name that nobody declared, or what cannot be read, may be what was meant
-    to use it: that has a problem of its own. So has a key that entry points do not have, such as a
-    misspelt `bind`.
+    A name that nobody declared has a problem of its own, and may be meant to be one of these.
     """
-    kept = [p.path for p in refused.problems if p.path[:1] == ("entry_points",)]
-    unknown = [p.path for p in refused.problems if p.code == "AOTC-E803"]
-    if any(len(path) < 3 or (len(path) == 3 and path in unknown) for path in kept):
-        return
-    entries = manifest.entry_points
-    used = {
-        name
-        for entry in entries.values()
-        for tree in entry.inputs.values()
-        for name in dimensions_of(tree)
-    }
-    bound = {owner for entry in entries.values() for owner in entry.bind.values()}
-    is_unread = any(path[2] == "inputs" for path in kept)
+    entries = manifest.entry_points.values()
+    used = {name for entry in entries for name in entry.dimensions}
+    bound = {owner for entry in entries for owner in entry.bind.values()}
     kinds: tuple[tuple[str, set[str], str, Mapping[str, object]], ...] = (
-        ("dimensions", used, "the shape of an input", {} if is_unread else manifest.dimensions),
+        ("dimensions", used, "the shape of an input", manifest.dimensions),
         ("weights", bound, "the bind table of an entry point", manifest.weights),
     )
-    for kind, names, user, known in kinds:
-        declared = refused.declared(known, kind) or () if known else ()
+    for kind, names, user, declared in kinds:
         for name in declared if names.issubset(declared) else ():
             if name not in names:
                 yield Problem(
@@ -271,11 +213,9 @@ def check_use(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
                 )
 
 
-def check_tune(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """An objective has engines to choose among, and that of single executables is their calls."""
+def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require engines for an objective to choose among, and calls for that of executables."""
     lists = (manifest.engines, *(each.engines for each in manifest.overrides.values()))
-    if any(refused.within(section) for section in ("engines", "target", "tune")):
-        return
     objective, mixed = manifest.tune.objective, manifest.tune.mixed
     if (objective or mixed) and all(len(engines) < 2 for engines in lists):
         key = "objective" if objective else "mixed"
@@ -297,7 +237,6 @@ def check_tune(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_targets,
     check_dimensions,
     check_targets_profiles,
     check_inputs,
@@ -313,6 +252,6 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def check(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
-    """Every problem that all the checks find."""
-    return (problem for one in CHECKS for problem in one(manifest, refused))
+def check(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Yield every problem that all the checks find."""
+    return (problem for one in CHECKS for problem in one(manifest))

@@ -15,18 +15,18 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     PlainValidator,
     TypeAdapter,
     ValidationInfo,
 )
 
-from aotc.config.dimension_specs import DimensionSpec, Rule, SizesRule
+from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.field_types import (
     Arrayed,
     ByName,
     Bytes,
+    Distinct,
     Error,
     FileText,
     FunctionReference,
@@ -39,18 +39,16 @@ from aotc.config.field_types import (
     accepting,
     at_least_one,
     refusal,
-    refused,
 )
 from aotc.config.gate_limits import Gates
-from aotc.config.input_specs import Input, dimensions_of
-from aotc.config.manifest_problem import Problem, duplicates
-from aotc.config.profile_grid import Sizes, grid, normalized
+from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
+from aotc.config.manifest_problem import Problem
 from aotc.config.routing_policies import PolicyValue
 from aotc.config.sharding_specs import Shardings
-from aotc.config.toml_validation import Reading, Section
+from aotc.config.toml_validation import Section
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy, Sharding
+from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.schema.size_expressions import parse_relation
 
@@ -74,9 +72,9 @@ _FILE_TEXT = TypeAdapter[str](FileText)
 
 def _file(raw: object, info: ValidationInfo) -> SourceFile:
     text = _FILE_TEXT.validate_python(raw, strict=True)
-    assert isinstance(info.context, Reading), "who reads a manifest says where it is"
-    # Not resolved: whoever records what was read shall hear of the link, not of its target.
-    return SourceFile(text, info.context.root / text)
+    assert isinstance(info.context, Path), "the manifest's folder"
+    # Not resolved, so that what records the files that were read names the link, not its target.
+    return SourceFile(text, info.context / text)
 
 
 File = Annotated[SourceFile, PlainValidator(_file)]
@@ -159,6 +157,7 @@ WeightsName = Annotated[
 Profiles = Annotated[
     tuple[Mapping[Identifier, Size], ...],
     Arrayed,
+    Distinct,
     at_least_one("at least one profile", "name the sizes to compile for"),
 ]
 """An entry point's own list of profiles: each a size for every dimension."""
@@ -176,6 +175,7 @@ _NUMBERS = TypeAdapter[tuple[float, ...]](
     Annotated[
         tuple[Number, ...],
         accepting(lambda v: len(v) == 2, "[lowest, highest]", "give both ends"),
+        accepting(lambda v: v[0] <= v[1], "[lowest, highest]", "swap the two"),
     ]
 )
 
@@ -244,19 +244,18 @@ class ShardingsSpec(Section):
     outputs: Shardings = field(default_factory=dict)
 
 
-def _distinct(raw: object) -> object:
-    if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
-        raise refused(problems)
-    return raw
+_OPERATOR = re.compile(r"(<=|>=|==)")
 
 
 def _relation(text: str) -> str:
+    """Return a relation as bundles write it, with blanks around the operator and nowhere else."""
+    normalized = " ".join("".join(part.split()) for part in _OPERATOR.split(text))
     try:
-        parse_relation(normalized(text))
+        parse_relation(normalized)
     except ValueError:
         expected = 'two sizes over dimensions and <=, >= or ==: "batch*seq <= 16384"'
         raise refusal(expected, "sizes are made of dimensions, whole numbers, +, - and *") from None
-    return normalized(text)
+    return normalized
 
 
 _FILE_KEYS = ("signature", "weights")
@@ -285,10 +284,10 @@ class EntryPointSpec(Section):
     bind: Mapping[Identifier, str] = field(default_factory=dict)
     inputs: Mapping[Identifier, Input] = field(default_factory=dict)
     static: Mapping[Identifier, PlainValue] = field(default_factory=dict)
-    donate: Annotated[tuple[str, ...], Arrayed] = ()
+    donate: Annotated[tuple[str, ...], Arrayed, Distinct] = ()
     profiles: Profiles = ()
     relations: Annotated[
-        tuple[Annotated[str, AfterValidator(_relation)], ...], Arrayed, BeforeValidator(_distinct)
+        tuple[Annotated[str, AfterValidator(_relation)], ...], Arrayed, Distinct
     ] = ()
     policies: Annotated[Mapping[Identifier, PolicyValue], ByName, Field(alias="out_of_profile")] = (
         field(default_factory=dict)
@@ -323,35 +322,26 @@ class EntryPointSpec(Section):
                 )
 
     @property
+    def leaves(self) -> dict[str, InputLeaf | InputLike]:
+        """The leaves of all inputs by path, in the order in which jax flattens each."""
+        trees = self.inputs.items()
+        return {path: leaf for name, tree in trees for path, leaf in leaf_paths(tree, name)}
+
+    @property
+    def dimensions(self) -> set[str]:
+        """The names of the dimensions that the inputs depend on."""
+        return {name for tree in self.inputs.values() for name in dimensions_of(tree)}
+
+    @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
         """Policies by dimension, not proven yet; `fail` for a dimension that is not listed."""
         return {name: policy for name, policy in self.policies.items() if policy is not None}
-
-    @property
-    def rtol(self) -> float:
-        """The relative tolerance."""
-        return self.tolerance.rtol
-
-    @property
-    def atol(self) -> float:
-        """The absolute tolerance."""
-        return self.tolerance.atol
-
-    @property
-    def input_shardings(self) -> Mapping[str, Sharding]:
-        """Shardings of inputs by pattern of their paths."""
-        return self.shardings.inputs
-
-    @property
-    def output_shardings(self) -> Mapping[str, Sharding]:
-        """Shardings of results by pattern of their paths."""
-        return self.shardings.outputs
 
 
 Engines = Annotated[
     tuple[Name, ...],
     Arrayed,
-    BeforeValidator(_distinct),
+    Distinct,
     at_least_one("at least one engine", 'name them in order: engines = ["iree", "xla"]'),
 ]
 """Engines by name, in the order in which they are asked to compile."""
@@ -436,6 +426,7 @@ class ManifestKeys(Section):
     targets: Annotated[
         tuple[FileText, ...],
         Arrayed,
+        Distinct,
         at_least_one("at least one target", "`aotc targets list` shows them"),
         Field(examples=['targets = ["cpu-x86-64-v3"]']),
     ]
@@ -524,13 +515,5 @@ def profiles_of(
     if entry_point.profiles:
         points = [dict(sorted(sizes.items())) for sizes in entry_point.profiles]
         return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))
-    used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
-    sizes = {name: dimensions[name].profiles for name in used}
-    return grid(used, sizes, map(parse_relation, entry_point.relations))
-
-
-TYPES = (
-    *(BuildManifest, EntryPointSpec, FixtureSpec, Overrides, ShardingsSpec, SourceFile),
-    *(TargetDimension, TargetEntryPoint, ToleranceSpec, Tune, WeightsSpec),
-)
-"""The types of which manifests are made."""
+    sizes = {name: dimensions[name].profiles for name in entry_point.dimensions}
+    return grid(sizes, sizes, map(parse_relation, entry_point.relations))

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from aotc.base.errors import BuildManifestError, finding, raise_if, refusal
+from aotc.base.errors import BuildManifestError, finding, refusal
 from aotc.config.manifest_problem import Problem, shorten
 from aotc.config.toml_validation import validate
 from aotc_runtime.base.canonical_json import decode_toml
@@ -62,6 +60,11 @@ class Document:
             for p in left
         ]
 
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Raise BuildManifestError with all problems together, if there are any."""
+        if found := self.findings(problems):
+            raise BuildManifestError(*found)
+
 
 def read(path: Path, kind: str) -> Document:
     """Read a TOML file. kind: what it should be, for messages ("build manifest", "target file").
@@ -89,16 +92,16 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
     if any(len(keys) > DEPTH_MAX for keys, _ in _walk(data)):
         raise _too_deep(path)
     document = Document(path, source, data, toml_source.key_lines(text))
-    raise_if(document.findings(_wide_integers(data)))
+    document.refuse(_wide_integers(data))
     return document
 
 
-def parse[M: BaseModel](document: Document, model: type[M]) -> M:
-    """Validate a document as a model. Raises BuildManifestError with a Finding for each problem:
-    AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
+def parse[T](document: Document, model: type[T], folder: Path | None = None) -> T:
+    """Validate a document as a section or a model. Raises BuildManifestError with a Finding for
+    each problem, as `aotc.config.toml_validation.validate` has them.
     """
-    value, problems = validate(document.data, model)
-    raise_if(document.findings(problems))
+    value, problems = validate(document.data, model, folder)
+    document.refuse(problems)
     assert value is not None, "without problems there is a value"
     return value
 

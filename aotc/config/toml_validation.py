@@ -6,14 +6,10 @@ defaults. pydantic reads it; a plain construction checks nothing.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -21,7 +17,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     ValidatorFunctionWrapHandler,
 )
 from pydantic.fields import FieldInfo
@@ -29,7 +24,6 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from aotc.config.field_types import REFUSED, refused
 from aotc.config.manifest_problem import Problem, show, unknown_key
-from aotc_runtime.formats.toml_source import KeyPath
 
 _PHRASES = {
     "string_type": ("a string", "write it in quotes"),
@@ -50,23 +44,9 @@ _PHRASES = {
 type Keys = Mapping[str, FieldInfo]
 
 DEFERRED = ConfigDict(defer_build=True)
-"""What reads a value is made when one is read: children of a build import these types with a
-manifest's values, and read none.
-"""
+"""What reads a value is made when one is read, not when its type is imported."""
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-_MENDED_MAX = 1000
-"""Rounds of leaving out what cannot be read: each leaves out at least one value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a file is read with. root: the folder in which its relative paths start.  is_draft:
-    leave out what cannot be read, and read what is missing as in the key's example.
-    """
-
-    root: Path
-    is_draft: bool = False
 
 
 class Section:
@@ -87,7 +67,7 @@ class Section:
         schema = handler(source)
         # Strict fields, but no instance of the class is asked for where a file has a table.
         cast("core_schema.DataclassSchema", handler.resolve_ref_schema(schema))["strict"] = False
-        return core_schema.with_info_wrap_validator_function(
+        return core_schema.no_info_wrap_validator_function(
             partial(_section, cls, keys_of(cls)), schema
         )
 
@@ -97,10 +77,7 @@ def _section(
     keys: Keys,
     raw: object,
     read: ValidatorFunctionWrapHandler,
-    info: ValidationInfo,
 ) -> object:
-    if isinstance(info.context, Reading) and info.context.is_draft:
-        return _drafted(keys, raw, read)
     value, problems = None, []
     try:
         value = read(raw)
@@ -112,66 +89,22 @@ def _section(
     return value
 
 
-def _drafted(keys: Keys, raw: object, read: ValidatorFunctionWrapHandler) -> object:
-    for _ in range(_MENDED_MAX):
-        try:
-            return read(raw)
-        except ValidationError as error:
-            if not isinstance(raw, dict) or (mended := _mended(keys, raw, error)) is None:
-                raise
-            raw = mended
-    raise AssertionError("values that cannot be read are left out until none is left")
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+"""What reads each type, made when it is read for the first time."""
 
 
-def _mended(
-    keys: Keys, raw: Mapping[str, object], error: ValidationError
-) -> dict[str, object] | None:
-    """A table without what cannot be read and with what is missing; None where that is unknown."""
-    mended = deepcopy(dict(raw))
-    for details in error.errors(include_url=False):
-        path = details["loc"]
-        if details["type"] != "missing" or len(path) > 1:
-            _leave_out(mended, path)
-        elif examples := keys[str(path[0])].examples:
-            mended |= tomllib.loads(examples[0])
-        else:
-            return None
-    return mended
+def validate[T](
+    data: object, model: type[T], folder: Path | None = None
+) -> tuple[T | None, list[Problem]]:
+    """Read data as a section or a model of pydantic: the value, or None and all problems.
 
-
-def _leave_out(table: dict[str, object], path: KeyPath) -> None:
-    """Without the value at a path, or without the array or table that lacks it there."""
-    for key, inner in pairwise(path):
-        below = table.get(str(key))
-        if not isinstance(below, dict) or inner not in below:
-            table.pop(str(key), None)
-            return
-        table = below
-    table.pop(str(path[-1]), None)
-
-
-def read_section[S](
-    data: object, section: TypeAdapter[S], reading: Reading
-) -> tuple[S, list[Problem]]:
-    """The data as a section, and everything that is wrong with it: a draft, if anything is.
-
-    Codes: AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value; and those
-    of the problems that sections find.
+    folder: in which relative paths start. Codes: AOTC-E803 unknown key, AOTC-E804 missing key,
+    AOTC-E805 wrong type or value; and those of the problems that sections find.
     """
+    if model not in _ADAPTERS:
+        _ADAPTERS[model] = TypeAdapter(model)
     try:
-        return section.validate_python(data, context=reading), []
-    except ValidationError as error:
-        draft = section.validate_python(data, context=replace(reading, is_draft=True))
-        return draft, _problems({}, error)
-
-
-def validate[M: BaseModel](data: object, model: type[M]) -> tuple[M | None, list[Problem]]:
-    """The data as a model, or None and everything that is wrong with it.
-
-    Codes: AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
-    """
-    try:
-        return model.model_validate(data), []
+        return _ADAPTERS[model].validate_python(data, context=folder), []
     except ValidationError as error:
         return None, _problems(keys_of(model), error)
 

@@ -6,46 +6,54 @@ manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> atte
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
-from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.write.bundle_writer import Form, TargetParts, default_path, require_place
+from aotc.bundle.write.atomic_files import prepared
+from aotc.bundle.write.bundle_writer import (
+    Form,
+    TargetParts,
+    assemble,
+    pack,
+    require_place,
+)
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
+from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.tuning_file import Recorded, TuningFile
-from aotc.pipeline import build_tuning
-from aotc.pipeline.build_backends import OpenCompilers, on_this_host
-from aotc.pipeline.build_evidence import (
-    counted,
-    flags_ignored,
-    never_split,
-    not_computed,
-    specialized,
-    unproven,
+from aotc.pipeline import build_notes, build_tuning
+from aotc.pipeline.build_materials import builder_id, gather, stated_time, time_of_build
+from aotc.pipeline.build_plan import resolve_candidates
+from aotc.pipeline.build_stages import (
+    BuildRun,
+    Compiled,
+    Request,
+    capture_and_compile,
+    check,
+    open_run,
+    tune_targets,
 )
-from aotc.pipeline.build_materials import builder_id, gather
-from aotc.pipeline.build_plan import resolve_candidates, wanted_executables
-from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
-from aotc.pipeline.build_time import stated_time, time_of_build
-from aotc.pipeline.bundle_output import write_bundle
-from aotc.pipeline.cache.cache_keys import Kind, Task
 from aotc.pipeline.cache.cache_store import Cache
-from aotc.pipeline.cache.cached_tasks import Done, OnDone
-from aotc.pipeline.host_requirements import made_by
-from aotc.pipeline.kept_weights import damage_found
+from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
+from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import Assembler
-from aotc.pipeline.tasks.task_progress import OnStage
-from aotc.pipeline.tasks.unfinished_tasks import OnFailed
-from aotc.pipeline.user_processes import OnOutput, runs_functions
-from aotc.pipeline.weights_progress import packing_told
+from aotc.pipeline.target_assembly import Assembler, made_by
+from aotc.pipeline.task_history import OnFailed
+from aotc.pipeline.task_progress import OnStage
+from aotc.pipeline.user_processes import LARGE_BYTES, OnOutput, runs_functions
+from aotc_runtime.base import canonical_json
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
+from aotc_runtime.system.streamed_bundle import Told, nobody
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -126,7 +134,7 @@ def build(
     started = time_of_build(None)
     builder = builder_id(builder)
     manifest = read_build_manifest(manifest_path)
-    path = output or default_path(manifest.name, manifest.version)
+    path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
     if save_tuning:
         require_file_place(save_tuning, TUNING_FILE)
@@ -134,45 +142,28 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with (
-        damage_found(cache),
-        open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run,
-    ):
+    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
         program, compiled = capture_and_compile(run)
-        built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
-        parts = Assembler(manifest, program, built_with, run.scratch, compiled.fallen)
+        notes = [*build_notes.of_program(program, run.scratch)]
+        parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked = check(run, program, compiled, parts)
         if before_packing:
-            with run.times.stage("again"):
+            with run.stage("again"):
                 on_stage("again", 0, 0)
                 before_packing(checked)
-        executables = compiled.executables
-        file = None
-        platforms = {
-            target.name: [job.target.platform for job in compiled.jobs[target.name].values()]
-            for target in compiled.whole
-        }
-        if tuning:
-            made = {
-                target.name: (target, made_by(built_with, target, platforms[target.name]))
-                for target in compiled.whole
-            }
-            file = build_tuning.file_of(
-                executables, compiled.jobs, program, request.not_tuned, compiled.chosen, made
-            )
+        file = _tuning_file(run, program, compiled) if tuning else None
         with (
-            run.times.stage("pack"),
+            run.stage("pack"),
             run.tasks.attempt(Kind.PACK, ""),
             run.tasks.timed(Task(Kind.PACK, "", {})),
         ):
             on_stage("pack", 0, 0)
-            written = write_bundle(
+            bundle, attestation, bill = _write(
                 path,
                 form,
                 checked,
-                manifest,
                 program,
                 signer,
                 lambda: gather(
@@ -183,52 +174,63 @@ def build(
                     time_of_build(stated),
                     file,
                     builder,
-                    run.scratch.read_variables(),
+                    run.scratch.read_reads().variables,
                 ),
+                manifest=manifest,
                 sbom_path=sbom,
-                told=packing_told(checked, on_stage),
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
+                on_progress=_packing_progress(checked, on_stage),
             )
         kept_apart = _kept_apart(manifest, run.scratch)
-        notes = (
-            *(each.sentence for each in compiled.fallen),
-            *not_computed(program),
-            *unproven(program, run.scratch),
-            *specialized(program),
-            *counted(program),
-            *flags_ignored(program),
-            *never_split(written.bundle.manifests),
-            *build_tuning.notes(
-                request.not_tuned,
-                executables,
-                {
-                    target.name: engine_name(target)
-                    for target in compiled.whole
-                    if target.name in request.next_engines
-                },
-                compiled.chosen,
-                {name: sorted({*map(engine_of, each)}) for name, each in platforms.items()},
-            ),
-            *(cache.notes() if cache else ()),
-        )
+    notes = [
+        *(each.sentence for each in compiled.fallen),
+        *notes,
+        *build_notes.never_split(bundle.manifests),
+        *build_tuning.notes(
+            request.not_tuned,
+            compiled.executables,
+            {
+                target.name: engine_name(target)
+                for target in compiled.whole
+                if target.name in request.next_engines
+            },
+            compiled.chosen,
+            {
+                target.name: sorted({*map(engine_of, compiled.platforms(target))})
+                for target in compiled.whole
+            },
+        ),
+        *(cache.notes() if cache else ()),
+    ]
     labelled = {
         f"{compiled.jobs[target][key].label} for {target}": executable
-        for target, each in executables.items()
+        for target, each in compiled.executables.items()
         for key, executable in each.items()
     }
     return Built(
-        bundle=written.bundle,
-        attestation=written.attestation,
-        sbom=written.sbom,
+        bundle=bundle,
+        attestation=attestation,
+        sbom=bill,
         program=program,
         compile_seconds={of: executable.compile_seconds for of, executable in labelled.items()},
-        seconds=run.times.seconds,
-        notes=notes,
+        seconds=run.seconds,
+        notes=tuple(notes),
         tuning_file=file,
         diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
         tasks=run.tasks.done(),
         compared=run.compared,
         kept_apart=kept_apart,
+    )
+
+
+def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
+    made = {
+        target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
+        for target in compiled.whole
+    }
+    not_tuned = run.request.not_tuned
+    return build_tuning.file_of(
+        compiled.executables, compiled.jobs, program, not_tuned, compiled.chosen, made
     )
 
 
@@ -238,8 +240,7 @@ def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
         return ()
     if runs_functions(manifest):
         return ("not: they run with functions of the manifest, which have all that users have",)
-    taken = {*scratch.measures(CAPTURE_WORKER), *scratch.measures(REFERENCE_WORKER)}
-    return tuple(sorted(taken))
+    return scratch.measures()
 
 
 def _resolve(
@@ -260,8 +261,83 @@ def _resolve(
         targets=resolved,
         next_engines={e.engines[0].name: e.engines[1:] for e in asked if len(e.engines) > 1},
         beside={e.engines[0].name: e.beside for e in asked if e.beside},
-        wanted=wanted_executables(manifest, names, resolved),
+        wanted={
+            target.name: manifest.executables(name)
+            for name, target in zip(names, resolved, strict=True)
+        },
         tuning=tuning,
         not_tuned=build_tuning.not_tuned(tuning, resolved),
         keep_going=keep_going,
     )
+
+
+def _write(
+    path: Path,
+    form: Form,
+    parts: Sequence[TargetParts],
+    program: CapturedProgram,
+    signer: Signer | None,
+    gather: Callable[[], Materials],
+    *,
+    manifest: BuildManifest,
+    sbom_path: Path | None,
+    beside: Mapping[Path, bytes],
+    on_progress: Told,
+) -> tuple[Bundle, Attestation | None, bytes | None]:
+    """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
+    results of the build with it: all of them or none. Returns it with the attestation of its
+    provenance, if there is a signer, and the bill of materials, if somebody signs or asked for it.
+
+    gather: finds out what the bundle was made from; called only for a signer or a bill of
+    materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
+    on_progress: given bytes that were copied and hashed.
+    Raises UsageError (AOTC-E003, E004, and the signer's).
+    """
+    assembled = assemble(parts)
+    if signer is None and sbom_path is None:
+        with prepared(beside) as put_in_place:
+            bundle = pack(path, form, assembled, before=put_in_place, on_progress=on_progress)
+        return bundle, None, None
+    from aotc.bundle.sign.sbom import sbom
+
+    root = assembled.root
+    built = [part.manifest for part in parts]
+    packages = {**program.packages, **packages_behind(built)}
+    program = replace(program, packages=dict(sorted(packages.items())))
+    materials = gather()
+    bill = sbom(root.digest, program, built, materials.finished)
+    data = canonical_json.encode(bill)
+    attestation: Attestation | None = None
+    envelopes: list[bytes] = []
+    if signer is not None:
+        subject = f"{manifest.name}-{manifest.version}"
+        predicate = provenance(manifest, program, built, materials)
+        attestation = attest(root.digest, subject, predicate, signer)
+        inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
+        envelopes = [attestation.envelope, inventory.envelope]
+    files = {**beside, sbom_path: data} if sbom_path else beside
+    with prepared(files) as put_in_place:
+        bundle = pack(path, form, assembled, envelopes, put_in_place, on_progress=on_progress)
+    return bundle, attestation, data
+
+
+def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
+    """Return a callback that turns bytes that were copied or hashed into progress of packing."""
+    weights = {
+        blob.digest: len(blob.data)
+        for part in parts
+        for blob in part.blobs
+        if blob.media_type == oci_layout.WEIGHTS_TYPE
+    }
+    total, lock = 2 * sum(weights.values()), Lock()
+    if total < LARGE_BYTES:
+        return nobody
+    done = 0
+
+    def on_bytes(number: int) -> None:
+        nonlocal done
+        with lock:
+            done = min(total, done + number)
+            on_stage("pack", done, total)
+
+    return on_bytes

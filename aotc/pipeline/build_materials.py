@@ -1,4 +1,4 @@
-"""What a build was made from, gathered for its provenance."""
+"""What a build was made from, and when, gathered for its provenance."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from aotc.base.errors import refusal
@@ -17,7 +18,7 @@ from aotc.bundle.sign.build_provenance import BUILDER_ID, Materials, Revision
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import TuningFile
-from aotc.pipeline.tasks import code_identity
+from aotc.pipeline import code_identity
 from aotc_runtime.base.digest import sha256
 
 BUILDER_VARIABLE = "AOTC_BUILDER_ID"
@@ -118,3 +119,33 @@ def _git(git: str, folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+VARIABLE = "SOURCE_DATE_EPOCH"
+"""https://reproducible-builds.org/specs/source-date-epoch: seconds since the epoch."""
+
+
+def stated_time(environment: Mapping[str, str]) -> datetime | None:
+    """The time that the environment asks builds to state, UTC; None if it leaves that to the clock.
+
+    Raises UsageError (AOTC-E015) if the variable holds anything else than such a time.
+    """
+    text = environment.get(VARIABLE)
+    if text is None:
+        return None
+    try:
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(text)
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise refusal(
+            "AOTC-E015",
+            VARIABLE,
+            repr(text),
+            hint=f"correct it, or unset {VARIABLE} to state the time of the build",
+        ) from error
+
+
+def time_of_build(stated: datetime | None) -> datetime:
+    """The stated time, or now; whole seconds, UTC."""
+    return stated or datetime.fromtimestamp(int(time.time()), UTC)

@@ -8,40 +8,38 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 
 from aotc.base.call_memory import over_limit
-from aotc.base.child_processes import Processes
 from aotc.base.evidence import EngineChoice
-from aotc.base.stages import ByTarget, CapturedProgram, CompileJob, Executable
+from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
-from aotc.check import gates, memory_process, value_trials
+from aotc.check import gates
 from aotc.check.padding.trial_files import count_trials
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
-from aotc.pipeline.build_backends import OpenCompilers, backends_for
-from aotc.pipeline.build_plan import Wanted, compile_jobs, planned_tasks
-from aotc.pipeline.cache.cache_keys import Kind
+from aotc.pipeline.build_plan import (
+    EngineFallback,
+    Wanted,
+    compile_jobs,
+    first_refusal,
+    planned_tasks,
+)
 from aotc.pipeline.cache.cache_store import Cache
-from aotc.pipeline.cache.cached_tasks import OnDone, Tasks
-from aotc.pipeline.compile_queue import CompileQueue
-from aotc.pipeline.engine_order import Fallen, first_refusal
-from aotc.pipeline.host_requirements import made_by
+from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
+from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks
 from aotc.pipeline.parity_check import ParityCheck
-from aotc.pipeline.provisional_bundle import pack_provisional
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
-from aotc.pipeline.target_assembly import Assembler, proven
-from aotc.pipeline.tasks.cached_backend import CachedBackend
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_history import open_tasks
-from aotc.pipeline.tasks.task_pool import Workers
-from aotc.pipeline.tasks.task_progress import Meter, OnStage
-from aotc.pipeline.tasks.unfinished_tasks import OnFailed, reporting_unfinished
+from aotc.pipeline.target_assembly import Assembler, made_by, proven
+from aotc.pipeline.task_history import OnFailed, open_tasks, reporting_unfinished
+from aotc.pipeline.task_pool import Failures, Workers
+from aotc.pipeline.task_progress import Meter, OnStage
 from aotc.pipeline.user_processes import OnOutput, Source
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
@@ -72,10 +70,28 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class StageTimes:
-    """Wall-clock seconds by stage."""
+class BuildRun:
+    """What the stages of a build share while it runs.
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    compared: the earlier build that `tasks` are compared with, in words.  seconds: by the clock, by
+    stage.  built_with: by platform, where the platform's toolchain is installed.  compilers: of the
+    same platforms, behind the cache.  compile_workers: the threads that wait for the compilers;
+    `workers` if this host compiles.
+    """
+
+    request: Request
+    tasks: Tasks
+    compared: str
+    workers: Workers
+    scratch: Scratch
+    failures: Failures
+    meter: Meter
+    seconds: dict[str, float]
+    built_with: Mapping[str, BuiltWith]
+    compilers: Mapping[str, CachedBackend]
+    compile_workers: Workers
+    on_stage: OnStage
+    on_output: OnOutput
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -86,39 +102,10 @@ class StageTimes:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
-
-@dataclass(frozen=True, slots=True)
-class BuildRun:
-    """What the stages of a build share while it runs.
-
-    compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
-    where the platform's toolchain is installed.  compilers: the same backends behind the cache.
-    compile_workers: the threads that wait for the compilers; `workers` if this host compiles.
-    """
-
-    request: Request
-    tasks: Tasks
-    compared: str
-    workers: Workers
-    scratch: Scratch
-    failures: Failures
-    meter: Meter
-    times: StageTimes
-    backends: Mapping[str, Backend]
-    compilers: Mapping[str, CachedBackend]
-    compile_workers: Workers
-    on_stage: OnStage
-    on_output: OnOutput
-
     @property
     def buildable(self) -> list[Target]:
         """The targets with a backend. The others are failures already, when this build goes on."""
-        return [t for t in self.request.targets if t.platform in self.backends]
-
-    def toolchains(self, targets: Iterable[tuple[Target, Iterable[str]]]) -> dict[str, BuiltWith]:
-        """What makes each of these targets, whose executables are for these platforms."""
-        built_with = {name: backend.toolchain() for name, backend in self.backends.items()}
-        return {target.name: made_by(built_with, target, every) for target, every in targets}
+        return [t for t in self.request.targets if t.platform in self.compilers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +118,49 @@ class Compiled:
     jobs: ByTarget[CompileJob]
     executables: ByTarget[Executable]
     whole: list[Target]
-    fallen: tuple[Fallen, ...] = ()
+    fallen: tuple[EngineFallback, ...] = ()
     chosen: Mapping[str, EngineChoice] = field(default_factory=dict)
+
+    def platforms(self, target: Target) -> list[str]:
+        """For each executable of a target the platform that it is for."""
+        return [job.target.platform for job in self.jobs[target.name].values()]
+
+
+class CompileQueue:
+    """The compile jobs that were begun, none of them twice. Threads may share it."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        wanted: Wanted,
+        backends: Mapping[str, Backend],
+        workers: Workers,
+    ) -> None:
+        self._targets, self._wanted = targets, wanted
+        self._backends, self._workers = backends, workers
+        self._begun: dict[tuple[str, ExecutableKey], Future[Executable]] = {}
+
+    @property
+    def begun(self) -> Mapping[tuple[str, ExecutableKey], Future[Executable]]:
+        """Every job so far, by the target's name and the executable."""
+        return dict(self._begun)
+
+    def forget(self, target: str) -> None:
+        """Leave out what was begun for a target, so that it can begin for another engine."""
+        self._begun = {place: job for place, job in self._begun.items() if place[0] != target}
+
+    def captured(self, entry_point: CapturedEntryPoint) -> None:
+        """Begin its executables, while others are still being captured."""
+        self.begin(compile_jobs([entry_point], self._targets, self._wanted))
+
+    def begin(self, jobs: ByTarget[CompileJob]) -> list[Future[Executable]]:
+        """Begin those jobs that have not been begun; the futures of all of them."""
+        every = {(name, key): job for name, each in jobs.items() for key, job in each.items()}
+        for place, job in every.items():
+            if place not in self._begun:
+                backend = self._backends[job.target.platform]
+                self._begun[place] = self._workers.submit(partial(backend.compile, job))
+        return [self._begun[place] for place in every]
 
 
 @contextmanager
@@ -156,18 +184,18 @@ def open_run(
     with (
         open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
         reporting_unfinished(tasks, compared, on_failed),
-        scratch_folder() as folder,
-        Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
         tasks.expect(planned_tasks(request.wanted))
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]
         backends = backends_for([*request.targets, *every, *beside], failures)
-        workers.also_stop([*backends.values(), *([cache] if cache else [])])
         with (
+            scratch_folder() as folder,
+            Workers(jobs or len(os.sched_getaffinity(0))) as workers,
             compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
         ):
+            workers.also_stop([*backends.values(), *([cache] if cache else [])])
             yield BuildRun(
                 request=request,
                 tasks=tasks,
@@ -176,8 +204,8 @@ def open_run(
                 scratch=Scratch(folder),
                 failures=failures,
                 meter=meter,
-                times=StageTimes(),
-                backends=backends,
+                seconds={},
+                built_with={name: each.toolchain() for name, each in backends.items()},
                 compilers=cached,
                 compile_workers=compile_workers,
                 on_stage=on_stage,
@@ -201,7 +229,7 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProg
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
     waits = isinstance(run.request.tuning, Recorded)
-    with run.times.stage("capture"), run.failures.of_all(lambda: queue.begun):
+    with run.stage("capture"), run.failures.of_all(lambda: queue.begun):
         return user_processes.capture(
             source,
             run.tasks,
@@ -229,11 +257,13 @@ def _compile(
             )
             for name, each in jobs.items()
         }
-        with_ = run.toolchains(
-            (target, [job.target.platform for job in jobs[target.name].values()])
+        made = {
+            target.name: made_by(
+                run.built_with, target, {job.target.platform for job in jobs[target.name].values()}
+            )
             for target in run.buildable
-        )
-        jobs, chosen = build_tuning.replay(jobs, request.tuning, program, run.scratch, with_)
+        }
+        jobs, chosen = build_tuning.replay(jobs, request.tuning, program, run.scratch, made)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1 + count_trials(run.scratch.folder))
     reference = user_processes.reference(
@@ -251,24 +281,24 @@ def _compile(
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
     failures.wait([*queue.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
-    made = failures.results(queue.begun)
+    finished = failures.results(queue.begun)
     executables = {
         target: {
             key: replace(
-                made[target, key],
+                finished[target, key],
                 tuned=chosen.get(target, {}).get(key),
                 platform=job.target.platform,
             )
             for key, job in each.items()
-            if (target, key) in made
+            if (target, key) in finished
         }
         for target, each in jobs.items()
     }
     is_referred = bool(failures.results({"": reference}))
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
-    run.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+    run.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
-    run.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
+    run.seconds["reference"] = meter.seconds(Kind.REFERENCE)
     whole = [
         target
         for target in targets
@@ -279,12 +309,12 @@ def _compile(
 
 def _settle(
     run: BuildRun, queue: CompileQueue, program: CapturedProgram
-) -> tuple[list[Target], tuple[Fallen, ...]]:
+) -> tuple[list[Target], tuple[EngineFallback, ...]]:
     """The targets, each for the first engine of its list that compiles all of its executables, or
     for the last one; and those for which that is not the first.
     """
     settled: list[Target] = []
-    fallen: list[Fallen] = []
+    fallen: list[EngineFallback] = []
     for asked in run.buildable:
         target = asked
         for other in run.request.next_engines.get(asked.name, ()):
@@ -292,10 +322,11 @@ def _settle(
             refused = first_refusal(made)
             if not refused:
                 break
-            fallen.append(Fallen(asked.name, engine_name(target), engine_name(other), refused))
+            engines = engine_name(target), engine_name(other)
+            fallen.append(EngineFallback(asked.name, *engines, refused))
             queue.forget(asked.name)
             target = other
-            queue.begin(compile_jobs(program.entry_points.values(), [target], queue.wanted))
+            queue.begin(compile_jobs(program.entry_points.values(), [target], run.request.wanted))
         settled.append(target)
     return settled, tuple(fallen)
 
@@ -314,7 +345,7 @@ def tune_targets(
     executables, jobs = dict(compiled.executables), dict(compiled.jobs)
     whole: list[Target] = []
     chosen: dict[str, EngineChoice] = {}
-    with run.times.stage("tune"):
+    with run.stage("tune"):
         for target in compiled.whole:
             if target.name in run.request.not_tuned:
                 whole.append(target)
@@ -366,60 +397,34 @@ def check(
 
     Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
     """
-    request, failures, tasks = run.request, run.failures, run.tasks
+    request, failures = run.request, run.failures
+    parity = ParityCheck(run.tasks, run.workers, run.scratch)
     assembled = [
         parts.assemble(target, compiled.executables[target.name], compiled.chosen.get(target.name))
         for target in compiled.whole
     ]
     unchecked = [each.parts for each in assembled]
-    written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(
-        request.manifest, written, unchecked, run.scratch.folder, run.workers.processes
-    )
     lines = {name: each.lines for name, each in program.entry_points.items()}
-    failures.add(
-        [*limits, *gates.check(request.manifest, [each.gated() for each in assembled], lines)]
-    )
-    with run.times.stage("parity"):
-        parity = ParityCheck(tasks, run.workers, run.scratch)
+    gated = gates.check(request.manifest, [each.gated() for each in assembled], lines)
+    failures.add([*_over_limits(request, unchecked), *gated])
+    with run.stage("parity"):
         run.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
-    plans = value_trials.read_plans(run.scratch.folder)
     return [
-        proven(each, ran[name], proofs.get(name, {}), plans)
+        proven(each, ran[name], proofs.get(name, {}), parity.value_plans)
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]
 
 
-def exceeded(
-    manifest: BuildManifest,
-    targets: Mapping[str, Target],
-    parts: Sequence[TargetParts],
-    folder: Path,
-    processes: Processes,
-) -> Iterator[Finding]:
-    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
-
-    Calls are measured only where XLA's analysis finds no profile too large.
-    targets: by name as the manifest writes it.  folder: scratch, for the bundle that is measured.
-    """
-    names = {target.name: name for name, target in targets.items()}
+def _over_limits(request: Request, parts: Sequence[TargetParts]) -> Iterator[Finding]:
+    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set."""
+    names = {target.name: name for name, target in zip(request.names, request.targets, strict=True)}
     for part in parts:
-        target = part.manifest.target
-        override = manifest.overrides.get(names[target.name])
-        if override is None or override.memory_limit is None:
-            continue
-        where = manifest.where("target", names[target.name], "memory_limit")
-        findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
-        if not findings:
-            provisional = pack_provisional([part], folder)
-            taken = memory_process.run(
-                *(provisional.bundle, provisional.policy, target.name, target.threads),
-                *(folder, processes),
-            )
-            provisional.remove()
-            findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
-        yield from findings
+        name = names[part.manifest.target.name]
+        override = request.manifest.overrides.get(name)
+        if override is not None and override.memory_limit is not None:
+            where = request.manifest.where("target", name, "memory_limit")
+            yield from over_limit(part.manifest, override.memory_limit, where)

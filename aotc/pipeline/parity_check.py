@@ -1,4 +1,5 @@
-"""Parity: the executables of each target run their fixtures and trials in a process of their own.
+"""Parity: the executables of each target run their fixtures and trials in a process of their own,
+from a bundle that is written for that.
 
 What the same executables gave in an earlier build on this host comes from the cache.
 """
@@ -8,29 +9,40 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from aotc.base.temporary_files import remove_folder
-from aotc.bundle.write.bundle_writer import TargetParts
+from aotc.base.child_processes import Processes
+from aotc.base.errors import raise_if
+from aotc.base.temporary_files import hard_link, remove_folder
+from aotc.base.workers import worker_environment, worker_parent
+from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.build_provenance import endorsement
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Assembled, TargetParts, add_attestation, assemble
+from aotc.bundle.write.oci_descriptors import layout_index
 from aotc.check import parity_process, plain_structures, value_trials
 from aotc.check.padding import trial_files
-from aotc.check.padding.trial_verdict import At
-from aotc.check.parity_process import Ran
-from aotc.pipeline import padding_trials
-from aotc.pipeline.cache.cache_keys import Kind, Task
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.policy_proofs import EntryProofs
-from aotc.pipeline.provisional_bundle import BUNDLE, ProvisionalBundle, pack_provisional
-from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.tasks import code_identity
-from aotc.pipeline.tasks.task_pool import Workers
-from aotc.pipeline.truth_check import Judge
-from aotc_runtime.base.digest import sha256
-from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc.check.padding.trial_verdict import At, evidence, refusals, tried
+from aotc.check.parity_process import Call, Ran
+from aotc.check.value_trials import found_file
+from aotc.check.value_verdict import Judgement, Verdict
+from aotc.pipeline import code_identity
+from aotc.pipeline.cached_tasks import Kind, Task, Tasks
+from aotc.pipeline.scratch_folder import Scratch, no_scratch
+from aotc.pipeline.target_assembly import EntryProofs
+from aotc.pipeline.task_pool import Workers
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import pieces, sha256
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.schema.bundle_manifest import BundleManifest, TrialRan
 from aotc_runtime.schema.manifest_labels import executable_key, label
 
 PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
@@ -41,58 +53,159 @@ CACHED_PLATFORMS = ("cpu",)
 no key here."""
 
 
+TRUTH_WORKER = "aotc.pipeline.children.truth_worker"
+
+SECONDS_MAX, OPINION_SECONDS_MAX = 1800, 60
+
+OPINIONS_MAX = 4
+"""Calls that the interpreter is asked about."""
+
+_LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
+WITH_NAN = {
+    "xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION",
+}
+"""Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
+what comes before, loses NaN in maxima and minima, those of ReLU too."""
+
+AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
+"""Options for XLA to compute what a module says: otherwise zero times NaN may be zero."""
+
+type Opinion = Literal["engine", "plain JAX", "both", ""]
+
+
+class TruthJob(Struct, frozen=True):
+    """folder: the scratch folder.  tolerances: rtol and atol, by entry point.  options: of XLA, for
+    each way to compute the truth; none to ask the interpreter.
+    """
+
+    folder: str
+    target: str
+    calls: tuple[Call, ...]
+    tolerances: dict[str, tuple[float, float]]
+    options: tuple[dict[str, str], ...]
+
+
+class Judge:
+    """Judges calls of one target's executables. target: its name."""
+
+    def __init__(self, scratch: Scratch, processes: Processes, manifest: BundleManifest) -> None:
+        self._scratch, self._processes, self.target = scratch, processes, manifest.target.name
+        self._tolerances = {
+            name: (float(each.tolerance.rtol), float(each.tolerance.atol))
+            for name, each in manifest.entry_points.items()
+        }
+
+    def __call__(self, calls: Sequence[Call]) -> list[Judgement]:
+        """What came of each call, in their order."""
+        folder, target = self._scratch.folder, self.target
+        left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
+        judged: dict[Call, Judgement] = {}
+        every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
+        for options in every:
+            try:
+                verdicts = self._ask(left, options, list[Verdict], SECONDS_MAX)
+            except worker_parent.CrashedError:
+                continue
+            judged = {c: Judgement(v) for c, v in zip(left, verdicts, strict=True)}
+            break
+        for call in left[:OPINIONS_MAX]:
+            if call in judged and not judged[call].verdict.is_settled:
+                judged[call] = replace(judged[call], opinion=self._opinion(call))
+        unjudged = Judgement(Verdict("", False, 0))
+        return [judged.get(call, unjudged) for call in calls]
+
+    def _opinion(self, call: Call) -> Opinion:
+        try:
+            return self._ask([call], (), list[Opinion], OPINION_SECONDS_MAX)[0]
+        except worker_parent.CrashedError:
+            return ""
+
+    def _ask[A](
+        self,
+        calls: Sequence[Call],
+        options: tuple[dict[str, str], ...],
+        answer_type: type[A],
+        seconds: float,
+    ) -> A:
+        folder = self._scratch.folder
+        return worker_parent.run(
+            worker_parent.module(TRUTH_WORKER),
+            TruthJob(str(folder), self.target, tuple(calls), self._tolerances, options),
+            answer_type,
+            within=folder,
+            environment=worker_environment.clean({"JAX_PLATFORMS": "cpu"}),
+            processes=self._processes,
+            seconds=seconds,
+        )
+
+
 class ParityCheck:
-    """The parity of every target of a build."""
+    """The parity of every target of a build. value_plans: of the value trials, by executable."""
 
     def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
         self._tasks, self._workers, self._scratch = tasks, workers, scratch
         self._plans = trial_files.read_plans(scratch.folder)
+        self.value_plans = value_trials.read_plans(scratch.folder)
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
         """Start the targets whose result is not in the cache; the result of each, by target.
 
         The futures raise ParityError.
         """
-        manifests = {part.manifest.target.name: part.manifest for part in parts}
-        tasks = {part.manifest.target.name: self._task(part) for part in parts}
-        known = {target: self._recall(task) for target, task in tasks.items()}
-        provisional: ProvisionalBundle | None = None
-        if None in known.values():
-            provisional = pack_provisional(parts, self._scratch.folder)
         started: dict[str, Future[Ran]] = {}
-        for target, task in tasks.items():
-            ran = known[target]
-            if ran is not None:
+        missing: list[tuple[Task, Judge]] = []
+        for part in parts:
+            judge = Judge(self._scratch, self._workers.processes, part.manifest)
+            task = self._task(part)
+            ran = self._tasks.recall(task.key, Ran)
+            if ran is None:
+                missing.append((task, judge))
+            else:
                 self._tasks.note(task, cached=True)
-                started[target] = Future()
-                started[target].set_result(ran)
-            elif provisional is not None:
-                started[target] = self._workers.submit(
-                    partial(self._run, task, manifests[target], provisional)
+                started[judge.target] = Future()
+                started[judge.target].set_result(ran)
+        if missing:
+            provisional = pack_provisional(parts, self._scratch.folder)
+            for task, judge in missing:
+                started[judge.target] = self._workers.submit(
+                    partial(self._run, task, judge, provisional)
                 )
         return started
 
     def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
-        """The proofs of each target's policies. found: what its executables did, by target.
+        """The proofs of the policies of the targets that were tried. found: what the executables of
+        each did; of a target that this host cannot run, the proof is what the function does in
+        plain JAX.
 
         Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
         """
         remove_folder(self._scratch.folder / BUNDLE)
-        tried = {target: None if ran.not_run else ran.trials for target, ran in found.items()}
-        return padding_trials.judge(self._scratch, tried, at)
+        in_jax = trial_files.read_outcomes(self._scratch.folder)
+        proofs: dict[str, EntryProofs] = {}
+        for target, entries in self._plans.items():
+            if target not in found:
+                continue
+            outcomes, ran = found[target].trials, TrialRan.EXECUTABLE
+            if found[target].not_run:
+                outcomes, ran = in_jax[target], TrialRan.PLAIN_JAX
+            pairs = [(e, tried(e, each)) for e, each in zip(entries, outcomes, strict=True)]
+            raise_if(
+                finding
+                for entry, of in pairs
+                for finding in refusals(entry, of, f"the executables for {target}", at)
+            )
+            proofs[target] = {entry.entry_point: evidence(of, ran) for entry, of in pairs}
+        return proofs
 
-    def _recall(self, task: Task) -> Ran | None:
-        return self._tasks.recall(task.key, Ran)
-
-    def _run(self, task: Task, manifest: BundleManifest, provisional: ProvisionalBundle) -> Ran:
+    def _run(self, task: Task, judge: Judge, provisional: ProvisionalBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
             ran = parity_process.run(
                 provisional.bundle,
                 provisional.policy,
-                manifest.target.name,
+                judge.target,
                 self._scratch.folder,
                 self._workers.processes,
-                Judge(self._scratch, self._workers.processes, manifest),
+                judge,
             )
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
@@ -134,11 +247,10 @@ class ParityCheck:
 
     def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the value trials, and each with its results in plain JAX."""
-        plans = value_trials.read_plans(self._scratch.folder)
         for name, entry_point in manifest.entry_points.items():
             for profile in entry_point.profiles:
                 key = executable_key(name, profile.sizes)
-                plan = plans.get(key.label, value_trials.PlannedValues())
+                plan = self.value_plans.get(key.label, value_trials.PlannedValues())
                 yield f"value trials of {key.label}", sha256(msgspec.msgpack.encode(plan))
                 for kind in plan.kinds:
                     path = value_trials.value_file(self._scratch.folder, key, kind)
@@ -188,3 +300,53 @@ def _without_blobs(document: Any) -> Any:
     if isinstance(document, list | tuple):
         return [_without_blobs(value) for value in document]
     return document
+
+
+BUNDLE = "provisional"
+"""A layout folder, which shares the files of the weights with the build's scratch folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionalBundle:
+    """policy: a trust policy that accepts this bundle. The key behind it was discarded after one
+    signature.
+    """
+
+    bundle: Path
+    policy: Path
+
+
+def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalBundle:
+    """Write a bundle into a folder, signed with a key that is discarded when this returns."""
+    signer = LocalSigner.ephemeral()
+    provisional = ProvisionalBundle(folder / BUNDLE, folder / "trust.toml")
+    assembled = assemble(parts)
+    endorsed = attest(assembled.root.digest, "provisional", endorsement(), signer)
+    try:
+        _lay_out(provisional.bundle, assembled, endorsed.envelope)
+    except OSError as error:
+        # Nobody has asked for this file: what has no room is the folder.
+        raise no_scratch(error) from error
+    policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
+    # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
+    provisional.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
+    return provisional
+
+
+def _lay_out(folder: Path, assembled: Assembled, envelope: bytes) -> None:
+    """Write an OCI layout with one attestation over what was there. Raises OSError."""
+    remove_folder(folder)
+    (folder / oci_layout.BLOB_FOLDER).mkdir(parents=True)
+    blobs = dict(assembled.blobs)
+    reference = add_attestation(assembled.root, envelope, blobs)
+    index = layout_index(assembled.root, [reference], assembled.manifests)
+    (folder / oci_layout.LAYOUT_FILE).write_bytes(
+        canonical_json.encode(oci_layout.Layout(oci_layout.LAYOUT_VERSION))
+    )
+    (folder / oci_layout.INDEX_FILE).write_bytes(canonical_json.encode(index))
+    for digest, blob in blobs.items():
+        place = folder / oci_layout.BLOB_FOLDER / digest.removeprefix("sha256:")
+        if blob.file is None or not hard_link(blob.file, place):
+            with place.open("wb") as stream:
+                for piece in pieces(blob.data):
+                    stream.write(piece)

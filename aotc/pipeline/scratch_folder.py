@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,7 +23,6 @@ from aotc_runtime.base.digest import cores, pieces, sha256_of
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.system.streamed_bundle import Told
 
 if TYPE_CHECKING:
     from aotc.config.build_manifest import BuildManifest
@@ -72,6 +71,13 @@ class KnownWeights(Struct, frozen=True):
     cuts: dict[str, tuple[str, ...]] = {}
 
 
+class ProgramReads(Struct, frozen=True):
+    """What a program read. files: names to digests.  variables: names to whether each was set."""
+
+    files: dict[str, str]
+    variables: dict[str, bool]
+
+
 def digest_of(shard: Path) -> str:
     """The digest of a file of a weights set, which its name holds."""
     return "sha256:" + shard.name.split(".")[1]
@@ -82,6 +88,10 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
         for piece in pieces(chunk):
             file.write(piece)
             yield piece
+
+
+_Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
+"""The fields of `ProgramJob`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,43 +119,48 @@ class ProgramJob:
         """The job for another process. Raises UnicodeEncodeError for a path that is not UTF-8: jax
         cannot write it into a module's locations.
         """
-        from aotc.config import manifest_values
+        from aotc.config.build_manifest import encode_build_manifest
 
         str(self.manifest.path).encode()
-
-        return manifest_values.encode(tuple(getattr(self, field.name) for field in fields(self)))
+        rest = (self.targets, self.wanted, self.keeps_going, self.threads)
+        return msgspec.msgpack.encode((encode_build_manifest(self.manifest), *rest))
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
         """What `encode` made."""
-        from aotc.config import manifest_values
+        from aotc.config.build_manifest import decode_build_manifest
 
-        return cls(*manifest_values.decode(data))
+        manifest, *rest = unpacked(data, _Encoded)
+        return cls(decode_build_manifest(manifest), *rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A build's scratch folder; removed when the build ends."""
+    """A build's scratch folder; removed when the build ends. What a method writes, another process
+    reads.
+    """
 
     folder: Path
 
-    @property
-    def program(self) -> Path:
-        """The captured program, whose file is there once the capture is complete."""
-        return self.folder / "program.msgpack"
+    def inputs(self, key: ExecutableKey) -> Path:
+        """The fixture's inputs, by the capture; safetensors."""
+        return self.folder / f"inputs.{file_stem(key)}.safetensors"
 
-    def write_measures(self, worker: str, taken: Sequence[str]) -> None:
-        """Leave what was done to keep a worker apart, a line each."""
-        self._measures(worker).write_text("\n".join(taken), "utf-8")
+    def results(self, key: ExecutableKey) -> Path:
+        """The fixture's outputs, by the capture, where they were recorded; safetensors."""
+        return self.folder / f"results.{file_stem(key)}.safetensors"
 
-    def measures(self, worker: str) -> tuple[str, ...]:
-        """What `write_measures` left; nothing where nobody did."""
-        with suppress(FileNotFoundError):
-            return tuple(self._measures(worker).read_text("utf-8").splitlines())
-        return ()
+    def expected(self, key: ExecutableKey) -> Path:
+        """What the framework of a model gives for the fixture, by the capture; safetensors."""
+        return self.folder / f"expected.{file_stem(key)}.safetensors"
 
-    def _measures(self, worker: str) -> Path:
-        return self.folder / f"apart.{worker}"
+    def fixture(self, key: ExecutableKey) -> Path:
+        """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
+        return fixture_file(self.folder, key)
+
+    def weights(self, name: str) -> list[Path]:
+        """The files of a weights set, in order; `digest_of` knows their digests."""
+        return sorted(self._weights(name).iterdir())
 
     def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
         """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
@@ -174,52 +189,6 @@ class Scratch:
             os.link(file, folder / f"{number:06}.{file.name}.safetensors")
         return True
 
-    @property
-    def kept(self) -> Path:
-        """The folder with shards that earlier builds have cut, by their digests."""
-        return self.folder / "kept"
-
-    def write_known(self, known: KnownWeights) -> None:
-        """Leave what is known of files of weights, for the capture or by it."""
-        self._known.write_bytes(msgspec.msgpack.encode(known))
-
-    def read_known(self) -> KnownWeights:
-        """What `write_known` left; nothing if nobody did."""
-        if not self._known.exists():
-            return KnownWeights()
-        return unpacked(self._known.read_bytes(), KnownWeights)
-
-    @property
-    def _known(self) -> Path:
-        return self.folder / "known.msgpack"
-
-    def weights(self, name: str) -> list[Path]:
-        """The files of a weights set, in order; `digest_of` knows their digests."""
-        return sorted(self._weights(name).iterdir())
-
-    @contextmanager
-    def hashing_weights(self) -> Iterator[Told]:
-        """A function to call with the bytes of sources of weights, as they are hashed."""
-        done = 0
-        with self._hashed.open("wb", buffering=0) as file:
-
-            def told(number: int) -> None:
-                nonlocal done
-                done += number
-                os.pwrite(file.fileno(), done.to_bytes(8, "little"), 0)
-
-            yield told
-
-    def weights_hashed(self) -> int:
-        """How many bytes of sources of weights were hashed by now."""
-        with suppress(FileNotFoundError):
-            return int.from_bytes(self._hashed.read_bytes(), "little")
-        return 0
-
-    @property
-    def _hashed(self) -> Path:
-        return self.folder / "hashed"
-
     def weights_written(self) -> int:
         """How many bytes of weights there are by now."""
         sizes = 0
@@ -228,65 +197,74 @@ class Scratch:
                 sizes += path.stat().st_size
         return sizes
 
-    def _weights(self, name: str) -> Path:
-        return self.folder / f"{WEIGHTS}{name}"
+    @property
+    def kept(self) -> Path:
+        """The folder with shards that earlier builds have cut, by their digests."""
+        return self.folder / "kept"
 
-    def inputs(self, key: ExecutableKey) -> Path:
-        """The fixture's inputs, by the capture; safetensors."""
-        return self.folder / f"inputs.{file_stem(key)}.safetensors"
+    def write_known(self, known: KnownWeights) -> None:
+        """Leave what is known of files of weights, for the capture or by it."""
+        self._write("known", known)
 
-    def results(self, key: ExecutableKey) -> Path:
-        """The fixture's outputs, by the capture, where they were recorded; safetensors."""
-        return self.folder / f"results.{file_stem(key)}.safetensors"
-
-    def expected(self, key: ExecutableKey) -> Path:
-        """What the framework of a model gives for the fixture, by the capture; safetensors."""
-        return self.folder / f"expected.{file_stem(key)}.safetensors"
-
-    def fixture(self, key: ExecutableKey) -> Path:
-        """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
-        return fixture_file(self.folder, key)
+    def read_known(self) -> KnownWeights:
+        """What `write_known` left; nothing if nobody did."""
+        return self._read("known", KnownWeights) if self._is_there("known") else KnownWeights()
 
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave one captured entry point, which can be compiled while others are being captured."""
-        self._entry_point(captured.name).write_bytes(msgspec.msgpack.encode(captured))
+        self._write(f"captured.{captured.name}", captured)
 
     def read_entry_point(self, name: str) -> CapturedEntryPoint:
         """What `write_entry_point` left."""
-        data = self._entry_point(name).read_bytes()
-        return unpacked(data, CapturedEntryPoint)
-
-    def _entry_point(self, name: str) -> Path:
-        return self.folder / f"captured.{name}.msgpack"
+        return self._read(f"captured.{name}", CapturedEntryPoint)
 
     def write_program(self, program: CapturedProgram) -> None:
         """Leave the whole captured program."""
-        self.program.write_bytes(msgspec.msgpack.encode(program))
-
-    def write_files(self, read: dict[str, str]) -> None:
-        """Leave the digests of the files that the program read while it ran, by name."""
-        self._files.write_bytes(msgspec.msgpack.encode(read))
-
-    def read_files(self) -> dict[str, str]:
-        """What `write_files` left."""
-        return unpacked(self._files.read_bytes(), dict[str, str])
-
-    @property
-    def _files(self) -> Path:
-        return self.folder / "read.msgpack"
-
-    def write_variables(self, read: dict[str, bool]) -> None:
-        """Leave the names of the variables that the program read, and whether each was set."""
-        self._variables.write_bytes(msgspec.msgpack.encode(read))
-
-    def read_variables(self) -> dict[str, bool]:
-        """What `write_variables` left."""
-        return unpacked(self._variables.read_bytes(), dict[str, bool])
-
-    @property
-    def _variables(self) -> Path:
-        return self.folder / "variables.msgpack"
+        self._write("program", program)
 
     def read_program(self) -> CapturedProgram:
         """What `write_program` left."""
-        return unpacked(self.program.read_bytes(), CapturedProgram)
+        return self._read("program", CapturedProgram)
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the capture is complete."""
+        return self._is_there("program")
+
+    def write_reads(self, reads: ProgramReads) -> None:
+        """Leave what the program read while it was captured."""
+        self._write("reads", reads)
+
+    def read_reads(self) -> ProgramReads:
+        """What `write_reads` left."""
+        return self._read("reads", ProgramReads)
+
+    def add_measures(self, taken: Sequence[str]) -> None:
+        """Leave what was done to keep a process apart, a line each."""
+        with self._measures.open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in taken)
+
+    def measures(self) -> tuple[str, ...]:
+        """What `add_measures` left, each line once; nothing where nobody did."""
+        if not self._measures.exists():
+            return ()
+        return tuple(sorted({*self._measures.read_text("utf-8").splitlines()}))
+
+    @property
+    def _measures(self) -> Path:
+        return self.folder / "measures"
+
+    def _weights(self, name: str) -> Path:
+        return self.folder / f"{WEIGHTS}{name}"
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.msgpack"
+
+    def _is_there(self, name: str) -> bool:
+        return self._file(name).exists()
+
+    def _write(self, name: str, value: object) -> None:
+        self._file(name).write_bytes(msgspec.msgpack.encode(value))
+
+    def _read[T](self, name: str, type_: type[T]) -> T:
+        return unpacked(self._file(name).read_bytes(), type_)

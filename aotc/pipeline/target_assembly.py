@@ -1,25 +1,30 @@
-"""From captured entry points and executables to bundle manifests and blobs."""
+"""From captured entry points and executables to bundle manifests, evidence and blobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from aotc.base.evidence import EngineChoice, Evidence
+from aotc.base.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
+from aotc.base.evidence import (
+    EngineChoice,
+    EngineRefusal,
+    EntryPointEvidence,
+    Evidence,
+    ProfileEvidence,
+    ValueTrials,
+)
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran
-from aotc.check.value_trials import Plans
+from aotc.check.value_trials import IDENTICAL, PlannedValues, Plans
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.pipeline.build_evidence import target_evidence, with_trials
-from aotc.pipeline.engine_order import Fallen
-from aotc.pipeline.host_requirements import made_by, requirements
-from aotc.pipeline.policy_proofs import EntryProofs, proven_policies
+from aotc.pipeline.build_plan import EngineFallback
 from aotc.pipeline.scratch_folder import Scratch, digest_of
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
@@ -29,13 +34,18 @@ from aotc_runtime.schema.bundle_manifest import (
     BlobRef,
     BuiltWith,
     BundleManifest,
+    CompileHere,
+    DimensionPolicy,
     EntryPoint,
+    Mesh,
     ParityNotRun,
     ProfileRecord,
+    Requirements,
     Sharding,
     Symbolic,
     Target,
     Tolerance,
+    Trial,
     WeightSet,
     WeightTensor,
 )
@@ -72,7 +82,7 @@ class Assembler:
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
         scratch: Scratch,
-        fallen: Sequence[Fallen] = (),
+        fallen: Sequence[EngineFallback] = (),
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
         self._built_with, self._fallen = built_with, fallen
@@ -225,7 +235,7 @@ def _entry_point(
         out_of_profile=dict(spec.out_of_profile),
         bound=captured.bound,
         static=captured.static,
-        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
+        tolerance=Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(spec.tolerance.atol)),
         lifted=captured.lifted,
         profiles=profiles,
         specialized=captured.specialized,
@@ -261,3 +271,134 @@ def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Shar
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()
         ),
     )
+
+
+def target_evidence(
+    program: CapturedProgram,
+    executables: Mapping[ExecutableKey, Executable],
+    refused: Sequence[EngineRefusal] = (),
+    chosen: EngineChoice | None = None,
+) -> Evidence:
+    """The evidence of one target. refused: by engines that were asked before.  chosen:
+    the target's engine, by measurement.
+    """
+    return Evidence(
+        entry_points={
+            name: EntryPointEvidence(
+                coverage=entry_point.coverage,
+                profiles=tuple(
+                    ProfileEvidence(
+                        sizes=profile.sizes,
+                        control_flow=profile.control_flow,
+                        compiled=executables[key].evidence or UNSET,
+                    )
+                    for key, profile in entry_point.by_key.items()
+                    if key in executables
+                ),
+                reference="recorded" if entry_point.recorded else UNSET,
+                model=entry_point.model or UNSET,
+            )
+            for name, entry_point in program.entry_points.items()
+        },
+        refused=tuple(refused) or UNSET,
+        chosen=UNSET if chosen is None else chosen,
+    )
+
+
+def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
+    """The evidence of a target with the value trials of its executables."""
+    found = {
+        each.key: ValueTrials(
+            ran=tuple(trial.kind for trial in each.trials),
+            skipped=dict(plan.skipped),
+            truth=tuple(trial.kind for trial in each.trials if trial.truth),
+            state="identical" if each.state == IDENTICAL else "within",
+        )
+        for each in ran.values
+        for plan in [plans.get(each.key.label, PlannedValues())]
+    }
+    entry_points = {
+        name: replace(
+            entry_point,
+            profiles=tuple(
+                replace(profile, trials=found.get(executable_key(name, profile.sizes), UNSET))
+                for profile in entry_point.profiles
+            ),
+        )
+        for name, entry_point in evidence.entry_points.items()
+    }
+    return replace(evidence, entry_points=entry_points)
+
+
+def requirements(
+    target: Target,
+    built_with: BuiltWith,
+    entry_points: Mapping[str, EntryPoint],
+    executables: Collection[Executable],
+    weights: Mapping[str, WeightSet],
+    mesh: Mesh | UnsetType,
+) -> Requirements:
+    """The union of what the executables need. built_with: everything that made them."""
+    largest = max(
+        call_bytes(profile, entry_point.inputs, mesh)
+        for entry_point in entry_points.values()
+        for profile in entry_point.profiles
+    )
+    devices = 1 if mesh is UNSET else len(mesh.devices)
+    on_each = largest + device_weight_bytes(weights, mesh)
+    engines = {
+        platform: needs
+        for platform in other_platforms(target, [each.platform for each in executables])
+        if (needs := kind_of(platform).requirements(target, built_with, 0)) is not UNSET
+    }
+    return Requirements(
+        platform=target.platform,
+        architecture=target.triple.partition("-")[0],
+        isa=tuple(sorted({feature for e in executables for feature in e.isa})),
+        devices=devices,
+        custom_call_targets=tuple(sorted({t for e in executables for t in e.custom_call_targets})),
+        memory_bytes=devices * largest + host_weight_bytes(weights, mesh),
+        device=kind_of(target.platform).requirements(target, built_with, on_each),
+        engines=engines or UNSET,
+    )
+
+
+def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
+    """Platforms of executables other than the target's own, for which "" stands as well; sorted."""
+    return sorted({*platforms} - {"", target.platform})
+
+
+def made_by(
+    built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
+) -> BuiltWith:
+    """The toolchain of a target whose executables are for these platforms. built_with: by
+    platform.
+    """
+    others = [built_with[platform] for platform in other_platforms(target, platforms)]
+    own = built_with[target.platform]
+    if not others:
+        return own
+    tools = {name: version for each in (*others, own) for name, version in each.tools.items()}
+    return replace(own, tools=dict(sorted(tools.items())))
+
+
+type Proofs = Mapping[str, tuple[Trial, ...]]
+"""The trials of an entry point, by dimension."""
+
+type EntryProofs = Mapping[str, Proofs]
+"""The trials of a target, by entry point."""
+
+
+def proven_policies(
+    policies: Mapping[str, DimensionPolicy], proofs: Proofs
+) -> dict[str, DimensionPolicy]:
+    """The policies of an entry point, each with its proof."""
+    return {name: _proven(policy, proofs.get(name, ())) for name, policy in policies.items()}
+
+
+def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:
+    if not isinstance(policy, CompileHere):
+        return replace(policy, proof=proof)
+    if policy.meanwhile is UNSET:
+        return policy
+    return replace(policy, meanwhile=replace(policy.meanwhile, proof=proof))

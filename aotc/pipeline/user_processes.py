@@ -6,42 +6,49 @@ the results of plain JAX by the modules of the program at every size at which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from aotc.base import constants
-from aotc.base.errors import raise_if
+from aotc.base.child_processes import Processes
+from aotc.base.errors import refusal
 from aotc.base.evidence import Coverage
+from aotc.base.msgpack_values import unpacked
 from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
-from aotc.base.workers import confined_process, worker_environment
-from aotc.base.workers.confined_process import Apart
-from aotc.base.workers.forked_workers import kept
-from aotc.capture.source_files import changed
+from aotc.base.workers import confined_process, worker_environment, worker_parent
+from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
+from aotc.base.workers.forked_workers import Zygotes, kept
+from aotc.capture import file_digests
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_sections import program_sections
-from aotc.pipeline.cache import task_files
-from aotc.pipeline.cache.cache_keys import Kind, Task
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.children import user_process
+from aotc.pipeline import code_identity
+from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cached_tasks import Kind, Task, Tasks, keep_files, restore_files
 from aotc.pipeline.children.program_worker import Job
-from aotc.pipeline.kept_weights import KeptWeights
-from aotc.pipeline.scratch_folder import ProgramJob, Scratch, digest_of
-from aotc.pipeline.tasks import code_identity
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_pool import Workers
-from aotc.pipeline.tasks.task_progress import OnStage
-from aotc.pipeline.weights_progress import waited_for
-from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc.pipeline.scratch_folder import (
+    KnownWeights,
+    ProgramJob,
+    Scratch,
+    digest_of,
+    scratch_folder,
+)
+from aotc.pipeline.task_pool import Failures, Workers
+from aotc.pipeline.task_progress import OnStage
+from aotc_runtime.base.digest import cores, sha256
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode, Tree, children
 from aotc_runtime.system.bundle_files import read_file
 
@@ -61,18 +68,99 @@ PACKAGES = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "scipy")
 """Packages that compute the reference, whose files are parts of its key."""
 
 
+LINES_SHOWN = 15
+
+
+def run[A](
+    worker: Sequence[str] | Zygotes,
+    job: Struct,
+    answer_type: type[A],
+    *,
+    within: Path,
+    variables: Mapping[str, str],
+    failure_code: str,
+    doing: str,
+    processes: Processes,
+    seconds: float | None = None,
+    on_finished: Callable[[str], None] = worker_parent.nobody,
+    on_output: Callable[[str], None] = worker_parent.nobody,
+) -> A:
+    """Have a worker do a job, and return its answer; `aotc.base.workers.worker_parent.run` has
+    more.
+
+    variables: its environment.  doing: for messages, e.g. "the capture".  on_finished: gets each
+    finished item.  on_output: gets, at the end, what the child and the user's code in it printed.
+
+    Raises the child's own findings, the family of failure_code for a crash, OSError if there is no
+    room left.
+    """
+    try:
+        return worker_parent.run(
+            worker,
+            job,
+            answer_type,
+            within=within,
+            environment=variables,
+            processes=processes,
+            seconds=seconds,
+            on_finished=on_finished,
+            on_said=on_output,
+        )
+    except worker_parent.CrashedError as crash:
+        expected = "the process to finish"
+        if seconds is not None and (crash.late or crash.status == -signal.SIGXCPU):
+            found = f"more than {seconds:g} s" + (f" while {crash.doing}" if crash.doing else "")
+            hint = f"set {SECONDS_VARIABLE} if it needs longer"
+            raise refusal(failure_code, doing, found, expected=expected, hint=hint) from crash
+        raise crash.refusal(failure_code, doing, expected, LINES_SHOWN) from crash
+
+
+def ask[A](
+    module: str,
+    job: Struct,
+    answer_type: type[A],
+    *,
+    variables: Mapping[str, str],
+    doing: str,
+    limits: Callable[[str], Apart | None] = lambda folder: None,
+    on_output: Callable[[str], None] = worker_parent.nobody,
+) -> A:
+    """Have a module of ours do a job, for a command that runs the user's code once. A zygote forks
+    it, which commands share that this process runs one after the other.
+
+    variables: to add to the environment that every child has.  limits: of the folder for temporary
+    files, gives what the child may use, which the job then has as `apart`; None for no limits.
+    doing, on_output: as for `run`. Raises the child's own findings, CaptureError (AOTC-E835) for a
+    crash.
+    """
+    with scratch_folder() as folder:
+        apart = limits(str(folder))
+        if apart is not None:
+            job = msgspec.structs.replace(job, apart=apart)
+        return run(
+            kept(module),
+            job,
+            answer_type,
+            within=folder,
+            seconds=None if apart is None else apart.seconds,
+            variables=worker_environment.clean({"JAX_PLATFORMS": "cpu", **variables}),
+            failure_code="AOTC-E835",
+            doing=doing,
+            processes=Processes(),
+            on_output=on_output,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """A process that runs the program. kind: of its task.  module: whose `work` it calls.
-    failure_code, doing: of `user_process.run`.  options: variables for jax, beside those that both
-    processes have.
+    failure_code, doing: of `run`.
     """
 
     kind: Kind
     module: str
     failure_code: str
     doing: str
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 CAPTURE = Child(Kind.CAPTURE, constants.CAPTURE_WORKER, "AOTC-E835", "the capture process")
@@ -91,22 +179,24 @@ class Source:
     def execute(
         self,
         child: Child,
+        options: Mapping[str, str],
         workers: Workers,
         on_output: OnOutput,
         on_finished: Callable[[str], None],
     ) -> None:
-        """Run the process to its end, as `user_process.run`. Raises CaptureError (AOTC-E840)
-        besides, if the build manifest is then another file than the one that was read.
+        """Run the process to its end, as `run`. options: variables for jax, beside those that both
+        processes have. Raises CaptureError (AOTC-E840) besides, if the build manifest is then
+        another file than the one that was read.
         """
-        folder = self.scratch.folder
-        kept_apart = apart_of(self.job.manifest, str(folder))
-        user_process.run(
+        folder, manifest = self.scratch.folder, self.job.manifest
+        kept_apart = apart_of(manifest, str(folder))
+        run(
             kept(PROGRAM_WORKER),
             Job(
                 child.module,
                 str(folder),
                 self.job.encode(),
-                dict(child.options),
+                dict(options),
                 kept_apart,
                 confined_process.secrets(),
             ),
@@ -120,7 +210,18 @@ class Source:
             on_finished=on_finished,
             on_output=lambda text: on_output(str(child.kind), text),
         )
-        raise_if(_edited(self.job.manifest))
+        read = sha256(manifest.text)
+        try:
+            now = sha256(read_file(manifest.path, len(manifest.text)))
+        except OSError as error:
+            now = error.strerror or str(error)
+        if now != read:
+            raise refusal("AOTC-E840", manifest.path.name, f"{read} at first, and then {now}")
+
+    def parts(self) -> dict[str, str]:
+        """Parts of the keys of both tasks: what the manifest says, and the toolchain."""
+        sections = program_sections(self.job.manifest.text)
+        return {**sections, **code_identity.toolchain_code()}
 
 
 def capture(
@@ -158,12 +259,12 @@ def capture(
 
     def trace() -> CapturedProgram:
         with tasks.attempt(Kind.CAPTURE, ""):
-            started = tasks.clock()
+            started, parts = tasks.clock(), source.parts()
             weights.lay_out(scratch)
-            source.execute(replace(CAPTURE, options=options), workers, on_output, advance)
+            source.execute(CAPTURE, options, workers, on_output, advance)
             seconds = tasks.clock() - started
             program = _captured(scratch)
-            parts = dict(_read_parts(source, program))
+            parts |= _read_parts(scratch, program)
             tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         weights.keep(scratch)
         return program
@@ -173,7 +274,7 @@ def capture(
     try:
         program = waited_for(captured, scratch, manifest, on_stage)
     except AotcError as error:
-        if not failures.are_collected or not scratch.program.exists():
+        if not failures.are_collected or not scratch.has_program:
             raise
         failures.add(error.findings)
         return _captured(scratch)
@@ -182,7 +283,7 @@ def capture(
 
 
 def _captured(scratch: Scratch) -> CapturedProgram:
-    return replace(scratch.read_program(), read=scratch.read_files())
+    return replace(scratch.read_program(), read=scratch.read_reads().files)
 
 
 def reference(
@@ -205,17 +306,17 @@ def reference(
         with tasks.attempt(Kind.REFERENCE, ""):
             every = program.entry_points.values()
             is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
-            if is_keyed and task_files.restore(task, folder, tasks):
+            if is_keyed and restore_files(task, folder, tasks):
                 tasks.note(task, cached=True)
                 return
             if workers.jobs > 1:
                 parity_process.begin()  # which has imported its libraries by the time of parity
             job = replace(source.job, threads=max(1, workers.jobs - 1))
             started = tasks.clock()
-            replace(source, job=job).execute(REFERENCE, workers, on_output, on_trial)
+            replace(source, job=job).execute(REFERENCE, {}, workers, on_output, on_trial)
             tasks.note(task, cached=False, seconds=tasks.clock() - started)
             if is_keyed:
-                task_files.keep(task, folder, REFERRED, tasks)
+                keep_files(task, folder, REFERRED, tasks)
 
     return workers.submit(compute, urgent=True)
 
@@ -255,24 +356,14 @@ def _variables() -> dict[str, str]:
     return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
-def _edited(manifest: BuildManifest) -> Iterator[Finding]:
-    try:
-        now = sha256(read_file(manifest.path, len(manifest.text)))
-    except OSError as error:
-        now = error.strerror or str(error)
-    return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
-
-
-def _read_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
-    """What a capture has read: the manifest, the toolchain, files, packages, variables."""
-    yield from program_sections(source.job.manifest.text).items()
-    yield from code_identity.toolchain_code().items()
-    yield from _package_parts(program)
+def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
+    """What a capture has read: packages, files, variables."""
+    parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
-        yield f"{'source file' if name.endswith('.py') else 'file'} {name}", digest
-    variables = _variables()
-    for name in source.scratch.read_variables():
-        yield f"environment {name}", code_identity.variable(name, variables)
+        parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
+    for name in scratch.read_reads().variables:
+        parts[f"environment {name}"] = code_identity.variable(name, variables)
+    return parts
 
 
 def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
@@ -286,15 +377,14 @@ def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple
     inputs and weights, and what it runs on (docs/build-engine.md says why that is all).
     """
     variables = _variables()
-    yield from program_sections(source.job.manifest.text).items()
-    yield from code_identity.toolchain_code().items()
+    yield from source.parts().items()
     yield from _package_parts(program)
     yield from code_identity.package_parts(PACKAGES)
     yield from code_identity.host_parts().items()
     yield from code_identity.library_parts(variables).items()
     yield from code_identity.native_parts(variables).items()
     if _shows_classes(source.job.manifest, program):
-        yield from _read_parts(source, program)
+        yield from _read_parts(source.scratch, program).items()
     yield "options of jax", program.jax_options
     scratch = source.scratch
     for name, entry_point in program.entry_points.items():
@@ -331,3 +421,97 @@ def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
 
 def _holds_class(tree: Tree) -> bool:
     return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))
+
+
+DIGESTS_KEPT = 4096
+"""States of files that are remembered for one manifest, the latest ones."""
+
+CUTS_KEPT = 8
+"""Weights sets that are remembered for one manifest, the latest ones."""
+
+
+class KeptWeights:
+    """What this host's cache knows of the weights of a manifest. store: None for no cache."""
+
+    def __init__(self, store: Cache | None, manifest: Path) -> None:
+        self._store = store
+        code = " ".join(code_identity.toolchain_code().values())
+        of = f"weights\0{manifest.resolve()}\0{code}"
+        self._place = sha256(of.encode(errors="surrogateescape")).removeprefix("sha256:")
+
+    def learn(self) -> None:
+        """Have this process know the digests of files that earlier builds have hashed."""
+        file_digests.learn(dict(self._read().digests))
+
+    def lay_out(self, scratch: Scratch) -> None:
+        """Leave what is known for the capture, and the shards that are as they were. Raises OSError
+        if there is no room.
+        """
+        if (store := self._store) is None:
+            return
+        known = self._read()
+        scratch.write_known(known)
+        scratch.kept.mkdir()
+        map_on_threads(
+            lambda digest: store.get_file(digest, scratch.kept / digest.removeprefix("sha256:")),
+            sorted({digest for cut in known.cuts.values() for digest in cut}),
+            cores(),
+        )
+
+    def keep(self, scratch: Scratch) -> None:
+        """Keep what the capture has found out, and the shards."""
+        if self._store is None:
+            return
+        found, before = scratch.read_known(), self._read()
+        wanted = {digest for cut in found.cuts.values() for digest in cut}
+        for path in scratch.folder.glob("weights.*/*.safetensors"):
+            digest = "sha256:" + path.name.split(".")[1]
+            if digest in wanted:
+                self._store.put_file(digest, path)
+        new = {**dict(found.digests), **file_digests.known()}
+        digests = {k: v for k, v in before.digests if k not in new} | new
+        cuts = {k: v for k, v in before.cuts.items() if k not in found.cuts} | found.cuts
+        kept = KnownWeights(
+            tuple(digests.items())[-DIGESTS_KEPT:], dict([*cuts.items()][-CUTS_KEPT:])
+        )
+        self._store.write_record(self._place, msgspec.msgpack.encode(kept))
+
+    def _read(self) -> KnownWeights:
+        data = self._store.read_record(self._place) if self._store else None
+        try:
+            return unpacked(data, KnownWeights) if data else KnownWeights()
+        except ValueError:
+            return KnownWeights()
+
+
+LARGE_BYTES = 64 * 2**20
+"""Less than this is written and hashed before anybody could read how far it is."""
+
+LOOK_SECONDS = 0.5
+
+
+def waited_for[T](
+    captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
+) -> T:
+    """The result of a capture, which meanwhile writes shards of weights: how much is done. Raises
+    what the capture raises.
+    """
+    total, shown = sum(_size_of_sources(manifest)), 0
+    while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
+        done = min(total, scratch.weights_written())
+        if done > shown:
+            on_stage("weights", done, total)
+            shown = done
+    found = captured.result()
+    if shown:
+        on_stage("weights", total, total)
+    return found
+
+
+def _size_of_sources(manifest: BuildManifest) -> list[int]:
+    sizes = [0]
+    for spec in manifest.weights.values():
+        for source in (spec.source or {}).values():
+            with suppress(OSError):
+                sizes += [file.path.stat().st_size for file in files_of(source)]
+    return sizes

@@ -17,7 +17,6 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.manifest_labels import arguments_of
-from aotc_runtime.schema.pytrees import Tree
 from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.readiness import compare
 
@@ -61,7 +60,9 @@ def run_once(
         leaves = [passed.get(leaf) for leaf in range(len(callable_.spec.inputs))]
         positional, named = arguments_of(callable_.parameters, leaves)
         result = callable_(*positional, **named)
-        results = _named_results(callable_.spec.outputs, callable_.spec.result, result)
+        flat = dict(flatten(callable_.spec.result, result, "result"))
+        outputs = enumerate(callable_.spec.outputs)
+        results = {spec.path or "result": flat[index] for index, spec in outputs}
         document = _document(bundle, entry_point, results)
     if output is not None:
         write_npz(output, results)
@@ -94,18 +95,12 @@ def _input_leaves(
             if adds & set(surplus)
             else "name the inputs as `aotc inspect` shows them",
         )
-    return [_leaf(spec, given[spec.path]) for spec in specs]
-
-
-def _leaf(spec: TensorSpec, value: Array | str) -> Array:
-    if isinstance(value, str):
-        return filled(spec, value)
-    return retyped(value, numpy_dtype(spec.dtype))
-
-
-def _named_results(specs: tuple[TensorSpec, ...], tree: Tree, result: Any) -> dict[str, Array]:
-    leaves = dict(flatten(tree, result, "result"))
-    return {spec.path or "result": leaves[index] for index, spec in enumerate(specs)}
+    return [
+        filled(spec, value)
+        if isinstance(value := given[spec.path], str)
+        else retyped(value, numpy_dtype(spec.dtype))
+        for spec in specs
+    ]
 
 
 def _document(bundle: LoadedBundle, entry_point: str, results: dict[str, Array]) -> dict[str, Any]:

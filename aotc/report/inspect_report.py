@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.call_memory import call_bytes, total_bytes
-from aotc.base.evidence import Coverage, EntryPointEvidence, Evidence
+from aotc.base.evidence import EntryPointEvidence, Evidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.bundle.read.bundle_review import Claim, Review
 from aotc.report.sizes_report import shapes_report
@@ -26,7 +26,6 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.pytrees import (
     DictNode,
     IntDictNode,
@@ -38,6 +37,7 @@ from aotc_runtime.schema.pytrees import (
     Tree,
     TupleNode,
 )
+from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 
 
@@ -150,8 +150,7 @@ def manifest_report(
         "target": msgspec.to_builtins(manifest.target),
         "engine": engine_name(manifest.target),
         "engines": [engine_of(each) for each in manifest.platforms],
-        **({} if chosen is msgspec.UNSET else {"engine_choice": msgspec.to_builtins(chosen)}),
-        **({"engines_refused": msgspec.to_builtins(refused)} if refused else {}),
+        **_stated(engine_choice=chosen, engines_refused=refused),
         "requires": msgspec.to_builtins(manifest.requires),
         "built_with": msgspec.to_builtins(manifest.built_with),
         "accepts_jaxlib": list(manifest.accepts_jaxlib),
@@ -205,27 +204,23 @@ def _entry_point(
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),
                 "parity": msgspec.to_builtins(profile.parity),
-                **(
-                    {}
-                    if profile.tuned is msgspec.UNSET
-                    else {"tuned": msgspec.to_builtins(profile.tuned)}
-                ),
-                **({} if told is None else {"evidence": msgspec.to_builtins(told.profiles[index])}),
+                **_stated(tuned=profile.tuned, evidence=told and told.profiles[index]),
             }
             for index, profile in enumerate(entry_point.profiles)
         ],
-        **({} if told is None else {"coverage": _coverage(told.coverage)}),
-        **({} if told is None or not told.reference else {"reference": told.reference}),
-        **({} if told is None or not told.model else {"model": msgspec.to_builtins(told.model)}),
+        **({} if told is None else _evidence(told)),
     }
 
 
-def _coverage(coverage: Coverage) -> dict[str, Any]:
-    return {
-        "lines": coverage.lines,
-        "traced": coverage.traced,
-        "files": msgspec.to_builtins(coverage.files),
-    }
+def _evidence(told: EntryPointEvidence) -> dict[str, Any]:
+    coverage = told.coverage
+    counted = {"lines": coverage.lines, "traced": coverage.traced, "files": coverage.files}
+    return _stated(coverage=counted, reference=told.reference, model=told.model)
+
+
+def _stated(**facts: Any) -> dict[str, Any]:
+    """Facts that are there, as data: none that is UNSET, None or empty."""
+    return {name: msgspec.to_builtins(value) for name, value in facts.items() if value}
 
 
 def structures(entry_point: EntryPoint) -> dict[str, str]:

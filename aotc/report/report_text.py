@@ -28,6 +28,7 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import Built
+from aotc.base.stages import Bundle
 
 
 def size(count: int) -> str:
@@ -163,11 +164,6 @@ def _shortened(items: dict[str, str]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def _cut(structure: str) -> str:
-    short = structure[:STRUCTURE_CHARACTERS_MAX]
-    return structure if short == structure else f"{short}… (whole: aotc inspect --json)"
-
-
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     added = masks_and_lengths(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
@@ -178,7 +174,9 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
         page.line(f"    added by the loader: {_shortened(added)}")
     page.line(f"    gives {_shortened(entry['outputs'])}")
     for owner, structure in entry["structures"].items():
-        page.line(f"    {owner} is {_cut(structure)}")
+        if len(structure) > STRUCTURE_CHARACTERS_MAX:
+            structure = f"{structure[:STRUCTURE_CHARACTERS_MAX]}… (whole: aotc inspect --json)"
+        page.line(f"    {owner} is {structure}")
     if entry["donated"]:
         page.line(f"    donates {', '.join(entry['donated'])}")
     rows = []
@@ -424,3 +422,26 @@ def columns(
         if row is not header:
             yield f"{begin}{row[0]}", False
         yield f"{begin}{numbers(row, GAPS[-1])}", row is header
+
+
+def copy_report(bundle: Bundle) -> dict[str, Any]:
+    """What was written: its path, identity, size (bytes) and targets."""
+    first = next(iter(bundle.manifests.values()))
+    return {
+        "bundle": str(bundle.path),
+        "name": first.name,
+        "version": first.version,
+        "root_digest": bundle.root_digest,
+        "size_bytes": bundle.size_bytes,
+        "targets": sorted(bundle.manifests),
+    }
+
+
+def copy_lines(report: dict[str, Any], *more: str) -> list[str]:
+    """A copy's report as lines for people: its identity, more lines, then its targets."""
+    return [
+        f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
+        f"root    {report['root_digest']}",
+        *more,
+        *(f"target  {name}" for name in report["targets"]),
+    ]

@@ -1,4 +1,4 @@
-"""What an entry point does at other sizes than its profiles', and what proves it."""
+"""Sizes of an entry point: as commands take them, and calls of other sizes than its profiles'."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from aotc.base.errors import refusal
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     DimensionPolicy,
@@ -83,3 +84,32 @@ def _evidence(proof: dict[str, Any]) -> str:
     where = "plain JAX, not run here" if proof["ran"] == ["plain-jax"] else "the executables"
     error = f"max err {float(proof['max_abs']):.1e}, {proof['ulp_max']} ulp"
     return f"{proof['trials']} trials on {where}: {error}"
+
+
+NO_SIZES = "-"
+"""In place of sizes, where an entry point has none."""
+
+
+def parse_profile(text: str) -> dict[str, int]:
+    """`batch=8,seq=16` as sizes by name. Raises UsageError (AOTC-E014)."""
+    if text.strip() == NO_SIZES:
+        raise refusal(
+            "AOTC-E014",
+            f"--profile {text}",
+            f"{NO_SIZES}, as a profile without sizes is shown",
+            expected="NAME=SIZE, with a comma between several",
+            hint="leave --profile out: an entry point without sizes has that profile alone",
+        )
+    sizes = {}
+    for part in text.split(","):
+        name, _, size = part.strip().partition("=")
+        if not name or not (size.isascii() and size.isdecimal()) or name in sizes:
+            raise refusal(
+                "AOTC-E014",
+                f"--profile {text}",
+                repr(part),
+                expected="NAME=SIZE, with a comma between several",
+                hint="write it as `aotc inspect` shows it: batch=8",
+            )
+        sizes[name] = int(size)
+    return sizes

@@ -49,12 +49,8 @@ def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
 _TABLES = ("revoked", "accepts", "limits")
 
 
-def policy_lines(document: dict[str, Any]) -> Sequence[str]:
+def policy_lines(document: dict[str, Any]) -> Iterator[str]:
     """The rules of a policy document as lines for people."""
-    return [*_lines(document)]
-
-
-def _lines(document: dict[str, Any]) -> Iterator[str]:
     keys = document["keys"]
     yield f"policy     {document['policy']}"
     yield f"bundles    {document['name']}"

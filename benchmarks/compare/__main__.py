@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compare`: docs/performance.md says what it measures and what it found."""
+"""`python -m benchmarks.compare`: benchmarks/RESULTS.md has its results."""
 
 from __future__ import annotations
 

@@ -41,9 +41,6 @@ WRITERS = {
     ),
     "aotc/pipeline/cache/cache_folder.py": "makes the folder of the cache",
     "aotc/commands/remote_cache/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
-    "aotc/pipeline/cache/cache_files.py": (
-        "files in the cache: a name is made when the file is whole"
-    ),
     "aotc/pipeline/cache/cache_store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
@@ -60,9 +57,7 @@ SCRATCH = {
         "a temporary folder of its own: the runtime, for one run"
     ),
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
-    "aotc/pipeline/provisional_bundle.py": (
-        "the build's scratch folder: a policy for the parity worker"
-    ),
+    "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
     "aotc/check/plain_structures.py": "the build's scratch folder: calls of plain JAX",
     "aotc/check/value_trials.py": "the build's scratch folder: value trials and what differs",
     "aotc/pipeline/children/value_reference.py": "the build's scratch folder",
@@ -88,9 +83,9 @@ SCRATCH = {
     "aotc/check/padding/trial_files.py": "the build's scratch folder: trials and what came of them",
     "aotc/capture/orbax_checkpoint.py": "the build's scratch folder: arrays of a checkpoint",
     "aotc/capture/orbax_worker.py": "that folder",
-    "aotc/pipeline/kept_weights.py": "the build's scratch folder: shards of earlier builds",
+    "aotc/pipeline/user_processes.py": "the build's scratch folder: shards of earlier builds",
     "aotc/commands/remote_cache/remote_cache.py": "that folder: a shard from elsewhere",
-    "aotc/pipeline/cache/task_files.py": "the build's scratch folder: what was made before",
+    "aotc/pipeline/cached_tasks.py": "the build's scratch folder: what was made before",
     "aotc/pipeline/children/trial_capture.py": "the build's scratch folder: inputs of trials",
     "aotc/commands/channel/channel_status.py": (
         "a temporary folder of its own: of a first-time host"

@@ -29,8 +29,8 @@ from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cached_tasks import Kind
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]

@@ -115,9 +115,9 @@ def linear_algebra(folder: Path, decomposition: str, target: str) -> tuple[set[s
     return cpu, other
 
 
-def reviewed_digits(path: Path, target: str) -> Review:
-    """The digits example, built for a target and read."""
-    build(ROOT / "manifests" / "digits.toml", output=path, targets=[target])
+def reviewed_example(name: str, path: Path, target: str) -> Review:
+    """An example, built for a target and read."""
+    build(ROOT / "manifests" / f"{name}.toml", output=path, targets=[target])
     return review(open_bundle(path), None, datetime.now(UTC))
 
 

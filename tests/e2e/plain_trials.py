@@ -15,11 +15,10 @@ from aotc.base.workers.worker_child import Progress
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import user_processes
-from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.children.reference_worker import work
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.user_processes import Source
 from aotc_runtime.base.errors import Finding
 

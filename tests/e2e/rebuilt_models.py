@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cached_tasks import Kind
 
 MANIFEST = """
 schema = 1

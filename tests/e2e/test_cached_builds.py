@@ -14,11 +14,10 @@ from aotc.base.errors import BudgetExceededError, CaptureError, CompileError
 from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
+from aotc.pipeline import cached_backend
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import Done, OnDone
-from aotc.pipeline.tasks import cached_backend
+from aotc.pipeline.cached_tasks import Done, Kind, OnDone
 
 MANIFEST = """
 schema = 1
@@ -412,7 +411,7 @@ def without_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
             raise no_backend(platform, "")
         return backend_for(platform)
 
-    monkeypatch.setattr("aotc.pipeline.build_backends.backend_for", backend)
+    monkeypatch.setattr("aotc.pipeline.cached_backend.backend_for", backend)
 
 
 @pytest.mark.usefixtures("without_tpu")

@@ -113,21 +113,6 @@ def test_a_version_that_the_index_does_not_have_is_said_and_the_others_are_certi
     assert [(t["version"], t["outcome"]) for t in document["trials"]] == [("0.11.2", "passed")]
 
 
-def test_an_environment_that_was_damaged_is_made_anew() -> None:
-    lines: list[str] = []
-    made = Environments(cache_folder(), False, lines.append, Processes())
-    with made.environment(Release("jaxlib", "0.11.2")) as python:
-        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/version.py")
-    before = victim.read_bytes()
-    lines.clear()
-    victim.write_bytes(before + b"# changed\n")
-    with made.environment(Release("jaxlib", "0.11.2")):
-        assert victim.read_bytes() == before and len(lines) == 1
-    lines.clear()
-    with made.environment(Release("jaxlib", "0.11.2")):
-        assert lines == [], "what is whole is used as it is"
-
-
 def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
     digits_bundle: Bundle, tmp_path: Path, runtime: Path
 ) -> None:

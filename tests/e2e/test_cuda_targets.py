@@ -29,7 +29,7 @@ from tests.e2e.accelerator_builds import (
     linear_algebra,
     require_compiled_for_only,
     require_hlo_as_counted,
-    reviewed_digits,
+    reviewed_example,
     sharded,
     targets_for,
 )
@@ -61,7 +61,7 @@ def test_this_machine_compiles_for_each_target_and_cannot_run_it(name: str) -> N
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_path: Path) -> None:
     for manifest in built_example(example, tmp_path / "b.aotb", TARGETS):
-        assert manifest.compilation and manifest.compilation.left_out == ("autotuning",)
+        assert manifest.compilation and manifest.compilation.left_out == ("autotuning", "cudnn")
         assert manifest.requires.device and manifest.requires.device.driver == "13.0"
         assert manifest.requires.device.accepts_plugin == (version("jaxlib"),)
         assert manifest.built_with.tools.keys() >= set(cuda_wheels.NEEDED)
@@ -140,6 +140,15 @@ def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) ->
         assert plan.allocations["temporary"].size_bytes == memory.temp_bytes
 
 
+def test_products_and_convolutions_are_those_that_run_without_autotuning(tmp_path: Path) -> None:
+    review = reviewed_example("vision", tmp_path / "vision.aotb", "nvidia-h100")
+    for shown in explain(review, "predict", Stage.HLO, {}, None, detect()).representations:
+        assert "convolution(" in shown.text
+        assert "__cudnn$" not in shown.text and "gemm_fusion" not in shown.text
+
+
 @pytest.fixture(scope="module")
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Review:
-    return reviewed_digits(tmp_path_factory.mktemp("reviewed") / "digits.aotb", "nvidia-h100")
+    return reviewed_example(
+        "digits", tmp_path_factory.mktemp("reviewed") / "digits.aotb", "nvidia-h100"
+    )

@@ -20,7 +20,7 @@ from aotc.base.errors import CompileError, UsageError
 from aotc.commands.dask.dask_cluster import connect
 from aotc.commands.dask.executor_option_service import on_executor
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_backends import on_this_host
+from aotc.pipeline.cached_backend import on_this_host
 from tests.waiting import until
 
 pytest.importorskip("distributed")

@@ -20,9 +20,9 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
 from aotc.commands.reproduce.reproducibility_check import BuildAgain
+from aotc.pipeline import code_identity
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.tasks import code_identity
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, TrustError

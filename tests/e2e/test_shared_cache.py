@@ -88,7 +88,11 @@ def ran(built: Built) -> set[str]:
 
 
 EVERYTHING = {
-    *("capture", "reference", "executable f for cpu-x86-64-v3", "parity of cpu-x86-64-v3", "pack")
+    "capture",
+    "reference",
+    "executable f for cpu-x86-64-v3",
+    "parity of cpu-x86-64-v3",
+    "pack",
 }
 
 

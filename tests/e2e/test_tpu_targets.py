@@ -32,7 +32,7 @@ from tests.e2e.accelerator_builds import (
     linear_algebra,
     require_compiled_for_only,
     require_hlo_as_counted,
-    reviewed_digits,
+    reviewed_example,
     sharded,
     targets_for,
 )
@@ -122,7 +122,7 @@ def test_an_option_that_libtpu_does_not_know_is_refused(tmp_path: Path) -> None:
 
 
 def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
-    found = reviewed_digits(tmp_path / "b", "tpu-v5e-1x1")
+    found = reviewed_example("digits", tmp_path / "b", "tpu-v5e-1x1")
     require_hlo_as_counted(found)
     (shown,) = explain(found, "predict", Stage.ASM, {"batch": 8}, None, detect()).representations
     assert shown.text == "" and "TPU" in shown.note

@@ -24,9 +24,8 @@ from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
-from aotc.pipeline.cache.cache_keys import Kind
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import Done
+from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import (
     InputArgument,
@@ -268,7 +267,7 @@ def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_w
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "aotc.pipeline.build_backends.backend_for", lambda platform: FaultyBackend()
+        "aotc.pipeline.cached_backend.backend_for", lambda platform: FaultyBackend()
     )
     built = place.again("faulty", Measure())
     left_out = {

@@ -223,7 +223,7 @@ def compile_iree(lowered: Lowered) -> bytes:
     from aotc.engines.iree.iree_compiler import FLAGS, _target_flags, complaint
     from aotc.engines.iree.iree_job import LEVEL, LEVELS, Job
     from aotc.engines.iree.iree_worker import compile_job
-    from aotc.pipeline.engine_order import candidates
+    from aotc.pipeline.build_plan import candidates
 
     module = mlir_context.read_artifact(lowered.module.artifact)
     if called := tuple(jaxlib_private.custom_call_targets(module)):
@@ -305,7 +305,7 @@ class Loaded:
         self._direct = self._device.direct(
             self._executable, self._weights, self._inputs, self._outputs
         )
-        self._copying = self._device.on_host(self._direct) if self._direct is not None else None
+        self._copying = getattr(self._direct, "on_host", None)
 
     def by_buffers(self, inputs: Sequence[Array]) -> list[Array]:
         """Return results of a call as `on_device` makes it."""

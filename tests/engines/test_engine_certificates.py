@@ -20,7 +20,7 @@ from aotc_runtime.schema.certified_releases import Release
 from tests.engines.conftest import Other
 from tests.hostile.archives import on_disk
 from tests.hostile.tampering import in_memory, signed, take_apart
-from tests.unit.commands.certify.sealed import seal_packages_of_this
+from tests.unit.commands.certify.cached_environment import packages_of_this
 
 ELSEWHERE = "0.0.98"
 """A version that nobody runs."""
@@ -34,8 +34,8 @@ def release(other: Other) -> Release:
 
 @pytest.fixture(scope="session")
 def cache(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
-    return seal_packages_of_this(tmp_path_factory.mktemp("cache"), release)
+    """$XDG_CACHE_HOME with an environment that has the packages of this one."""
+    return packages_of_this(tmp_path_factory.mktemp("cache"), release)
 
 
 @pytest.fixture

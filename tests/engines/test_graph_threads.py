@@ -12,11 +12,11 @@ from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Module
 from aotc.compile.target_files import builtin_folder
 from aotc.engines.onnx_graphs.graph_compiler import GraphBackend
-from aotc.engines.onnxruntime.onnxruntime_compiler import OnnxBackend
-from aotc.engines.openvino.openvino_compiler import OpenvinoBackend
+from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
+from aotc.engines.openvino.openvino_kind import OpenvinoKind
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.sums import SCORES, make, run, write
-from tests.unit.commands.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_tuning_variants import HOST
 
 SERVER = """
 import json, os, sys
@@ -48,8 +48,8 @@ def bundle(other: Other, threads: str, folder: Path) -> Path:
 @pytest.mark.parametrize("other", [each.as_param() for each in GRAPHS])
 def test_a_target_states_who_computes_a_call(other: Other, tmp_path: Path) -> None:
     counts = {}
-    backend = OnnxBackend if other.name == "onnxruntime" else OpenvinoBackend
-    for threads in backend.threads:
+    kind = OnnxKind if other.name == "onnxruntime" else OpenvinoKind
+    for threads in kind.engine.threads:
         folder = bundle(other, threads, tmp_path / threads)
         done = run("-c", SERVER, folder / "sums.aotb", folder / "trust.toml")
         assert done.returncode == 0, done.stderr
@@ -59,10 +59,11 @@ def test_a_target_states_who_computes_a_call(other: Other, tmp_path: Path) -> No
         assert counts["calling"] + 2 * 3 <= counts["pool"] == counts["spinning"]
 
 
-@pytest.mark.parametrize("backend", [OnnxBackend(["false"]), OpenvinoBackend(["false"])])
+@pytest.mark.parametrize("kind", [OnnxKind, OpenvinoKind])
 def test_a_word_that_an_engine_has_not_is_refused_before_anything_is_compiled(
-    backend: GraphBackend,
+    kind: type[OnnxKind | OpenvinoKind],
 ) -> None:
+    backend = GraphBackend(kind.engine, ["false"])
     option = f"{backend.platform}-threads"
     job = CompileJob("f", Module(b"", "", "", ()), HOST, options={option: "many"})
     with pytest.raises(CompileError) as caught:

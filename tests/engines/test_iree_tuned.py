@@ -15,7 +15,7 @@ from aotc.engines.iree.iree_compiler import IreeBackend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned
-from tests.unit.commands.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_tuning_variants import HOST
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -131,7 +131,7 @@ def operations(bundle: Path) -> dict[str, Operation]:
         "trust add-key": Operation(
             _with_policy,
             lambda folder: trust_files.add_key(
-                folder / "trust.toml", folder / "next.pub", "next", None, None
+                folder / "trust.toml", folder / "next.pub", "keys", {"name": "next"}
             ),
             lambda folder: (OLD, NEW)[len(_read_policy(folder).keys) - 1],
         ),

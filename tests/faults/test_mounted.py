@@ -132,21 +132,3 @@ def test_without_room_for_the_manifest_nothing_is_left(work: Path) -> None:
     (finding,) = ended["document"]["findings"]
     assert (finding["code"], Path(finding["where"]).name) == ("AOTC-E003", "tiny.toml")
     assert answer["litter"] == []
-
-
-@needs_mounts
-def test_a_build_without_room_for_its_temporary_files_says_so_and_leaves_nothing(
-    work: Path,
-) -> None:
-    """In the capture, in the compiler, and when it is put together."""
-    sizes, place = ("100k", "140k", "180k", "600k"), work / "mounted"
-    build = ["build", "tiny.toml", "-o", str(work / "tiny.aotb")]
-    variables = {"TMPDIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
-    answers = mounted(work, ",".join(sizes), "rw", [build], **variables)
-    for size, answer in zip(sizes, answers, strict=True):
-        (ended,) = answer["ended"]
-        (finding,) = ended["document"]["findings"]
-        assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), (size, finding)
-        assert finding["found"] == "No space left on device", (size, finding)
-        assert answer["litter"] == [], size
-    assert not (work / "tiny.aotb").exists()

@@ -28,7 +28,6 @@ from aotc_runtime.schema.trust_policy import Channel, Identity, TimestampAuthori
 from aotc_runtime.verification import (
     signature_timestamps,
     sigstore_identities,
-    timestamp_authorities,
 )
 from aotc_runtime.verification.public_keys import Trials
 from aotc_serve.channel import channel_client
@@ -123,7 +122,7 @@ def authority_certificates(data: bytes) -> None:
     with suppress(UnicodeDecodeError):
         given = TimestampAuthority(certificates=data.decode())
         policy = TrustPolicy(schema=1, name=NAME, timestamp_authorities=(given,))
-        raise_if([*timestamp_authorities.check_authorities(policy, "x")])
+        raise_if([*signature_timestamps.check_authorities(policy, "x")])
         token = base64.b64encode(stamps()[1]).decode()
         signature_timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", 2.0**33)
 

@@ -26,15 +26,15 @@ from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.compat.host_files import read_hosts
 from aotc.bundle.read.bundle_review import Claim
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.capture import npz_files
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged
+from aotc.capture.weight_files import ZIP_BEGINS, WeightsFile, npz_tensors
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.remote_cache.oci_blobs import layer_of
-from aotc.commands.report_page import origins_section
+from aotc.commands.report_page import bundle_section
 from aotc.commands.report_page.page_parts import Mark, Page, Section
 from aotc.commands.report_page.page_renderer import render
 from aotc.commands.reproduce.build_recipe import recipe_of
@@ -50,7 +50,7 @@ from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
 from aotc.frontends.stablehlo.module_checks import refused_as_damaged
 from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import Tasks
+from aotc.pipeline.cached_tasks import Tasks
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest, sha256
@@ -151,8 +151,8 @@ def claim(data: bytes) -> None:
     statement = decode_foreign(data, Statement, where="x")
     predicate = msgspec.json.decode(statement.predicate)
     found = Claim((), (), statement.predicateType, predicate)
-    stands = origins_section._as_it_stands("What it says", predicate)
-    parts = (*origins_section._slsa(found), *origins_section._bill(found), stands)
+    stands = bundle_section._as_it_stands("What it says", predicate)
+    parts = (*bundle_section._slsa(found), *bundle_section._bill(found), stands)
     page = Page("x", KEY, Mark("x", "bad"), (Section("x", "x", parts),))
     assert b"</html>" in render(page)[-20:]
     read_locations(predicate)
@@ -236,9 +236,9 @@ def pt2_program(data: bytes) -> None:
 
 def npz_weights(data: bytes) -> None:
     """Arrays of weights, as far as a file is taken for one that has them."""
-    if data.startswith(npz_files.BEGINS):
+    if data.startswith(ZIP_BEGINS):
         with suppress(Damaged):
-            list(npz_files.arrays(memoryview(data)))
+            list(npz_tensors(WeightsFile.__new__(WeightsFile), memoryview(data)))
 
 
 def tfhlo_document(data: bytes) -> None:

@@ -33,7 +33,7 @@ IMPORTED = (
         "aotc.cli.main",
         "aotc.cli.sign_command",
     ),
-    *("aotc.cli.trust_option", "aotc.cli.verify_command", "aotc.report.inspect_report"),
+    *("aotc.cli.reference_options", "aotc.cli.verify_command", "aotc.report.inspect_report"),
     *("aotc.commands.channel.channel_command", "aotc.commands.channel.channel_repository"),
     *(
         "aotc.commands.diff.diff_command",

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aotc.bundle.sign.timestamp_client import timestamped
+from aotc.commands.timestamp.timestamp_client import timestamped
 from aotc_runtime.schema.trust_policy import TimestampAuthority
 
 DAY = timedelta(days=1)
@@ -149,7 +149,7 @@ def by_hand(
 def stamped(envelope: bytes, authority: Authority) -> bytes:
     """The envelope with a timestamp beside its first signature."""
     key_id = json.loads(envelope)["signatures"][0]["keyid"]
-    return timestamped(envelope, key_id, authority.command)
+    return timestamped(authority.command, envelope, key_id)
 
 
 def timestamp_in(envelope: bytes) -> str:

@@ -20,7 +20,6 @@ from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES as OTHERS
 
-from .refused_attacks import Arms
 from .tampering import (
     Documents,
     MemoryBundle,
@@ -29,6 +28,7 @@ from .tampering import (
     take_apart,
     with_one_attestation,
 )
+from .workbench import Workbench
 
 ENGINES = [
     "xla",
@@ -110,13 +110,7 @@ def stranger() -> LocalSigner:
 
 
 @pytest.fixture
-def arms(
-    genuine: MemoryBundle,
-    documents: Documents,
-    policy: TrustPolicy,
-    ours: LocalSigner,
-    stranger: LocalSigner,
-    host: HostFacts,
-    tmp_path: Path,
-) -> Arms:
-    return Arms(genuine, documents, policy, ours, stranger, host, tmp_path)
+def bench(
+    documents: Documents, ours: LocalSigner, stranger: LocalSigner, host: HostFacts
+) -> Workbench:
+    return Workbench(documents, ours, stranger, LocalSigner.ephemeral(), host)

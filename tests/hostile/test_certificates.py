@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pytest
 
 from aotc.bundle.sign.signer import LocalSigner
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats import in_toto
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
-from aotc_runtime.schema.trust_policy import Accepts, TrustPolicy
-from aotc_runtime.verification import host_compatibility
+from aotc_runtime.schema.trust_policy import Accepts, Revoked, TrustPolicy
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.host_compatibility import choose_target
 
@@ -32,23 +35,43 @@ from .certificates import (
     with_another_version,
 )
 from .provenances import DAY, NOW, a_build, key_of
-from .tampering import Documents, MemoryBundle, policy_for
+from .tampering import Documents, policy_for
+from .workbench import Workbench
+
+ZEROS = "sha256:" + "0" * 64
+PROVENANCE = "https://slsa.dev/provenance/v1"
+
+
+class Certifying(Workbench):
+    """A bundle on a host with a version that it does not accept; `third` certifies."""
+
+    __slots__ = ()
+
+    def certificate(self, signer: LocalSigner | None = None, **stated: Any) -> bytes:
+        """An envelope with a certificate that counts, but for what is stated otherwise."""
+        made = a_certificate(self.documents, **stated)
+        return statement(self.documents, signer or self.third, made)
+
+    def asked(
+        self, *envelopes: bytes, policy: TrustPolicy | None = None, now: datetime = NOW
+    ) -> Verdict:
+        """What is said of the bundle with these envelopes, to a policy with this certifier."""
+        bundle = certified(self.documents, self.ours, *envelopes)
+        stated = policy or trusting(self.ours, self.third)
+        return examine(bundle, stated, self.host, now.timestamp())
+
+    @property
+    def refused(self) -> str:
+        """The code of a version that is not accepted."""
+        return code_of(self.documents)
 
 
 @pytest.fixture
-def elsewhere(host: HostFacts, documents: Documents) -> HostFacts:
-    return with_another_version(host, documents)
-
-
-@pytest.fixture(scope="session")
-def certifier() -> LocalSigner:
-    return LocalSigner.ephemeral()
-
-
-def asked(
-    bundle: MemoryBundle, policy: TrustPolicy, host: HostFacts, now: datetime = NOW
-) -> Verdict:
-    return examine(bundle, policy, host, now.timestamp())
+def bench(
+    documents: Documents, ours: LocalSigner, stranger: LocalSigner, host: HostFacts
+) -> Certifying:
+    elsewhere = with_another_version(host, documents)
+    return Certifying(documents, ours, stranger, LocalSigner.ephemeral(), elsewhere)
 
 
 def codes(verdict: Verdict) -> list[str]:
@@ -56,106 +79,147 @@ def codes(verdict: Verdict) -> list[str]:
 
 
 def test_a_certificate_of_a_trusted_certifier_makes_another_version_acceptable(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+    bench: Certifying,
 ) -> None:
-    envelope = statement(documents, certifier, a_certificate(documents))
-    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), elsewhere)
+    verdict = bench.asked(bench.certificate())
     assert codes(verdict) == [] and "host" in verdict.gates and verdict.choice is not None
     found = verdict.choice.certified
     assert found is not None
-    assert found.release == Release(package_of(documents), OTHER)
-    assert found.keys == (certifier.key_id,)
-    device = documents.manifest["requires"].get("device")
-    (accepted,) = device["accepts_plugin"] if device else documents.manifest["accepts_jaxlib"]
+    assert found.release == Release(package_of(bench.documents), OTHER)
+    assert found.keys == (bench.third.key_id,)
+    manifest = bench.documents.manifest
+    device = manifest["requires"].get("device")
+    (accepted,) = device["accepts_plugin"] if device else manifest["accepts_jaxlib"]
     assert found.built_with == accepted
     assert found.certified_on == "2026-11-21T12:00:00Z"
-    labels = [run["label"] for run in runs_of(documents)]
+    labels = [run["label"] for run in runs_of(bench.documents)]
     assert [d.label for d in found.differences] == labels
     assert {d.ulp_max for d in found.differences} == {7}
-    assert verdict.signers == (ours.key_id,), "a certifier vouches for nothing else"
+    assert verdict.signers == (bench.ours.key_id,), "a certifier vouches for nothing else"
 
 
-@pytest.mark.parametrize("package", ["jaxlib", "onnxruntime", "another"])
-def test_a_certificate_of_another_package_of_the_same_version_does_not_count(
-    package: str,
-    documents: Documents,
-    ours: LocalSigner,
-    certifier: LocalSigner,
-    elsewhere: HostFacts,
+def runs(number: int, **change: Any) -> Callable[[Documents], list[dict[str, Any]]]:
+    """Runs of which one is another."""
+
+    def make(documents: Documents) -> list[dict[str, Any]]:
+        found = runs_of(documents)
+        found[number] |= change
+        return found
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("code", "stated"),
+    [
+        ("AOTC-E412", {"target": "cpu-x86-64-v4"}),
+        ("AOTC-E412", {"version": "0.11.2"}),
+        ("AOTC-E412", {"package": "another"}),
+        ("AOTC-E412", {"package": "onnxruntime"}),
+        ("AOTC-E413", {"outcome": "beyond tolerance"}),
+        ("AOTC-E413", {"outcome": "refused"}),
+        ("AOTC-E413", {"outcome": "crashed", "detail": "killed by SIGILL"}),
+        ("AOTC-E413", {"outcome": "hung"}),
+        ("AOTC-E413", {"outcome": "unheard of"}),
+        ("AOTC-E413", {"runs": runs(1, withinTolerance=False)}),
+        ("AOTC-E414", {"runs": runs(0, fixture=ZEROS)}),
+        ("AOTC-E414", {"runs": runs(0, executable=ZEROS)}),
+        ("AOTC-E414", {"runs": runs(0, label="predict[batch=9]")}),
+        ("AOTC-E414", {"runs": lambda documents: runs_of(documents)[1:]}),
+        ("AOTC-E414", {"runs": lambda documents: runs_of(documents) * 2}),
+    ],
+    ids=str,
+)
+def test_a_certificate_does_not_count(code: str, stated: dict[str, Any], bench: Certifying) -> None:
+    made = {k: v(bench.documents) if callable(v) else v for k, v in stated.items()}
+    if made.get("package") == package_of(bench.documents):
+        made["package"] = "yet-another"
+    found = codes(bench.asked(bench.certificate(**made)))
+    assert found[0] == bench.refused, "the reason comes first, then why no certificate"
+    assert code in found[1:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"predicateType": "https://aotc.dev/warning/v1"},
+        {"_type": "https://in-toto.io/Statement/v0"},
+        {"subject": TWO},
+    ],
+    ids=str,
+)
+def test_another_statement_is_no_certificate(change: dict[str, Any], bench: Certifying) -> None:
+    made = a_certificate(bench.documents)
+    found = codes(bench.asked(statement(bench.documents, bench.third, made, **change)))
+    assert found == [bench.refused, "AOTC-E412"]
+
+
+def test_another_payload_and_another_key_certify_nothing(bench: Certifying) -> None:
+    envelope = json.loads(bench.certificate())
+    kind, payload = "application/vnd.other+json", base64.b64decode(envelope["payload"])
+    message = in_toto.pre_authentication_encoding(kind, payload)
+    signature = base64.b64encode(bench.third.sign(message)).decode()
+    envelope |= {"payloadType": kind}
+    envelope["signatures"] = [{"sig": signature, "keyid": bench.third.key_id}]
+    for made in (json.dumps(envelope).encode(), bench.certificate(bench.stranger)):
+        assert codes(bench.asked(made)) == [bench.refused, "AOTC-E412"]
+
+
+def test_a_certifiers_key_counts_within_its_window_and_until_it_is_revoked(
+    bench: Certifying,
 ) -> None:
-    if package == package_of(documents):
-        package = "yet-another"
-    envelope = statement(documents, certifier, a_certificate(documents, package=package))
-    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), elsewhere)
-    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
-    assert f"{package} {OTHER} for " in verdict.findings[1].found
+    key = key_of(bench.third, not_before=NOW, not_after=NOW)
+    policy = trusting(bench.ours, certifiers=(key,))
+    assert codes(bench.asked(bench.certificate(), policy=policy)) == []
+    for now in (NOW - DAY, NOW + DAY):
+        verdict = bench.asked(bench.certificate(), policy=policy, now=now)
+        assert codes(verdict) == [bench.refused, "AOTC-E411", "AOTC-E412"]
+        assert bench.third.key_id[:16] in verdict.findings[1].where
+    revoked = trusting(bench.ours, bench.third, revoked=Revoked(keys=(bench.third.key_id,)))
+    assert "AOTC-E411" in codes(bench.asked(bench.certificate(), policy=revoked))
 
 
 def test_without_the_policys_word_the_builders_version_alone_is_accepted(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+    bench: Certifying,
 ) -> None:
     """Neither a certificate by anybody, nor one by a key that vouches for bundles."""
-    by_both = [statement(documents, s, a_certificate(documents)) for s in (certifier, ours)]
-    bundle = certified(documents, ours, *by_both)
-    verdict = asked(bundle, policy_for(ours), elsewhere)
-    assert codes(verdict) == [code_of(documents)]
+    by_both = [bench.certificate(), bench.certificate(bench.ours)]
+    verdict = bench.asked(*by_both, policy=policy_for(bench.ours))
+    assert codes(verdict) == [bench.refused]
     assert verdict.choice is not None and verdict.choice.certified is None
 
 
-def test_a_certifier_does_not_vouch_for_a_bundle(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, host: HostFacts
-) -> None:
-    envelope = statement(documents, certifier, a_certificate(documents))
-    bundle = certified(documents, certifier, envelope)
-    assert codes(asked(bundle, trusting(ours, certifier), host)) == ["AOTC-E302"]
+def test_a_certifier_does_not_vouch_for_a_bundle(bench: Certifying, host: HostFacts) -> None:
+    bundle = certified(bench.documents, bench.third, bench.certificate())
+    verdict = examine(bundle, trusting(bench.ours, bench.third), host, NOW.timestamp())
+    assert codes(verdict) == ["AOTC-E302"]
 
 
 @pytest.mark.xla  # no policy lists versions of other engines
-def test_a_certificate_widens_no_list_of_the_policy(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
-) -> None:
-    envelope = statement(documents, certifier, a_certificate(documents))
-    policy = trusting(ours, certifier, accepts=Accepts(jaxlib=("0.12.0",)))
-    assert codes(asked(certified(documents, ours, envelope), policy, elsewhere)) == ["AOTC-E318"]
+def test_a_certificate_widens_no_list_of_the_policy(bench: Certifying) -> None:
+    policy = trusting(bench.ours, bench.third, accepts=Accepts(jaxlib=("0.12.0",)))
+    assert codes(bench.asked(bench.certificate(), policy=policy)) == ["AOTC-E318"]
 
 
-def test_a_certificate_removes_no_other_reason(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
-) -> None:
-    envelope = statement(documents, certifier, a_certificate(documents))
-    host = msgspec.structs.replace(elsewhere, isa=frozenset())
-    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), host)
-    assert codes(verdict) == ["AOTC-E502"]
+def test_a_certificate_removes_no_other_reason(bench: Certifying) -> None:
+    bench.host = msgspec.structs.replace(bench.host, isa=frozenset())
+    assert codes(bench.asked(bench.certificate())) == ["AOTC-E502"]
 
 
-def test_of_several_certificates_one_that_did_not_pass_decides(
-    documents: Documents,
-    ours: LocalSigner,
-    stranger: LocalSigner,
-    certifier: LocalSigner,
-    elsewhere: HostFacts,
-) -> None:
-    crashed = a_certificate(documents, outcome="crashed", detail="killed by SIGSEGV", runs=[])
+def test_of_several_certificates_one_that_did_not_pass_decides(bench: Certifying) -> None:
+    stated: dict[str, Any] = {"outcome": "crashed", "detail": "killed by SIGSEGV", "runs": []}
     envelopes = [
-        statement(documents, certifier, a_certificate(documents, certified=NOW + DAY)),
-        statement(documents, stranger, crashed),
+        bench.certificate(certified=NOW + DAY),
+        bench.certificate(bench.stranger, **stated),
     ]
-    bundle = certified(documents, ours, *envelopes)
-    verdict = asked(bundle, trusting(ours, certifier, stranger), elsewhere)
-    assert codes(verdict) == [code_of(documents), "AOTC-E413"]
+    verdict = bench.asked(*envelopes, policy=trusting(bench.ours, bench.third, bench.stranger))
+    assert codes(verdict) == [bench.refused, "AOTC-E413"]
     assert "killed by SIGSEGV" in verdict.findings[1].found
-    assert codes(asked(bundle, trusting(ours, certifier), elsewhere)) == []
+    assert codes(bench.asked(*envelopes)) == []
 
 
-def test_of_several_that_count_the_newest_is_named(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
-) -> None:
-    envelopes = [
-        statement(documents, certifier, a_certificate(documents, certified=NOW + days * DAY))
-        for days in (0, 2, 1)
-    ]
-    bundle = certified(documents, ours, *envelopes)
-    verdict = asked(bundle, trusting(ours, certifier), elsewhere)
+def test_of_several_that_count_the_newest_is_named(bench: Certifying) -> None:
+    verdict = bench.asked(*[bench.certificate(certified=NOW + days * DAY) for days in (0, 2, 1)])
     assert verdict.choice is not None and verdict.choice.certified is not None
     assert verdict.choice.certified.certified_on == "2026-11-23T12:00:00Z"
 
@@ -166,56 +230,43 @@ def test_of_several_that_count_the_newest_is_named(
     ids=["empty", "a list", "a text", "another schema", "another type"],
 )
 def test_a_certificate_that_cannot_be_read_does_not_count_and_says_so(
-    predicate: Any,
-    documents: Documents,
-    ours: LocalSigner,
-    certifier: LocalSigner,
-    elsewhere: HostFacts,
+    predicate: Any, bench: Certifying
 ) -> None:
-    bundle = certified(documents, ours, statement(documents, certifier, predicate))
-    verdict = asked(bundle, trusting(ours, certifier), elsewhere)
-    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
+    verdict = bench.asked(statement(bench.documents, bench.third, predicate))
+    assert codes(verdict) == [bench.refused, "AOTC-E412"]
     assert "cannot be read" in verdict.findings[1].found
 
 
-def test_a_refusal_says_what_the_certificates_are_about(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
-) -> None:
-    target = documents.manifest["target"]["name"]
-    envelopes = [
-        statement(documents, certifier, a_certificate(documents, version="0.11.2")),
-        statement(documents, certifier, a_certificate(documents), subject=TWO),
-    ]
-    bundle = certified(documents, ours, *envelopes)
-    (_, found) = asked(bundle, trusting(ours, certifier), elsewhere).findings
-    assert found.expected.startswith(
-        f"a certificate for {package_of(documents)} {OTHER} on {target}"
-    )
-    assert (
-        f"{package_of(documents)} 0.11.2 for {target}" in found.found and "one about" in found.found
-    )
+def test_a_refusal_says_what_the_certificates_are_about(bench: Certifying) -> None:
+    target, package = bench.documents.manifest["target"]["name"], package_of(bench.documents)
+    another = statement(bench.documents, bench.third, a_certificate(bench.documents), subject=TWO)
+    (_, found) = bench.asked(bench.certificate(version="0.11.2"), another).findings
+    assert found.expected.startswith(f"a certificate for {package} {OTHER} on {target}")
+    assert f"{package} 0.11.2 for {target}" in found.found and "one about" in found.found
 
 
 def test_a_host_without_the_package_is_told_that_and_nothing_of_certificates(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, host: HostFacts
+    bench: Certifying,
 ) -> None:
-    bundle = certified(documents, ours, statement(documents, certifier, a_certificate(documents)))
-    without = msgspec.structs.replace(host, jaxlib=NOT_INSTALLED, accelerators=())
-    expected = "AOTC-E405" if package_of(documents) == "jaxlib" else "AOTC-E403"
-    assert codes(asked(bundle, trusting(ours, certifier), without)) == [expected]
+    bench.host = msgspec.structs.replace(bench.host, jaxlib=NOT_INSTALLED, accelerators=())
+    expected = "AOTC-E405" if package_of(bench.documents) == "jaxlib" else "AOTC-E403"
+    assert codes(bench.asked(bench.certificate())) == [expected]
 
 
-def test_a_key_that_vouches_and_certifies_does_both(
-    documents: Documents, ours: LocalSigner, elsewhere: HostFacts
-) -> None:
-    bundle = certified(documents, ours, statement(documents, ours, a_certificate(documents)))
-    assert codes(asked(bundle, trusting(ours, ours), elsewhere)) == []
+def test_a_key_that_vouches_and_certifies_does_both(bench: Certifying) -> None:
+    policy = trusting(bench.ours, bench.ours)
+    assert codes(bench.asked(bench.certificate(bench.ours), policy=policy)) == []
+    another = a_build() | {"more": "fields"}
+    more = statement(bench.documents, bench.ours, another, predicateType=PROVENANCE)
+    verdict = bench.asked(more, policy=policy)
+    assert codes(verdict) == [bench.refused, "AOTC-E412"]
+    assert verdict.findings[1].found == "no certificate by them"
 
 
 def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_version_by_itself(
     documents: Documents, host: HostFacts
 ) -> None:
-    manifest = msgspec.convert(documents.manifest, host_compatibility.BundleManifest)
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
 
     def never(*_: object) -> Any:
         raise AssertionError("nobody asks")
@@ -228,27 +279,3 @@ def test_certificates_are_not_even_imported_for_the_builders_version() -> None:
     code = "import aotc_runtime, sys; print(any('certificate' in name for name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_the_time_of_checking_decides_whether_a_certifiers_key_counts(
-    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
-) -> None:
-    bundle = certified(documents, ours, statement(documents, certifier, a_certificate(documents)))
-    policy = trusting(ours, certifiers=(key_of(certifier, not_before=NOW, not_after=NOW),))
-    second = timedelta(seconds=1)
-    assert codes(asked(bundle, policy, elsewhere, NOW)) == []
-    for now in (NOW - second, NOW + second):
-        found: tuple[Finding, ...] = asked(bundle, policy, elsewhere, now).findings
-        assert [f.code for f in found] == [code_of(documents), "AOTC-E411", "AOTC-E412"]
-        assert certifier.key_id[:16] in found[1].where
-
-
-def test_the_builders_statements_are_no_certificates(
-    documents: Documents, ours: LocalSigner, elsewhere: HostFacts
-) -> None:
-    provenance = "https://slsa.dev/provenance/v1"
-    another = {**a_build(), "more": "fields"}
-    more = statement(documents, ours, another, predicateType=provenance)
-    verdict = asked(certified(documents, ours, more), trusting(ours, ours), elsewhere)
-    assert codes(verdict) == [code_of(documents), "AOTC-E412"]
-    assert verdict.findings[1].found == "no certificate by them"

@@ -1,73 +1,27 @@
-"""What a person and a script see: exit code 5, one JSON document, and nothing is ever loaded."""
+"""What a person sees of a hostile bundle, and what the folder they stand in may not decide."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
-
-from .tampering import (
-    MemoryBundle,
-    write_folder,
-)
-
-
-def bad_name(genuine: MemoryBundle, folder: Path) -> Path:
-    layout = write_folder(folder / "layout", genuine)
-    Path(os.fsdecode(os.fsencode(layout) + b"/\xff\x1b[2J")).write_bytes(b"")
-    return layout
-
-
-def aotc(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    code = "from aotc.cli.main import main\nmain()"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+from .tampering import MemoryBundle, write_folder
 
 
 def test_verify_tells_people_on_stderr_without_steering_their_terminal(
     genuine: MemoryBundle, digits_bundle: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    done = aotc("verify", bad_name(genuine, tmp_path), "--trust", digits_bundle[1])
+    layout = write_folder(tmp_path / "layout", genuine)
+    Path(os.fsdecode(os.fsencode(layout) + b"/\xff\x1b[2J")).write_bytes(b"")
+    command = [sys.executable, "-m", "aotc.cli.main", "verify", layout, "--trust", digits_bundle[1]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 5
     assert done.stdout == "" and "AOTC-E109" in done.stderr and "\x1b" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (lambda text: text.replace('name = "digits"', 'name = "vision"'), "AOTC-E306"),
-        (lambda text: 'minimum_version = "1.0.1"\n' + text, "AOTC-E307"),
-        (lambda text: text.replace("threshold = 1", "threshold = 2"), "AOTC-E309"),
-        (lambda text: text.replace("PUBLIC KEY", "PRIVATE KEY"), "AOTC-E310"),
-        (lambda text: policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "AOTC-E302"),
-        (lambda text: text + "\nunknown = 1\n", "AOTC-E309"),
-        (lambda text: "schema = ", "AOTC-E309"),
-    ],
-    ids=["name", "version", "threshold", "key", "another key", "unknown field", "no TOML"],
-)
-def test_verify_exits_with_5_where_the_policy_does_not_accept_the_bundle(
-    change: Callable[[str], str], code: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    policy = tmp_path / "trust.toml"
-    policy.write_text(change(digits_bundle[1].read_text()))
-    done = aotc("verify", digits_bundle[0], "--trust", policy, "--json")
-    assert done.returncode == 5
-    assert json.loads(done.stdout)["findings"][0]["code"] == code
-
-
-def test_verify_accepts_the_genuine_bundle(digits_bundle: tuple[Path, Path]) -> None:
-    done = aotc("verify", digits_bundle[0], "--trust", digits_bundle[1], "--json")
-    assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["gates"][-1] == "host"
 
 
 ROOT = Path(__file__).parents[2]

@@ -1,26 +1,74 @@
-"""Manifests of the right types, rightly signed, that contradict themselves: refused, never a
-crash."""
+"""Manifests that contradict themselves, rightly signed: each is told by the rule that it breaks."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.schema.bundle_manifest import BundleManifest
-from aotc_runtime.schema.host_facts import HostFacts
-from aotc_runtime.verification.manifest_consistency import check_consistency
+from aotc_runtime.verification.manifest_consistency import check_consistency, check_shapes
 
-from .generator.contradictions import contradict, pair
-from .tampering import ACCEPTED, Documents, code_of, policy_for, signed
+from .generator.contradictions import SPLIT, contradict, extra_input
+from .tampering import Documents
+
+RULES = {
+    "a dimension that the bundle has not": "dimensions of the bundle",
+    "an axis that is no expression": "shapes of sizes and expressions over its dimensions",
+    "an axis over another dimension": "shapes of sizes and expressions over its dimensions",
+    "an axis of ten thousand factors": "shapes of sizes and expressions over its dimensions",
+    "a relation that is none": "relations between its dimensions",
+    "a relation over another dimension": "relations between its dimensions",
+    "a profile without a size": "sizes of batch",
+    "a profile of another dimension": "sizes of batch",
+    "a profile of other shapes": "['batch', 64] at its sizes",
+    "outputs of other shapes": "['batch'] at its sizes",
+    "outputs with another number of axes": "['batch'] at its sizes",
+    "a policy for another dimension": "policies for its dimensions",
+    "a policy and an axis that nobody knows": "known shapes, since a policy pads",
+    "a policy for a dimension that no caller tells": "an axis that tells each dimension",
+    "profiles that differ in a mask": "profiles that differ in what a caller passes",
+    "a fill of nothing": "fills of what a caller passes",
+    "a fill that is no number": "fills of what a caller passes",
+    "a mask that is no parameter": "a mask of booleans with an axis batch",
+    "a mask of integers": "a mask of booleans with an axis batch",
+    "a mask without the dimension": "a mask of booleans with an axis batch",
+    "a mask that is donated": "a mask of booleans with an axis batch",
+    "a mask that is a list": "a mask of booleans with an axis batch",
+    "a length that is no parameter": "a length that is an integer scalar",
+    "a length of floats": "a length that is an integer scalar",
+    "a length with an axis": "a length that is an integer scalar",
+    "a mask that is a length": "a parameter for each length",
+    "two dimensions with one length": "a parameter for each length",
+    "two dimensions with two fills for one array": "one fill for image",
+    "a split along two axes": "the dimension on one axis, by itself",
+    "a split of an axis that is a multiple": "the dimension on one axis, by itself",
+    "a policy that compiles nothing": "a symbolic module exactly where a policy compiles",
+    "a symbolic module for nothing": "a symbolic module exactly where a policy compiles",
+}
 
 
-@pytest.mark.parametrize("kind", ["record", "namedtuple"])
-def test_a_structure_with_good_names_is_accepted(
-    kind: str, documents: Documents, ours: LocalSigner, host: HostFacts
-) -> None:
-    documents.manifest["entry_points"]["predict"]["parameters"][0]["tree"] = pair(kind, "T", "a")
-    assert code_of(signed(documents, ours), policy_for(ours), host) == ACCEPTED
+@pytest.mark.parametrize("name", RULES)
+def test_each_is_told_by_its_rule(name: str, documents: Documents) -> None:
+    contradict(documents, name)
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
+    entry_point = manifest.entry_points["predict"]
+    findings = list(check_shapes(entry_point, manifest.dimensions, "here"))
+    assert {finding.code for finding in findings} == {"AOTC-E118"}
+    assert any(finding.expected.startswith(RULES[name]) for finding in findings), findings
+    assert all(len(finding.found) <= 200 for finding in findings)
+
+
+def test_the_manifest_they_are_made_of_contradicts_nothing(documents: Documents) -> None:
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
+    assert not [*check_shapes(manifest.entry_points["predict"], manifest.dimensions, "here")]
+
+
+def test_a_split_leaves_arrays_alone_that_do_not_have_the_dimension(documents: Documents) -> None:
+    entry_point = documents.manifest["entry_points"]["predict"]
+    extra_input(entry_point, documents.profile, "int32", [3])
+    entry_point["out_of_profile"] = {"batch": SPLIT}
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
+    assert not [*check_shapes(manifest.entry_points["predict"], manifest.dimensions, "here")]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.compile.target_files import read_target
 from aotc.pipeline.cache import cache_store as stores
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.tasks.cached_backend import CachedBackend
+from aotc.pipeline.cached_backend import CachedBackend
+from aotc.pipeline.cached_tasks import Tasks
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key

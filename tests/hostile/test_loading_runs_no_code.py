@@ -119,3 +119,28 @@ def test_loading_and_calling_executes_compiles_unpickles_spawns_and_writes_nothi
     said = json.loads(done.stdout)
     assert (said["refused"], said["kind"]) == ([], kind)
     assert {"open", "import"} <= set(said["seen"]), "the hook was asked"
+
+
+XLA = """
+import sys
+import aotc_runtime
+
+try:
+    aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+except aotc_runtime.TrustError as error:
+    print(error.code, "jaxlib._jax" in sys.modules)
+else:
+    print("loaded", "jaxlib._jax" in sys.modules)
+"""
+
+
+def test_a_bundle_of_another_name_is_refused_before_xla_is_loaded(
+    digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A third of a gigabyte of native code starts only for a bundle that is trusted."""
+    bundle, policy = digits_bundle
+    other = tmp_path / "other.toml"
+    other.write_text(policy.read_text().replace('name = "digits"', 'name = "other"', 1))
+    for trust, told in ((other, "AOTC-E306 False"), (policy, "loaded True")):
+        command = [sys.executable, "-c", XLA, str(bundle), str(trust)]
+        assert subprocess.check_output(command, text=True).strip() == told

@@ -177,8 +177,8 @@ OTHERS = {
     ),
     "the loader fills fields backwards": Mistake(
         "runtime/aotc_runtime/schema/pytrees.py",
-        "record = dict(zip(fields, (builder(child) for child in children), strict=True))",
-        "record = dict(zip(fields[::-1], (builder(child) for child in children), strict=True))",
+        "parts = [builder(child) for child in tree.items]\n            return",
+        "parts = [builder(child) for child in tree.items[::-1]]\n            return",
         "AOTC-E953",
     ),
     "the loader reads fields of each other": Mistake(

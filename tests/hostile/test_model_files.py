@@ -28,8 +28,8 @@ from aotc.commands.init.init_request import Job, Request
 from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
 from aotc.commands.profiles.size_space import space_of_manifest
 from aotc.config.build_manifest import read_build_manifest
+from aotc.pipeline import user_processes
 from aotc.pipeline.build import build
-from aotc.pipeline.children import user_process
 from aotc_runtime.base.errors import AotcError
 from tests.unit.capture.test_custom_call_checks import OVERWRITES
 
@@ -228,13 +228,13 @@ def test_init_reads_a_model_file_with_the_limits_of_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[Job] = []
-    run = user_process.run
+    run = user_processes.run
 
     def watched(worker: Any, job: Any, *more: Any, **named: Any) -> Any:
         jobs.append(job)
         return run(worker, job, *more, **named)
 
-    monkeypatch.setattr(user_process, "run", watched)
+    monkeypatch.setattr(user_processes, "run", watched)
     monkeypatch.setenv(SECONDS_VARIABLE, "77")
     (tmp_path / "it.mlir").write_text(GOOD)
     monkeypatch.chdir(tmp_path)

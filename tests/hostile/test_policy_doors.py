@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-import aotc_runtime
-from aotc.cli.main import main as aotc_main
-from aotc_runtime.__main__ import main as runtime_main
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+from tests.conftest import Bundle
 
+from .doors import READY, Answer, Capture, at_every_door
 from .tampering import MemoryBundle, roles
 
 ZEROS = "0" * 64
@@ -36,35 +34,12 @@ RULES = {
 """Of each rule: a value that accepts the bundle, one that refuses it, and the code of that."""
 
 
-@pytest.fixture
-def doors(
-    genuine: MemoryBundle,
-    attacked: tuple[Path, Path],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Doors:
-    return Doors(genuine, *attacked, tmp_path / "trust.toml", capfd, monkeypatch)
-
-
 class Doors:
-    """Three ways to the same answer."""
+    """Every door, for the genuine bundle and a policy with one more rule."""
 
-    def __init__(
-        self,
-        genuine: MemoryBundle,
-        bundle: Path,
-        trusted: Path,
-        policy: Path,
-        capfd: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        self.bundle, self.policy, self._capfd, self._monkeypatch = (
-            bundle,
-            policy,
-            capfd,
-            monkeypatch,
-        )
+    def __init__(self, genuine: MemoryBundle, attacked: Bundle, folder: Path, capfd: Capture):
+        self.bundle, trusted = attacked
+        self.policy, self._capfd = folder / "trust.toml", capfd
         self._trusted = trusted.read_text("utf-8")
         digests = roles(genuine)
         (key,) = policy_keys(read_policy(trusted))
@@ -77,40 +52,25 @@ class Doors:
             "{runtime}": VERSION,
         }
 
-    def write(self, rule: str, value: str) -> None:
-        """The genuine policy and this rule."""
+    def answers(self, rule: str, value: str) -> list[Answer]:
+        """What each door says under the genuine policy and this rule."""
         for word, meaning in self._words.items():
             value = value.replace(word, meaning)
         if rule.startswith("keys."):
             self.policy.write_text(f"{self._trusted}\n{rule.removeprefix('keys.')} = {value}\n")
         else:
             self.policy.write_text(f"{rule} = {value}\n{self._trusted}")
+        return at_every_door(self.bundle, self.policy, self._capfd)
 
-    def answers(self) -> list[tuple[str, int]]:
-        """Code and exit code at each door."""
-        verify = ["verify", str(self.bundle), "--trust", str(self.policy), "--json"]
-        self._monkeypatch.setattr(sys, "argv", ["aotc", *verify])
-        with pytest.raises(SystemExit) as stopped:
-            aotc_main()
-        answers = [(self._code(), int(stopped.value.code or 0))]
-        exit_code = runtime_main(verify)
-        answers.append((self._code(), exit_code))
-        try:
-            aotc_runtime.load(self.bundle, trust=self.policy).close()
-        except AotcError as error:
-            return [*answers, (error.code, error.exit_code)]
-        return [*answers, ("", 0)]
 
-    def _code(self) -> str:
-        findings = json.loads(self._capfd.readouterr().out)["findings"]
-        assert all(all(finding.values()) for finding in findings)
-        return findings[0]["code"] if findings else ""
+@pytest.fixture
+def doors(genuine: MemoryBundle, attacked: Bundle, tmp_path: Path, capfd: Capture) -> Doors:
+    return Doors(genuine, attacked, tmp_path, capfd)
 
 
 @pytest.mark.parametrize("rule", [rule for rule, (inside, _, _) in RULES.items() if inside])
 def test_a_bundle_inside_of_a_rule_is_accepted_at_every_door(rule: str, doors: Doors) -> None:
-    doors.write(rule, RULES[rule][0])
-    assert doors.answers() == [("", 0)] * 3
+    assert doors.answers(rule, RULES[rule][0]) == [READY] * 3
 
 
 @pytest.mark.parametrize(
@@ -122,8 +82,7 @@ def test_a_bundle_inside_of_a_rule_is_accepted_at_every_door(rule: str, doors: D
 )
 def test_a_bundle_outside_of_a_rule_is_refused_alike_at_every_door(rule: str, doors: Doors) -> None:
     _, outside, code = RULES[rule]
-    doors.write(rule, outside)
-    assert doors.answers() == [(code, 5)] * 3
+    assert doors.answers(rule, outside) == [(code, 5)] * 3
 
 
 @pytest.mark.parametrize(
@@ -150,10 +109,9 @@ def test_a_bundle_outside_of_a_rule_is_refused_alike_at_every_door(rule: str, do
     ],
 )
 def test_a_rule_that_says_nothing_clear_is_refused_at_every_door_with_its_place(
-    rule: str, value: str, doors: Doors, tmp_path: Path
+    rule: str, value: str, doors: Doors
 ) -> None:
-    doors.write(rule, value)
-    assert doors.answers() == [("AOTC-E309", 5)] * 3
+    assert doors.answers(rule, value) == [("AOTC-E309", 5)] * 3
     with pytest.raises(AotcError) as refused:
         read_policy(doors.policy)
     place = refused.value.findings[0].where.rpartition(" ")[2]

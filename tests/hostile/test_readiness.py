@@ -22,6 +22,7 @@ from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+Attack = Callable[[Documents], Any]
 
 
 def arrays_of(data: bytes) -> Arrays:
@@ -39,95 +40,69 @@ def rewrite(documents: Documents, digest: str, change: Callable[[Arrays], Any]) 
     swap_layer(documents, digest, write_tensors(arrays, where="x"))
 
 
-def another_reference(documents: Documents) -> None:
+def weights(change: Callable[[Arrays], Any]) -> Attack:
+    return lambda d: rewrite(d, d.manifest["weights"]["params"]["blobs"][0]["digest"], change)
+
+
+def fixture(change: Callable[[Arrays], Any]) -> Attack:
+    return lambda d: rewrite(d, d.profile["fixture"]["digest"], change)
+
+
+def plus(name: str, at: Any, value: float) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
-        arrays["outputs/probabilities"][0, 0] += 0.01
+        arrays[name][at] += value
 
-    rewrite(documents, documents.profile["fixture"]["digest"], change)
-
-
-def another_label(documents: Documents) -> None:
-    def change(arrays: Arrays) -> None:
-        arrays["outputs/label"][0] ^= 1
-
-    rewrite(documents, documents.profile["fixture"]["digest"], change)
+    return change
 
 
-def other_weights(documents: Documents) -> None:
-    def change(arrays: Arrays) -> None:
-        arrays["output/bias"][3] += 1
-
-    rewrite(documents, documents.manifest["weights"]["params"]["blobs"][0]["digest"], change)
-
-
-def a_fixture_without_an_output(documents: Documents) -> None:
-    digest = documents.profile["fixture"]["digest"]
-    rewrite(documents, digest, lambda arrays: arrays.pop("outputs/label"))
-
-
-def a_fixture_of_another_shape(documents: Documents) -> None:
-    def change(arrays: Arrays) -> None:
-        arrays["inputs/image"] = np.zeros((2, 64), np.float32)
-
-    rewrite(documents, documents.profile["fixture"]["digest"], change)
-
-
-def a_fixture_of_another_dtype(documents: Documents) -> None:
-    def change(arrays: Arrays) -> None:
-        arrays["inputs/image"] = arrays["inputs/image"].view(np.int32)
-
-    rewrite(documents, documents.profile["fixture"]["digest"], change)
-
-
-def a_tensor_more(documents: Documents) -> None:
-    digest = documents.manifest["weights"]["params"]["blobs"][0]["digest"]
-    rewrite(documents, digest, lambda arrays: arrays.update(extra=np.zeros(1, np.float32)))
-
-
-def a_tensor_of_another_dtype(documents: Documents) -> None:
-    documents.manifest["weights"]["params"]["tensors"][0]["dtype"] = "int32"
-
-
-def no_executable(documents: Documents) -> None:
-    swap_layer(documents, documents.profile["executable"]["digest"], b"no machine code")
-
-
-def another_executable(documents: Documents) -> None:
-    """Of another profile: its arguments are larger."""
+def exchanged(documents: Documents) -> None:
+    """The executable of another profile, whose arguments are larger."""
     first, *_, last = documents.manifest["entry_points"]["predict"]["profiles"]
     first["executable"], last["executable"] = last["executable"], first["executable"]
 
 
-def a_broken_fixture(documents: Documents) -> None:
-    swap_layer(documents, documents.profile["fixture"]["digest"], b"no tensors")
+def instead(kind: str, data: bytes) -> Attack:
+    return lambda d: swap_layer(d, d.profile[kind]["digest"], data)
 
 
-@pytest.mark.parametrize(
-    ("attack", "code", "exit_code"),
-    [
-        (another_reference, "AOTC-E701", 8),
-        (another_label, "AOTC-E701", 8),
-        (other_weights, "AOTC-E701", 8),
-        (a_fixture_without_an_output, "AOTC-E702", 8),
-        (a_fixture_of_another_shape, "AOTC-E702", 8),
-        (a_fixture_of_another_dtype, "AOTC-E702", 8),
-        (a_tensor_more, "AOTC-E117", 5),
-        (a_tensor_of_another_dtype, "AOTC-E117", 5),
-        (another_executable, "AOTC-E755", 7),
-        (no_executable, "AOTC-E753", 7),
-        (a_broken_fixture, "AOTC-E131", 5),
-    ],
-)
+IMAGE = "inputs/image"
+ATTACKS: dict[str, tuple[Attack, str, int]] = {
+    "another reference": (fixture(plus("outputs/probabilities", (0, 0), 0.01)), "AOTC-E701", 8),
+    "another label": (fixture(plus("outputs/label", 0, 1)), "AOTC-E701", 8),
+    "other weights": (weights(plus("output/bias", 3, 1)), "AOTC-E701", 8),
+    "no output": (fixture(lambda arrays: arrays.pop("outputs/label")), "AOTC-E702", 8),
+    "another shape": (
+        fixture(lambda arrays: arrays.update({IMAGE: np.zeros((2, 64), np.float32)})),
+        "AOTC-E702",
+        8,
+    ),
+    "another dtype": (
+        fixture(lambda arrays: arrays.update({IMAGE: arrays[IMAGE].view(np.int32)})),
+        "AOTC-E702",
+        8,
+    ),
+    "a tensor more": (
+        weights(lambda arrays: arrays.update(extra=np.zeros(1, np.float32))),
+        "AOTC-E117",
+        5,
+    ),
+    "weights of another dtype": (
+        lambda d: d.manifest["weights"]["params"]["tensors"][0].update(dtype="int32"),
+        "AOTC-E117",
+        5,
+    ),
+    "another executable": (exchanged, "AOTC-E755", 7),
+    "no executable": (instead("executable", b"no machine code"), "AOTC-E753", 7),
+    "a broken fixture": (instead("fixture", b"no tensors"), "AOTC-E131", 5),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
 def test_what_does_not_match_its_fixtures_never_becomes_ready(
-    attack: Callable[[Documents], None],
-    code: str,
-    exit_code: int,
-    engine: str,
-    documents: Documents,
-    ours: LocalSigner,
-    tmp_path: Path,
+    name: str, engine: str, documents: Documents, ours: LocalSigner, tmp_path: Path
 ) -> None:
-    if attack is another_executable and engine != "xla":
+    attack, code, exit_code = ATTACKS[name]
+    if attack is exchanged and engine != "xla":
         code = "AOTC-E753"  # which says what it gives, and is asked before it runs
     attack(documents)
     path = on_disk(signed(documents, ours), "archive", tmp_path)

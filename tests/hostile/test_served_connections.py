@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,14 @@ def held(served: Served) -> float:
     found = re.search(r"^aotc_server_request_bytes (\S+)", text, re.MULTILINE)
     assert found is not None
     return float(found[1])
+
+
+def whole_request(more: str = "", inputs: dict[str, Any] = INPUTS) -> bytes:
+    """A request with its body. more: of its header."""
+    header, data = binary_request(inputs)
+    lengths = f"Inference-Header-Content-Length: {len(header)}\r\n"
+    lengths += f"Content-Length: {len(header + data)}\r\n\r\n"
+    return f"{INFER}{more}{lengths}".encode() + header + data
 
 
 def client_of(served: Served) -> socket.socket:
@@ -139,11 +148,8 @@ def test_a_header_that_lies_about_where_the_data_begin_is_told(
 
 
 def test_what_follows_a_body_that_is_longer_than_stated_is_no_part_of_it(served: Served) -> None:
-    header, data = binary_request(INPUTS)
-    head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
     with client_of(served) as client:
-        client.sendall(f"{head}Content-Length: {len(header + data)}\r\n\r\n".encode())
-        client.sendall(header + data + b"surplus\r\n\r\n")
+        client.sendall(whole_request() + b"surplus\r\n\r\n")
         answer = received(client)
     assert answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 400 "))
     assert told(answer[answer.rindex(b"HTTP/1.1 4") :]) == (400, "AOTC-E761")
@@ -374,18 +380,10 @@ UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings
 """What Java's client sends with every request, unless it is told not to."""
 
 
-@pytest.mark.parametrize("how", ["its length", "chunks", "bytes"])
-def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served, how: str) -> None:
-    header, data = binary_request(INPUTS)
-    body = header + data
-    head = f"{INFER}{UPGRADE}Inference-Header-Content-Length: {len(header)}\r\n"
-    if how == "chunks":
-        chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
-        sent = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk
-    else:
-        sent = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+@pytest.mark.parametrize("step", [97, 2**20])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served, step: int) -> None:
+    sent = whole_request(UPGRADE)
     with client_of(served) as client:
-        step = 97 if how == "bytes" else len(sent)
         for start in range(0, len(sent), step):
             client.sendall(sent[start : start + step])
         first = whole(client)
@@ -396,35 +394,36 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served, h
     assert others.count(b"HTTP/1.1 200 ") == 2 and others.endswith(b'{"live":true}')
 
 
+def die(client: socket.socket) -> None:
+    """A reset instead of an end: what a killed process leaves."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+
+
+def slow_client_of(served: Served) -> socket.socket:
+    """A client that takes little of an answer at a time."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(SECONDS)
+    client.connect(("127.0.0.1", served.port))
+    return client
+
+
 def test_clients_that_die_leave_nothing_behind(served: Served) -> None:
-    header, data = binary_request(INPUTS)
-    head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
-    for cut in (10, 100, 500, len(header + data)):
+    """While they send, and while they are answered."""
+    request = whole_request()
+    for missing in (1, 100, 2000):
         client = client_of(served)
-        body = header + data
-        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:cut])
-        # A reset instead of an end: what a killed process leaves.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.close()
-    until(lambda: held(served) == 0, "it holds no request")
-
-
-def test_clients_that_die_while_they_are_answered_leave_nothing_behind(served: Served) -> None:
-    header, data = binary_request(INPUTS)
-    head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
-    request = f"{head}Content-Length: {len(header + data)}\r\n\r\n".encode() + header + data
+        client.sendall(request[:-missing])
+        die(client)
     for taken in (0, 1, 2000):
-        client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.settimeout(SECONDS)
-        client.connect(("127.0.0.1", served.port))
+        client = slow_client_of(served)
         client.sendall(request * 20)
         while taken > 0:
             part = client.recv(taken)
             assert part
             taken -= len(part)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.close()
+        die(client)
     until(lambda: held(served) == 0, "it holds no request")
 
 
@@ -440,10 +439,7 @@ def test_more_connections_than_allowed_are_turned_away_at_once(served: Served) -
 
 
 def test_a_client_that_does_not_take_its_answers_is_cut_off(served: Served) -> None:
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(("127.0.0.1", served.port))
-    client.settimeout(SECONDS)
+    client = slow_client_of(served)
     with client, contextlib.suppress(ConnectionResetError, BrokenPipeError):
         client.setblocking(False)
         request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -482,14 +478,11 @@ def test_ten_thousand_connections_are_served_or_told_in_bounded_memory(
             while len(clients) < count:
                 clients += [client_of(server) for _ in range(250)]
                 assert server.infer("digits", INPUTS, kept)[0] == 200, "others are served meanwhile"
-            header, data = binary_request(INPUTS)
-            head = f"{INFER}Inference-Header-Content-Length: {len(header)}\r\n"
-            request = f"{head}Content-Length: {len(header + data)}\r\n\r\n".encode() + header + data
             answers = []
             for start in range(0, count, 250):
                 for client in clients[start : start + 250]:
                     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-                        client.sendall(request)
+                        client.sendall(whole_request())
                 answers += [whole(client) for client in clients[start : start + 250]]
             served = [answer for answer in answers if answer.startswith(b"HTTP/1.1 200 ")]
             assert len(served) == limit - 1 and len(set(served)) == 1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,10 +17,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from aotc.base.stages import Bundle
+from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.registry.bundle_pull import pull
+from aotc.commands.registry.bundle_push import Pushed, push
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.system.streamed_bundle import look_into
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.store import Store, store_pull
 from tests.conftest import ROOT
 from tests.registries.oci_server import OciServer
 
@@ -25,11 +35,32 @@ GOLDEN = ROOT / "tests" / "golden"
 LAYERS = GOLDEN / "layers.aotb"
 """One target and two attestations."""
 
+REPO = "models/digits"
+TAG = f"{REPO}:1.0.0"
+
 Connect = Callable[..., Repository]
+
+
+def refused(
+    call: Callable[..., object], *arguments: Any, kind: type[AotcError] = AotcError, **more: Any
+) -> Finding:
+    """The finding with which a call is refused, by an error of this kind."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **more)
+    (finding, *_) = caught.value.findings
+    return finding
 
 
 @pytest.fixture
 def server() -> Iterator[OciServer]:
+    running = OciServer()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def other() -> Iterator[OciServer]:
+    """Another host, which a registry may name."""
     running = OciServer()
     yield running
     running.close()
@@ -61,6 +92,39 @@ def connect(server: OciServer) -> Iterator[Connect]:
     yield connect
     for each in made:
         each.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry, and what bundles are pushed to it and pulled from it."""
+
+    server: OciServer
+    connect: Connect
+
+    def push(self, path: Path = LAYERS, place: str = "models/digits", **more: Any) -> Pushed:
+        """Push a bundle as `aotc push` does, without a policy."""
+        return push(look_into(path), self.connect(place), None, time.time(), **more)
+
+    def pull(self, path: Path, place: str = TAG, form: Form = Form.ARCHIVE, **more: Any) -> Bundle:
+        """Pull a bundle into a file or a folder as `aotc pull` does."""
+        return pull(self.connect(place), path, form, **more)
+
+    def keep(self, store: Store, place: str = TAG) -> str:
+        """Pull a bundle into a store; its root digest."""
+        return store_pull.pull(self.connect(place), store).root.digest
+
+    @property
+    def layers(self) -> list[str]:
+        """Blobs that were fetched and are no document."""
+        server = self.server
+        small = {d for (_, d), data in server.blobs.items() if data[:1] == b"{"}
+        asked = [each.path.rpartition("/")[2] for each in server.asked if each.method == "GET"]
+        return [d for d in asked if (REPO, d) in server.blobs and d not in small]
+
+
+@pytest.fixture
+def registry(server: OciServer, connect: Connect) -> Registry:
+    return Registry(server, connect)
 
 
 @pytest.fixture

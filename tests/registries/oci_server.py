@@ -60,6 +60,7 @@ class OciServer(ThreadingHTTPServer):
         self.password = self.token = self.realm = ""
         self.scopes: list[list[str]] = []
         self.cut_body_at: int | None = None
+        self.sent_bytes = 0  # by faults that count them
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
 

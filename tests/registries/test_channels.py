@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_contents import read_root
 from tests.hostile.channels import Deployed, ago, files_of, serving
+from tests.hostile.doors import Capture
 from tests.registries.conftest import GOLDEN, Connect
 from tests.registries.oci_server import OciServer
 
@@ -63,7 +64,7 @@ class Host:
         assert self.output.exists()
         return READY
 
-    def verify(self, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    def verify(self, capfd: Capture) -> list[str]:
         """By both commands, from the registry; what the golden bundle lacks here is not asked."""
         command = ["verify", self.reference, "--trust", str(self.trust), "--channel", "--json"]
         one = CliRunner().invoke(cli, command).stdout
@@ -71,7 +72,7 @@ class Host:
         main(command)
         return [_channel_code(one), _channel_code(capfd.readouterr().out)]
 
-    def answers(self, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    def answers(self, capfd: Capture) -> list[str]:
         return [self.pull("--channel"), *self.verify(capfd)]
 
 
@@ -98,7 +99,7 @@ def host(
         yield host
 
 
-def test_what_the_channel_names_is_pulled_and_nothing_else(host: Host, capfd) -> None:
+def test_what_the_channel_names_is_pulled_and_nothing_else(host: Host, capfd: Capture) -> None:
     host.channel.publish()
     assert host.answers(capfd) == ["AOTC-E335"] * 3
     assert host.pull("--channel") == "AOTC-E335"
@@ -117,65 +118,52 @@ def _large(path: str) -> bool:
     return data is not None and len(data) > 100_000
 
 
-def test_older_metadata_are_refused_after_newer_ones(host: Host, capfd) -> None:
-    host.channel.publish(index=index_of(DIGITS))
+def goes_back(host: Host) -> None:
     old = host.channel.kept("old")
-    assert host.answers(capfd) == [READY] * 3
     host.channel.publish(version="2.0.0", index=b"a fix")
     assert host.pull("--channel") == "AOTC-E335"
     shutil.rmtree(host.channel.served)
     shutil.copytree(old, host.channel.served)
-    assert host.answers(capfd) == ["AOTC-E328"] * 3
 
 
-def test_metadata_that_nobody_renews_are_refused_once_they_end(host: Host, capfd) -> None:
-    """A host that was never there, and one that believed the same bundle before."""
-    host.channel.publish(index=index_of(DIGITS), when=ago(days=8))
-    assert host.answers(capfd) == ["AOTC-E329"] * 3
-    host.channel.renew()
-    assert host.answers(capfd) == [READY] * 3
-    host.channel.renew(when=ago(days=8))
-    assert host.answers(capfd) == ["AOTC-E329"] * 3
+def mixes_states(host: Host) -> None:
+    """An older file under the newest one's name, which names what is deployed no more."""
 
+    def newest() -> Path:
+        files = host.channel.served.glob("*.targets.json")
+        return max(files, key=lambda each: int(each.name.partition(".")[0]))
 
-@pytest.mark.parametrize("role", ["snapshot", "targets"])
-@pytest.mark.parametrize("seen", [False, True], ids=["first", "seen before"])
-def test_files_of_several_states_are_refused(role: str, seen: bool, host: Host, capfd) -> None:
-    """An older file under the newest one's name, which names the bundle that is deployed no more;
-    to a host that asks for the first time, and to one that believed it when it was new.
-    """
-    host.channel.publish(index=index_of(DIGITS))
-    older = _newest(host.channel, role).read_bytes()
-    if seen:
-        assert host.answers(capfd) == [READY] * 3
+    older = newest().read_bytes()
     host.channel.publish(version="2.0.0", index=b"a fix")
-    _newest(host.channel, role).write_bytes(older)
-    assert host.answers(capfd) == ["AOTC-E330"] * 3
+    newest().write_bytes(older)
 
 
-def _newest(channel: Deployed, role: str) -> Path:
-    files = channel.served.glob(f"*.{role}.json")
-    return max(files, key=lambda each: int(each.name.partition(".")[0]))
-
-
-def test_a_timestamp_of_another_channel_is_not_of_this_one(host: Host, capfd) -> None:
-    host.channel.publish(index=index_of(DIGITS))
+def is_another_channel(host: Host) -> None:
     other = Deployed(host.channel.folder / "other")
     for _ in range(3):
         other.publish(index=index_of(DIGITS))
     shutil.copy(other.served / "timestamp.json", host.channel.served)
-    assert host.answers(capfd) == ["AOTC-E330"] * 3
 
 
-def test_a_channel_that_does_not_answer_is_refused(host: Host, capfd) -> None:
-    """Also by a host that believed it a moment ago: nothing is believed without asking."""
+@pytest.mark.parametrize(
+    ("attack", "code"),
+    [
+        (goes_back, "AOTC-E328"),
+        (lambda host: host.channel.renew(when=ago(days=8)), "AOTC-E329"),
+        (mixes_states, "AOTC-E330"),
+        (is_another_channel, "AOTC-E330"),
+        (lambda host: host.ask_at("nowhere"), "AOTC-E331"),
+    ],
+    ids=["older", "expired", "of several states", "of another", "silent"],
+)
+def test_what_a_channel_may_not_say_is_refused_at_every_door(
+    attack: Callable[[Host], None], code: str, host: Host, capfd: Capture
+) -> None:
+    """Also by a host that believed it a moment ago."""
     host.channel.publish(index=index_of(DIGITS))
     assert host.answers(capfd) == [READY] * 3
-    with serving(files_of(host.channel)) as stopped:
-        pass
-    for source in ("nowhere", stopped):
-        host.ask_at(source)
-        assert host.answers(capfd) == ["AOTC-E331"] * 3
+    attack(host)
+    assert host.answers(capfd) == [code] * 3
 
 
 def test_a_bundle_without_any_target_is_not_what_a_channel_names(host: Host) -> None:

@@ -15,20 +15,26 @@ from aotc_serve.http_client import NO_PROGRESS, HttpClient
 from aotc_serve.oci import docker_credentials
 from aotc_serve.oci.docker_credentials import CONFIG_BYTES_MAX, NOBODY, Credentials, credentials_for
 from aotc_serve.oci.registry_authentication import Login
-from aotc_serve.oci.registry_blobs import fetch_blob
-from aotc_serve.oci.registry_listing import Memory
-from tests.registries.conftest import Connect
-from tests.registries.oci_server import Handler, OciServer, sha256
-from tests.registries.test_blobs import DATA, DIGEST, REPO, always, fetched, pushed, status
+from tests.registries.conftest import Connect, refused
+from tests.registries.faults import DATA, DIGEST, REPO, always, fetched, status
+from tests.registries.oci_server import Handler, OciServer
 
 ME = Credentials("me", "secret")
 AUTH = base64.b64encode(b"me:secret").decode()
+HOST = "r.example.org"
+AUTHS = {HOST: {"auth": AUTH}}
+
+
+@pytest.fixture(autouse=True)
+def stored(server: OciServer) -> None:
+    """The registry has the blob."""
+    server.blobs[REPO, DIGEST] = DATA
 
 
 def test_a_password_is_sent_once_the_registry_wants_one(
     server: OciServer, connect: Connect
 ) -> None:
-    server.blobs[REPO, DIGEST], server.password = DATA, "me:secret"
+    server.password = "me:secret"
     assert fetched(connect(credentials=ME)) == DATA
     assert [each.authorization for each in server.asked] == ["", f"Basic {AUTH}"]
 
@@ -46,31 +52,23 @@ def test_who_is_not_let_in_is_told_so(
     assert len(server.asked) <= 4
 
 
-def test_a_token_is_fetched_and_used(server: OciServer, connect: Connect) -> None:
-    server.blobs[REPO, DIGEST] = DATA
+def test_a_token_is_fetched_once_and_anew_when_it_no_longer_counts(
+    server: OciServer, connect: Connect
+) -> None:
     server.password, server.token = "me:secret", "t0ken"
     there = connect(credentials=ME)
     assert fetched(there) == fetched(there) == DATA
     assert server.count("GET", "/token") == 1
     given = [each.authorization for each in server.asked if each.path.startswith("/v2")]
     assert given == ["", "Bearer t0ken", "Bearer t0ken"]
-
-
-def test_a_token_that_no_longer_counts_is_fetched_anew(server: OciServer, connect: Connect) -> None:
-    server.blobs[REPO, DIGEST] = DATA
-    server.token = "first"
-    there = connect()
-    assert fetched(there) == DATA
     server.token = "second"
     assert fetched(there) == DATA
-    assert pushed(there)
 
 
 def test_an_identity_token_is_exchanged(server: OciServer, connect: Connect) -> None:
-    server.blobs[REPO, DIGEST], server.token = DATA, "t0ken"
-    forms = []
+    server.token, forms = "t0ken", list[bytes]()
 
-    def exchange(handler) -> None:
+    def exchange(handler: Handler) -> None:
         forms.append(handler.body())
         handler.answer(200, b'{"access_token": "t0ken"}')
 
@@ -89,99 +87,119 @@ def test_an_identity_token_is_exchanged(server: OciServer, connect: Connect) -> 
         "https://",
         "//x",
         "https://[",
+        "OWN/token#x",
     ],
 )
 def test_a_token_server_without_tls_or_place_is_not_asked(
     realm: str, server: OciServer, connect: Connect
 ) -> None:
-    server.token, server.realm, server.password = "t0ken", realm, "me:secret"
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect(credentials=ME))
-    assert caught.value.code == "AOTC-E773"
+    server.token, server.password = "t0ken", "me:secret"
+    server.realm = realm.replace("OWN", f"http://{server.address}")
+    assert refused(fetched, connect(credentials=ME)).code == "AOTC-E773"
+    assert server.count("GET", "/token") == 0
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": "a\\nb"}'])
-def test_a_token_server_that_gives_something_else_gives_nothing(
-    body: bytes, server: OciServer, connect: Connect
+def test_a_token_server_elsewhere_is_asked_over_tls(
+    server: OciServer, other: OciServer, connect: Connect
 ) -> None:
+    """One that speaks no TLS is told nothing, and is no place that may not be asked."""
+    server.token, server.realm = "t0ken", f"https://{other.address}/token"
+    assert refused(fetched, connect(credentials=ME, tries=1)).code == "AOTC-E772"
+    assert not other.asked
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "found"),
+    [
+        (400, b"{}", "HTTP 400 Bad Request by its token server"),
+        *(
+            (200, body, "its token server gave no token")
+            for body in (
+                b"",
+                b"[]",
+                b"{}",
+                b'{"token": 1}',
+                b'{"token": ""}',
+                '{"token": "t\u00e9"}'.encode(),
+                b'{"token": "a\\r\\nb"}',
+            )
+        ),
+    ],
+)
+def test_a_token_server_that_refuses_or_gives_no_token_is_told_at_once(
+    code: int, body: bytes, found: str, server: OciServer, connect: Connect
+) -> None:
+    server.token, server.password = "t0ken", "me:secret"
+    server.faults.append(always(status(code, body), "GET", "/token"))
+    told = refused(fetched, connect(credentials=ME))
+    assert (told.code, told.found) == ("AOTC-E773", found)
+    assert server.count("GET", "/token") == 1
+
+
+def test_a_token_server_that_fails_does_not_answer(server: OciServer, connect: Connect) -> None:
     server.token = "t0ken"
-    server.faults.append(always(lambda h: h.answer(200, body), "GET", "/token"))
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect())
-    assert caught.value.code == "AOTC-E773"
+    server.faults.append(always(status(500), "GET", "/token"))
+    assert refused(fetched, connect(tries=1)).code == "AOTC-E772"
+
+
+def send_on(server: OciServer, storage: OciServer) -> None:
+    """Have whoever is let in fetch blobs from a storage."""
+    place = f"http://{storage.address}/v2/{REPO}/blobs/{DIGEST}"
+
+    def elsewhere(handler: Handler) -> bool:
+        if is_in := "/blobs/" in handler.path and bool(handler.headers.get("Authorization")):
+            handler.answer(307, b"", {"Location": place})
+        return is_in
+
+    server.faults.append(elsewhere)
 
 
 @pytest.mark.parametrize("token", ["", "t0ken"])
 def test_a_host_that_readers_are_sent_to_is_told_nothing(
-    token: str, server: OciServer, connect: Connect
+    token: str, server: OciServer, other: OciServer, connect: Connect
 ) -> None:
-    storage = OciServer()
-    try:
-        storage.blobs["x", DIGEST] = DATA
-        server.password, server.token = "me:secret", token
-        place = f"http://{storage.address}/v2/x/blobs/{DIGEST}"
-
-        def send_on(handler) -> bool:
-            if "/blobs/" not in handler.path or not handler.headers.get("Authorization"):
-                return False
-            handler.answer(307, b"", {"Location": place})
-            return True
-
-        server.faults.append(send_on)
-        assert fetched(connect(credentials=ME)) == DATA
-        assert [each.authorization for each in storage.asked] == [""]
-    finally:
-        storage.close()
+    other.blobs[REPO, DIGEST] = DATA
+    server.password, server.token = "me:secret", token
+    send_on(server, other)
+    assert fetched(connect(credentials=ME)) == DATA
+    assert [each.authorization for each in other.asked] == [""]
 
 
 def test_a_host_that_readers_are_sent_to_gets_no_password_by_asking_for_it(
-    server: OciServer, connect: Connect
+    server: OciServer, other: OciServer, connect: Connect
 ) -> None:
-    storage = OciServer()
-    try:
-        storage.password = "me:secret"
-        server.password = "me:secret"
-        there = {"Location": f"http://{storage.address}/v2/x/blobs/{DIGEST}"}
-        server.blobs[REPO, DIGEST] = DATA
-
-        def send_on(handler) -> bool:
-            if "/blobs/" not in handler.path or not handler.headers.get("Authorization"):
-                return False
-            handler.answer(302, b"", there)
-            return True
-
-        server.faults.append(send_on)
-        with pytest.raises(RegistryError) as caught:
-            fetched(connect(credentials=ME))
-        assert caught.value.code == "AOTC-E773"
-        assert [each.authorization for each in storage.asked] == [""]
-    finally:
-        storage.close()
+    server.password = other.password = "me:secret"
+    send_on(server, other)
+    assert refused(fetched, connect(credentials=ME)).code == "AOTC-E773"
+    assert [each.authorization for each in other.asked] == [""]
 
 
 @pytest.mark.parametrize(
-    "place", ["file:///etc/passwd", "http://example.com/x", "ftp://127.0.0.1/x", "http://[", ""]
+    ("place", "found"),
+    [
+        ("file:///etc/passwd", "file:"),
+        ("ftp://127.0.0.1/x", "ftp:"),
+        ("http://example.com/x", "without TLS"),
+        ("http://[::1/x", "no place"),
+        ("http://127.0.0.1:port/x", "no place"),
+        ("https:///x", "https:"),
+        ("", ""),
+    ],
 )
 def test_readers_are_sent_to_no_place_without_tls(
-    place: str, server: OciServer, connect: Connect
+    place: str, found: str, server: OciServer, connect: Connect
 ) -> None:
     server.faults.append(always(status(307, Location=place)))
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect())
-    assert caught.value.code == "AOTC-E775"
+    told = refused(fetched, connect(), kind=RegistryError)
+    assert told.code == "AOTC-E775" and found in told.found
     assert server.count("GET", "/blobs/") <= 6
 
 
-def test_manifests_are_nowhere_else(server: OciServer, connect: Connect) -> None:
-    other = OciServer()
-    try:
-        there = f"http://{other.address}/v2/models/digits/manifests/1.0"
-        server.faults.append(always(status(307, Location=there), "GET", "/manifests/"))
-        with pytest.raises(RegistryError):
-            connect().manifest("1.0")
-        assert other.asked == []
-    finally:
-        other.close()
+def test_manifests_are_nowhere_else(server: OciServer, other: OciServer, connect: Connect) -> None:
+    there = f"http://{other.address}/v2/models/digits/manifests/1.0"
+    server.faults.append(always(status(307, Location=there), "GET", "/manifests/"))
+    refused(connect().manifest, "1.0", kind=RegistryError)
+    assert other.asked == []
 
 
 def config(folder: Path, **document: object) -> dict[str, str]:
@@ -195,12 +213,12 @@ def helper(folder: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("spelled", ["r.example.org:5000", "https://r.example.org:5000/v1/"])
+@pytest.mark.parametrize("spelled", [f"{HOST}:5000", f"https://{HOST}:5000/v1/"])
 def test_what_docker_login_has_left_is_found(spelled: str, tmp_path: Path) -> None:
     environment = config(tmp_path, auths={"other": {"auth": "x"}, spelled: {"auth": AUTH}})
-    assert credentials_for("r.example.org:5000", environment) == ME
-    assert credentials_for("r.example.org", environment) == NOBODY
-    assert credentials_for("evil.r.example.org:5000", environment) == NOBODY
+    assert credentials_for(f"{HOST}:5000", environment) == ME
+    assert credentials_for(HOST, environment) == NOBODY
+    assert credentials_for(f"evil.{HOST}:5000", environment) == NOBODY
 
 
 def test_docker_hub_has_a_name_of_its_own(tmp_path: Path) -> None:
@@ -210,50 +228,26 @@ def test_docker_hub_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 def test_a_helper_is_asked_for_its_host_alone(tmp_path: Path) -> None:
     helper(tmp_path, "one", 'echo "{\\"Username\\": \\"me\\", \\"Secret\\": \\"$(cat)\\"}"')
-    environment = config(tmp_path, credHelpers={"r.example.org": "one"})
-    assert credentials_for("r.example.org", environment) == Credentials("me", "r.example.org")
+    environment = config(tmp_path, credHelpers={HOST: "one"})
+    assert credentials_for(HOST, environment) == Credentials("me", HOST)
     assert credentials_for("other.example.org", environment) == NOBODY
 
 
-def test_a_helper_that_knows_nothing_leaves_what_the_file_has(tmp_path: Path) -> None:
+def test_a_helper_that_knows_nothing_leaves_what_the_file_has_but_for_its_host(
+    tmp_path: Path,
+) -> None:
     helper(tmp_path, "store", "echo credentials not found in native keychain; exit 1")
-    auths = {"r.example.org": {"auth": AUTH}}
-    environment = config(tmp_path, credsStore="store", auths=auths)
-    assert credentials_for("r.example.org", environment) == ME
-
-
-def test_a_helper_of_the_host_has_the_last_word(tmp_path: Path) -> None:
-    helper(tmp_path, "one", "echo credentials not found in native keychain; exit 1")
-    auths = {"r.example.org": {"auth": AUTH}, "other.example.org": {"auth": AUTH}}
-    environment = config(tmp_path, credHelpers={"r.example.org": "one"}, auths=auths)
-    assert credentials_for("r.example.org", environment) == NOBODY
+    assert credentials_for(HOST, config(tmp_path, credsStore="store", auths=AUTHS)) == ME
+    auths = AUTHS | {"other.example.org": {"auth": AUTH}}
+    environment = config(tmp_path, credHelpers={HOST: "store"}, auths=auths)
+    assert credentials_for(HOST, environment) == NOBODY
     assert credentials_for("other.example.org", environment) == ME
-
-
-@pytest.mark.parametrize("given", [Credentials("me"), Credentials(password="secret")])
-def test_half_of_a_name_and_password_is_told_as_it_is(given: Credentials) -> None:
-    pair = base64.b64decode(given.header["Authorization"].removeprefix("Basic ")).decode()
-    assert pair == f"{given.user}:{given.password}"
-    assert NOBODY.header == {}
-
-
-def test_a_configuration_is_read_up_to_its_limit(tmp_path: Path) -> None:
-    text = json.dumps({"auths": {"r.example.org": {"auth": AUTH}}}).ljust(CONFIG_BYTES_MAX)
-    for more in ("", " "):
-        (tmp_path / "config.json").write_text(text + more)
-        environment = {"DOCKER_CONFIG": str(tmp_path)}
-        if not more:
-            assert credentials_for("r.example.org", environment) == ME
-            continue
-        with pytest.raises(RegistryError) as caught:
-            credentials_for("r.example.org", environment)
-        assert caught.value.code == "AOTC-E773"
 
 
 def test_a_helper_gives_an_identity_token(tmp_path: Path) -> None:
     helper(tmp_path, "store", 'echo \'{"Username": "<token>", "Secret": "long"}\'')
     environment = config(tmp_path, credsStore="store")
-    assert credentials_for("r.example.org", environment) == Credentials(identity="long")
+    assert credentials_for(HOST, environment) == Credentials(identity="long")
 
 
 @pytest.mark.parametrize(
@@ -272,91 +266,48 @@ def test_a_helper_that_cannot_be_used_is_told(
     monkeypatch.setattr(docker_credentials, "HELPER_SECONDS", 1.0)
     if text:
         helper(tmp_path, "store", text)
-    with pytest.raises(RegistryError) as caught:
-        credentials_for("r.example.org", config(tmp_path, credsStore=name))
-    (told,) = caught.value.findings
+    told = refused(credentials_for, HOST, config(tmp_path, credsStore=name))
     assert (told.code, told.found) == ("AOTC-E773", found)
+
+
+@pytest.mark.parametrize("given", [Credentials("me"), Credentials(password="secret")])
+def test_half_of_a_name_and_password_is_told_as_it_is(given: Credentials) -> None:
+    pair = base64.b64decode(given.header["Authorization"].removeprefix("Basic ")).decode()
+    assert pair == f"{given.user}:{given.password}"
+    assert NOBODY.header == {} and "secret" not in repr(ME)
 
 
 def test_a_configuration_may_be_named_and_has_to_be_a_file(tmp_path: Path) -> None:
-    config(tmp_path, auths={"r.example.org": {"auth": AUTH}})
+    config(tmp_path, auths=AUTHS)
     named = {"REGISTRY_AUTH_FILE": str(tmp_path / "config.json"), "DOCKER_CONFIG": "/nowhere"}
-    assert credentials_for("r.example.org", named) == ME
-    with pytest.raises(RegistryError) as caught:
-        credentials_for("r.example.org", {"REGISTRY_AUTH_FILE": str(tmp_path)})
-    assert caught.value.code == "AOTC-E773"
+    assert credentials_for(HOST, named) == ME
+    assert credentials_for(HOST, {"DOCKER_CONFIG": str(tmp_path / "none")}) == NOBODY
+    folder = {"REGISTRY_AUTH_FILE": str(tmp_path)}
+    assert refused(credentials_for, HOST, folder).code == "AOTC-E773"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"auths": {"r.example.org": {"auth": "§"}}}', "{"])
-def test_a_configuration_that_is_none_is_told(text: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(RegistryError) as caught:
-        credentials_for("r.example.org", {"DOCKER_CONFIG": str(tmp_path)})
-    assert caught.value.code == "AOTC-E773"
-
-
-def test_without_a_configuration_there_is_nobody(tmp_path: Path) -> None:
-    assert credentials_for("r.example.org", {"DOCKER_CONFIG": str(tmp_path / "none")}) == NOBODY
-
-
-def test_a_secret_is_in_no_text_of_credentials() -> None:
-    assert "secret" not in repr(ME)
-
-
-def test_blobs_of_nothing_are_fetched(server: OciServer, connect: Connect) -> None:
-    server.blobs[REPO, sha256(b"")] = b""
-    sink = Memory()
-    fetch_blob(connect(), sha256(b""), 0, sink)
-    assert bytes(sink.data) == b""
+LONGEST = json.dumps({"auths": AUTHS}).ljust(CONFIG_BYTES_MAX)
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "found"),
-    [
-        (400, b"{}", "HTTP 400 Bad Request by its token server"),
-        (200, b"{}", "its token server gave no token"),
-        (200, b'{"token": ""}', "its token server gave no token"),
-        (200, '{"token": "t\u00e9"}'.encode(), "its token server gave no token"),
-        (200, b'{"token": "a\\r\\nb"}', "its token server gave no token"),
-    ],
+    "text",
+    ["", "[]", '{"auths": {"r.example.org": {"auth": "§"}}}', "{", f"{LONGEST} "],
+    ids=["empty", "a list", "no base64", "cut", "too long"],
 )
-def test_a_token_server_that_refuses_or_gives_no_token_is_told_at_once(
-    code: int, body: bytes, found: str, server: OciServer, connect: Connect
+def test_a_configuration_that_is_none_is_told(text: str, tmp_path: Path) -> None:
+    environment = config(tmp_path)
+    (tmp_path / "config.json").write_text(LONGEST)
+    assert credentials_for(HOST, environment) == ME
+    (tmp_path / "config.json").write_text(text)
+    assert refused(credentials_for, HOST, environment).code == "AOTC-E773"
+
+
+def test_who_has_no_home_has_no_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def answer(handler: Handler) -> bool:
-        if not handler.path.startswith("/token"):
-            return False
-        handler.answer(code, body)
-        return True
-
-    server.token, server.password = "t0ken", "me:secret"
-    server.faults.append(answer)
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect(credentials=ME))
-    (told,) = caught.value.findings
-    assert (told.code, told.found) == ("AOTC-E773", found)
-    assert server.count("GET", "/token") == 1
-
-
-def test_a_token_server_with_a_fragment_is_no_place(server: OciServer, connect: Connect) -> None:
-    server.token, server.realm = "t0ken", f"http://{server.address}/token#x"
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect(credentials=ME))
-    assert caught.value.findings[0].found == "its token server is no place"
-    assert server.count("GET", "/token") == 0
-
-
-def test_a_token_server_elsewhere_is_asked_over_tls(server: OciServer, connect: Connect) -> None:
-    """One that speaks no TLS is told nothing, and is no place that may not be asked."""
-    other = OciServer()
-    try:
-        server.token, server.realm = "t0ken", f"https://{other.address}/token"
-        with pytest.raises(RegistryError) as caught:
-            fetched(connect(credentials=ME, tries=1))
-        assert caught.value.code == "AOTC-E772"
-        assert not other.asked
-    finally:
-        other.close()
+    nobody_at_home(monkeypatch)
+    assert credentials_for(HOST, {}) == NOBODY
+    assert credentials_for(HOST, config(tmp_path, auths=AUTHS)) == ME
 
 
 def test_a_token_that_another_thread_has_fetched_meanwhile_is_used(server: OciServer) -> None:
@@ -372,25 +323,5 @@ def test_a_token_that_another_thread_has_fetched_meanwhile_is_used(server: OciSe
 def test_who_was_refused_by_a_password_is_not_named_again(server: OciServer) -> None:
     login = Login(HttpClient(), f"http://{server.address}", "a registry", lambda: ME)
     login.authenticate("pull", "Basic realm=x", {}, NO_PROGRESS)
-    with pytest.raises(RegistryError) as caught:
-        login.authenticate("pull", "Basic realm=x", login.header("pull"), NO_PROGRESS)
-    assert caught.value.findings[0].found == "HTTP 401 for who was named"
-
-
-def test_a_token_server_that_fails_does_not_answer(server: OciServer, connect: Connect) -> None:
-    server.token = "t0ken"
-    server.faults.append(always(status(500), "GET", "/token"))
-    with pytest.raises(RegistryError) as caught:
-        fetched(connect(tries=1))
-    assert caught.value.code == "AOTC-E772"
-
-
-def test_who_has_no_home_has_no_credentials(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    nobody_at_home(monkeypatch)
-    assert credentials_for("registry.example.org", {}) == NOBODY
-    text = json.dumps({"auths": {"registry.example.org": {"auth": AUTH}}})
-    (tmp_path / "config.json").write_text(text)
-    place = {"DOCKER_CONFIG": str(tmp_path)}
-    assert credentials_for("registry.example.org", place) == ME
+    again = "pull", "Basic realm=x", login.header("pull"), NO_PROGRESS
+    assert refused(login.authenticate, *again).found == "HTTP 401 for who was named"

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import aotc_runtime
-from aotc.bundle.write.index_json import attestation_name
+from aotc.bundle.write.oci_descriptors import attestation_name
 from aotc.cli.command_group import cli
 from aotc_runtime.base.errors import RegistryError
 from aotc_runtime.system.bundle_files import open_bundle

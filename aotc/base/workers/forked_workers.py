@@ -69,11 +69,9 @@ class Forked:
 
 
 class Zygote:
-    """The running zygote of a module. environment: of it and of all that it forks.  beginning: the
-    folder that it is started in.
-    """
+    """The running zygote of a module. environment: of it and of all that it forks."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], beginning: Path) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         printed = self._printed = io.FileIO(os.memfd_create("printed"), "w+")
         started: Future[Child] = Future()
@@ -86,7 +84,7 @@ class Zygote:
                         *(str(theirs.fileno()), module),
                     ],
                     env=dict(environment),
-                    cwd=beginning,
+                    cwd="/",  # where nobody else can put files
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=printed,
@@ -150,11 +148,11 @@ class Zygotes:
         self, folder: Path, working: Path, environment: Mapping[str, str], stderr: IO[bytes]
     ) -> Forked:
         """A process for the job in a folder; arguments as of `Zygote`."""
-        return self._find(environment, working).fork(folder, working, stderr)
+        return self._find(environment).fork(folder, working, stderr)
 
-    def begin(self, environment: Mapping[str, str], working: Path) -> None:
-        """Start what jobs with this environment, in this folder, are going to need."""
-        self._find(environment, working)
+    def begin(self, environment: Mapping[str, str]) -> None:
+        """Start what jobs with this environment are going to need."""
+        self._find(environment)
 
     def end(self) -> None:
         """End all of them, and what they have forked."""
@@ -171,16 +169,15 @@ class Zygotes:
             zygotes, self._zygotes = [*self._zygotes.values()], {}
         return zygotes
 
-    def _find(self, environment: Mapping[str, str], working: Path) -> Zygote:
+    def _find(self, environment: Mapping[str, str]) -> Zygote:
         if self._process != os.getpid():
             # This is a fork of the process that those belong to.
             self.__init__(self._module)  # type: ignore[misc]
-        beginning = _beginning(environment, working)
-        which = (frozenset(environment.items()), beginning, _inherited())
+        which = (frozenset(environment.items()), _inherited())
         with self._lock:
             zygote = self._zygotes.pop(which, None)
             if zygote is None or zygote.is_over:
-                zygote = Zygote(self._module, environment, beginning)
+                zygote = Zygote(self._module, environment)
             self._zygotes[which] = zygote
             # One that still has jobs lives as long as these.
             for oldest in [*self._zygotes][:-KEPT_MAX]:
@@ -208,15 +205,6 @@ def renew() -> None:
 def _end() -> None:
     for zygotes in _kept.values():
         zygotes.end()
-
-
-def _beginning(environment: Mapping[str, str], working: Path) -> Path:
-    """Where a zygote is started: where nobody else can put files, unless imports are to search
-    folders of the job's.
-    """
-    entries = environment.get("PYTHONPATH", "")
-    relative = entries and not all(map(os.path.isabs, entries.split(os.pathsep)))
-    return working if relative else Path("/")
 
 
 def _inherited() -> Hashable:

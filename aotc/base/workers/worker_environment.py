@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 PINNED = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that every process is given that runs the user's code."""
@@ -40,11 +39,19 @@ def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
     """The variables of this process for one that runs Python and answers somebody. without: how
     those begin that it must not see.
     """
-    return {
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name not in _UNASKED and name not in SECRET and not name.startswith(without)
     }
+    return kept | _python_path()
+
+
+def _python_path() -> dict[str, str]:
+    """The folders of imports, made absolute: a child may run in another folder."""
+    if not (stated := os.environ.get("PYTHONPATH", "")):
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, stated.split(os.pathsep)))}
 
 
 def clean(extra: Mapping[str, str]) -> dict[str, str]:
@@ -70,12 +77,9 @@ def bare(**more: str) -> dict[str, str]:
     in `more`.
     """
     kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
-    if "PYTHONPATH" in os.environ:
-        # Made absolute, since the compiler runs in another folder.
-        entries = os.environ["PYTHONPATH"].split(os.pathsep)
-        kept["PYTHONPATH"] = os.pathsep.join(str(Path(e).absolute()) for e in entries if e)
     return {
         **kept,
+        **_python_path(),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",

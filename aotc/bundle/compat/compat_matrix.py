@@ -25,7 +25,7 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.certified_releases import AskCertificates, Certified, Release
+from aotc_runtime.schema.certified_releases import JAXLIB, AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system import processor_check
 from aotc_runtime.verification.engine_releases import not_accepted, running
@@ -165,13 +165,9 @@ def matrix(
     return tuple(
         _row(name, facts, manifests, known, claims, word)
         for name, found in hosts.items()
-        for facts in _with_each(found, jaxlibs)
+        for jaxlib in dict.fromkeys(jaxlibs or (found.jaxlib,))
+        for facts in [msgspec.structs.replace(found, jaxlib=jaxlib)]
     )
-
-
-def _with_each(facts: HostFacts, jaxlibs: Sequence[str]) -> Iterator[HostFacts]:
-    for jaxlib in dict.fromkeys(jaxlibs or (facts.jaxlib,)):
-        yield msgspec.structs.replace(facts, jaxlib=jaxlib)
 
 
 def _row(
@@ -197,7 +193,8 @@ def _row(
         fitting = [target for target in known if _fits(target, facts)]
         fitting.sort(key=lambda target: (-len(target.features), target.name))
         build_for = tuple(target.name for target in fitting)
-    return Row(host, facts, _closest_first(cells), runs, build_for)
+    closest_first = tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
+    return Row(host, facts, closest_first, runs, build_for)
 
 
 def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
@@ -212,10 +209,6 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
             hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
             "less, and install that there (docs/targets.md)",
         )
-
-
-def _closest_first(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    return tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
 
 
 def _elsewhere(cell: Cell) -> list[Finding]:
@@ -285,7 +278,7 @@ def _parity(manifest: BundleManifest) -> BuildParity:
 
 
 def _fits(target: Target, facts: HostFacts) -> bool:
-    """Whether a host has everything that code for a target may use."""
+    """Return whether a host has everything that code for a target may use."""
     has = {facts.platform, *(each.platform for each in facts.accelerators if each.devices)}
     same = target.platform in has and target.device is UNSET
     same = same and target.triple.partition("-")[0] == facts.architecture
@@ -294,3 +287,16 @@ def _fits(target: Target, facts: HostFacts) -> bool:
 
 def _vector_features(target: Target) -> frozenset[str]:
     return frozenset(feature for feature in target.features if VECTOR.match(feature))
+
+
+def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
+    """By package, one for each engine of the target."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    found: dict[str, tuple[str, ...]] = {}
+    for platform, device in needs.items():
+        if engine_of(platform) == XLA or device is UNSET:
+            found[JAXLIB] = manifest.accepts_jaxlib
+        else:
+            found[device.plugin] = device.accepts_plugin
+    return found

@@ -1,4 +1,4 @@
-"""What bundles say, as facts, and in which of them two bundles differ.
+"""Facts that bundles state, numbers of their executables among them, and where two bundles differ.
 
 What belongs to the program is the same for every target of a bundle. A target has executables,
 options and requirements of its own, and what was measured on it.
@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.base.call_memory import call_bytes
 from aotc.base.evidence import XLA, Coverage, ExecutableEvidence
-from aotc.bundle.read.bundle_review import ReviewedTarget
-from aotc.bundle.read.executable_numbers import numbers_of
+from aotc.bundle.read.bundle_review import ReviewedExecutable, ReviewedTarget
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint
+from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, ParityRan
 from aotc_runtime.schema.manifest_labels import label, sizes_text, without_compiling
 
 SHOWN_MAX = 72
@@ -71,7 +71,7 @@ class Fact:
 
     @property
     def of_program(self) -> bool:
-        """Whether it is the same for all targets."""
+        """Return whether it is the same for all targets."""
         return self.field not in _OF_TARGET
 
     def name(self, platform: str) -> str:
@@ -123,7 +123,7 @@ class Changed:
 
     @property
     def in_both(self) -> bool:
-        """Whether both have what the fact is about."""
+        """Return whether both have what the fact is about."""
         return self.before is not None and self.after is not None
 
 
@@ -224,3 +224,49 @@ def _without_proofs(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_proofs(v) for k, v in value.items() if k != _PROVEN_PER_TARGET}
     return value
+
+
+NUMBERS = {
+    "artifact_size": ("bytes", "the blobs of a bundle together"),
+    "executable_size": ("bytes", "an executable"),
+    "module_size": ("bytes", "a module"),
+    "code": ("bytes", "object files of an executable"),
+    "temp_memory": ("bytes", "temporaries of a call"),
+    "call_memory": ("bytes", "what a call allocates, on each device: inputs, outputs, temporaries"),
+    "flops": ("", "floating-point operations, by XLA's cost analysis"),
+    "transcendentals": ("", "exponentials, sines and the like, by XLA's cost analysis"),
+    "bytes_accessed": ("bytes", "bytes read and written, by XLA's cost analysis"),
+    "kernels": ("", "generated kernels"),
+    "library_steps": ("", "all other steps"),
+    "custom_calls": ("", "custom calls"),
+    "fusions": ("", "fused kernels"),
+    "ulp": ("", "largest error against plain JAX, in units in the last place"),
+}
+"""Numbers that `aotc diff` compares, by the names that `--fail-on` takes: the unit, empty for a
+count, and the meaning.
+"""
+
+
+def numbers_of(executable: ReviewedExecutable) -> dict[str, int]:
+    """Everything of `NUMBERS` that is known of an executable."""
+    record, evidence = executable.record, executable.evidence
+    generated = record.thunks.get("kernel", 0)
+    found = {
+        "executable_size": record.executable.size,
+        "module_size": record.module.size,
+        "code": record.memory.code_bytes,
+        "temp_memory": record.memory.temp_bytes,
+        "call_memory": call_bytes(record, executable.description.inputs, executable.mesh),
+        "flops": record.cost.flops,
+        "transcendentals": record.cost.transcendentals,
+        "bytes_accessed": record.cost.bytes_accessed,
+        "kernels": generated,
+        "library_steps": sum(record.thunks.values()) - generated,
+    }
+    if isinstance(record.parity, ParityRan):
+        found["ulp"] = record.parity.ulp_max
+    if evidence is not None and evidence.compiled is not UNSET:
+        optimized = evidence.compiled.optimized
+        found["custom_calls"] = sum(optimized.custom_calls.values())
+        found["fusions"] = sum(optimized.fusions.values())
+    return found

@@ -24,8 +24,8 @@ from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification.blob_roles import roles_by_digest
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
+from aotc_runtime.verification.optional_rules import roles_by_digest
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 from aotc_runtime.verification.root_signatures import who_signed
@@ -84,7 +84,7 @@ class ReviewedTarget:
         return self.evidence.entry_points[entry_point].coverage if self.evidence else None
 
     def is_recorded(self, entry_point: str) -> bool:
-        """Whether the results of its fixtures were recorded elsewhere."""
+        """Return whether the results of its fixtures were recorded elsewhere."""
         known = self.evidence.entry_points[entry_point] if self.evidence else None
         return bool(known and known.reference)
 

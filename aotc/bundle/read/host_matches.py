@@ -8,14 +8,14 @@ import msgspec
 
 from aotc.bundle.compat.compat_matrix import NO_POLICY, Claim, Row, Word, matrix
 from aotc.bundle.read.opened_bundle import Opened
-from aotc.bundle.sign.certificate_claims import claimed
+from aotc.bundle.sign.attestation import claimed
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Target
 from aotc_runtime.schema.certified_releases import Release, Ruling
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification import certificate_rules, policy_rules
+from aotc_runtime.verification import certificate_rules, optional_rules
 
 
 def judge(
@@ -45,10 +45,9 @@ def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
 
     # The rule on aotc-runtime would look at the version that runs here, not at the hosts'.
     accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
-    asked = msgspec.structs.replace(policy, accepts=accepts)
 
     def refuse(facts: HostFacts, engines: Set[str]) -> Iterable[Finding]:
-        return policy_rules.check_runtime(facts, asked, engines)
+        return optional_rules.check_runtime(facts, accepts, engines)
 
     return Word(ask if policy.certifiers else None, refuse)
 

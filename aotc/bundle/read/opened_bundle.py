@@ -24,14 +24,22 @@ class Opened:
     """
 
     bundle: str
-    name: str
-    version: str
     root: Root
     verified: bool
     vouchers: tuple[Voucher, ...]
     contents: Contents
     envelopes: Envelopes
     unread: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """The name that all targets have."""
+        return next(iter(self.contents.manifests.values())).name
+
+    @property
+    def version(self) -> str:
+        """The version that all targets have."""
+        return next(iter(self.contents.manifests.values())).version
 
     @property
     def root_digest(self) -> str:
@@ -57,7 +65,7 @@ def opened(
     BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_whole(source, unread), unread)
+        return _untrusted(source, unread)
     with accept(unpack(attribute(source, policy, now, unread))) as vouched:
         return _accepted(vouched)
 
@@ -75,36 +83,17 @@ def attributed(
     TrustError.
     """
     if policy is None:
-        return _opened(source.name, *read_whole(source, unread), unread)
+        return _untrusted(source, unread)
     with unpack(attribute(source, policy, now, unread)) as unpacked:
         return _accepted(unpacked)
 
 
+def _untrusted(source: BlobSource, unread: Mapping[str, int]) -> Opened:
+    root, envelopes, contents = read_whole(source, unread)
+    return Opened(source.name, root, False, (), contents, envelopes, unread)
+
+
 def _accepted(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
-    framed = signed.framed
-    return _opened(
-        framed.source.name, framed.root, signed.envelopes, contents, framed.unread, signed.vouchers
-    )
-
-
-def _opened(
-    bundle: str,
-    root: Root,
-    envelopes: Envelopes,
-    contents: Contents,
-    unread: Mapping[str, int],
-    vouchers: tuple[Voucher, ...] | None = None,
-) -> Opened:
-    first = next(iter(contents.manifests.values()))
-    return Opened(
-        bundle=bundle,
-        name=first.name,
-        version=first.version,
-        root=root,
-        verified=vouchers is not None,
-        vouchers=vouchers or (),
-        contents=contents,
-        envelopes=envelopes,
-        unread=unread,
-    )
+    source, root, unread = signed.framed.source, signed.framed.root, signed.framed.unread
+    return Opened(source.name, root, True, signed.vouchers, contents, signed.envelopes, unread)

@@ -1,9 +1,11 @@
-"""Attestations: an in-toto statement about a root digest, in a DSSE envelope."""
+"""Attestations, an in-toto statement about a root digest in a DSSE envelope; and certificates among
+them.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aotc.base.errors import finding, raise_if
@@ -11,10 +13,20 @@ from aotc.base.stages import Attestation
 from aotc.bundle.sign.build_provenance import hexes
 from aotc.bundle.sign.signer import Signer
 from aotc_runtime.base import canonical_json, limits
-from aotc_runtime.base.canonical_json import marks_in
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.canonical_json import decode_foreign, marks_in
+from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, STATEMENT_TYPE
+from aotc_runtime.formats.certificate_predicate import Certificate
+from aotc_runtime.formats.in_toto import (
+    CERTIFICATE_TYPE,
+    PROVENANCE_TYPE,
+    STATEMENT_TYPE,
+    SignedPayload,
+    Statement,
+    open_envelope,
+)
+from aotc_runtime.verification.public_keys import PublicKey
+from aotc_runtime.verification.root_signatures import is_signed_by
 
 PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3
 """In base64, and with a signature beside it, it fits into an envelope."""
@@ -64,3 +76,38 @@ def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
             hint="it lists every file that the build read, or every fixture that ran: use fewer, "
             "such as one archive of data instead of its files",
         )
+
+
+def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
+    """The certificates among envelopes, each with the ids of keys that it claims to be signed by.
+
+    No signature is checked: whether any of it is true is for a trust policy to say.
+    """
+    found = []
+    for envelope in envelopes:
+        read = _read(envelope)
+        if read is not None:
+            certificate, signed = read
+            found.append((certificate, tuple(keyid for keyid, _ in signed.signatures)))
+    return found
+
+
+def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
+    """The certificate in an envelope, if this key has signed one."""
+    read = _read(envelope)
+    if read is None:
+        return None
+    certificate, signed = read
+    return certificate if is_signed_by(signed, key) else None
+
+
+def _read(envelope: bytes) -> tuple[Certificate, SignedPayload] | None:
+    where = "attestation"
+    try:
+        signed = open_envelope(envelope, where)
+        statement = decode_foreign(signed.payload, Statement, where=where)
+        if statement.predicateType != CERTIFICATE_TYPE:
+            return None
+        return decode_foreign(bytes(statement.predicate), Certificate, where=where), signed
+    except BundleFormatError:
+        return None

@@ -88,39 +88,51 @@ def provenance(
     metadata = {"finishedOn": stamp(materials.finished)}
     if materials.started:
         metadata["startedOn"] = stamp(materials.started)
+    external = {
+        "manifest": {"name": manifest.path.name, "digest": hexes(sha256(manifest.text))},
+        "targets": sorted(part.target.name for part in built),
+    }
+    made_from = [
+        *_files(program.made_from, program),
+        *_packages(program.packages, materials.code),
+    ]
+    made = _predicate(BUILD_TYPE, external, made_from, metadata, materials.builder_id)
+    made["buildDefinition"]["internalParameters"] = internal
+    return made
+
+
+def _predicate(
+    build_type: str,
+    external: Mapping[str, Any],
+    dependencies: Sequence[Mapping[str, Any]],
+    metadata: Mapping[str, str] | None = None,
+    builder_id: str = BUILDER_ID,
+) -> dict[str, Any]:
+    builder = {"id": builder_id, "version": {"aotc": version("aotc")}}
     return {
         "buildDefinition": {
-            "buildType": BUILD_TYPE,
-            "externalParameters": {
-                "manifest": {"name": manifest.path.name, "digest": hexes(sha256(manifest.text))},
-                "targets": sorted(part.target.name for part in built),
-            },
-            "internalParameters": internal,
-            "resolvedDependencies": [
-                *_files(program.made_from, program),
-                *_packages(program.packages, materials.code),
-            ],
+            "buildType": build_type,
+            "externalParameters": external,
+            "internalParameters": {},
+            "resolvedDependencies": dependencies,
         },
-        "runDetails": {"builder": _builder(materials.builder_id), "metadata": metadata},
+        "runDetails": {
+            "builder": builder,
+            **({} if metadata is None else {"metadata": metadata}),
+        },
     }
 
 
 def is_variable(name: str) -> bool:
-    """Whether provenance can name a variable so: what a terminal shows as it is, in one line."""
+    """Return whether provenance can name a variable so: what a terminal shows as it is, in one
+    line.
+    """
     return name.isprintable() and 0 < len(name) <= VARIABLE_CHARACTERS_MAX
 
 
 def endorsement() -> dict[str, Any]:
     """The provenance that `aotc sign` can vouch for: this tool signed an existing bundle."""
-    return {
-        "buildDefinition": {
-            "buildType": SIGN_TYPE,
-            "externalParameters": {},
-            "internalParameters": {},
-            "resolvedDependencies": [],
-        },
-        "runDetails": {"builder": _builder(BUILDER_ID)},
-    }
+    return _predicate(SIGN_TYPE, {}, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +158,15 @@ def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, A
     times = [found.finished for found in inputs]
     known = [time for time in times if time is not None]
     metadata = {"finishedOn": stamp(min(known))} if len(known) == len(times) else {}
-    return {
-        "buildDefinition": {
-            "buildType": MERGE_TYPE,
-            "externalParameters": {"targets": sorted(targets)},
-            "internalParameters": {},
-            "resolvedDependencies": [
-                {
-                    "name": found.name,
-                    "digest": hexes(found.root_digest),
-                    "annotations": {
-                        "signers": list(found.signers),
-                        "targets": list(found.targets),
-                    },
-                }
-                for found in inputs
-            ],
-        },
-        "runDetails": {"builder": _builder(BUILDER_ID), "metadata": metadata},
-    }
+    dependencies = [
+        {
+            "name": found.name,
+            "digest": hexes(found.root_digest),
+            "annotations": {"signers": list(found.signers), "targets": list(found.targets)},
+        }
+        for found in inputs
+    ]
+    return _predicate(MERGE_TYPE, {"targets": sorted(targets)}, dependencies, metadata)
 
 
 def hexes(digest: str) -> dict[str, str]:
@@ -180,10 +182,6 @@ def stamp(time: datetime) -> str:
 def purl(name: str, package: Package) -> str:
     """https://github.com/package-url/purl-spec."""
     return f"pkg:pypi/{name}@{package.version}"
-
-
-def _builder(builder_id: str) -> dict[str, Any]:
-    return {"id": builder_id, "version": {"aotc": version("aotc")}}
 
 
 def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[str, Any]]:

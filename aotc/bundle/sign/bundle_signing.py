@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,24 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.base.errors import finding, raise_if
+from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.stages import Attestation
 from aotc.bundle.read.opened_bundle import opened
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.sign.timestamp_client import timestamped
-from aotc.bundle.write.added_attestations import with_attestation, with_attestations
+from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc_runtime.base.errors import BundleFormatError, Finding
-from aotc_runtime.formats.in_toto import open_envelope
+from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
-from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.missing_signatures import holder_labels
 from aotc_runtime.verification.policy_reader import policy_keys
-from aotc_runtime.verification.public_keys import load_public_key
+from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 from aotc_runtime.verification.root_signatures import is_signed_by
 
 
@@ -45,53 +43,68 @@ class Endorsed:
     earlier: tuple[str, ...]
 
 
+def unstamped(envelope: bytes, key_id: str) -> bytes:
+    """The envelope as it is, where no timestamp is asked for."""
+    return envelope
+
+
 def endorse(
     path: Path,
     signer: Signer,
     policy: TrustPolicy | None = None,
     now: datetime | None = None,
-    timestamp: str = "",
-    told: Told = nobody,
+    timestamp: Callable[[bytes, str], bytes] = unstamped,
+    on_progress: Told = nobody,
 ) -> Endorsed:
     """Add this signer's attestation to a bundle, in which every digest is checked before the signed
     one takes its place: those of weights as they were written.
 
     policy: has to accept what others have signed before, except for its rules on the host, as if
     this signature were there; None takes a bundle as it is, signed or not.  now: the time of
-    checking, or None for this host's clock.  timestamp: an authority that says when this key's
-    signatures were made, all of those in the bundle that have no timestamp; none if it is empty.
-    told: of bytes that were copied and hashed.
+    checking, or None for this host's clock.  timestamp: gives an envelope of the bundle that this
+    key, by its id, has signed a timestamp, unless it has one.  on_progress: of bytes that were
+    copied and hashed.
     A bundle that this key has signed the same way before is left as it is. Raises
     BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
     E058 more attestations than readers take, and what the signer raises).
     """
     tidy(path.resolve())
-    source = look_into(path, told)
+    source = look_into(path, on_progress)
     asked = policy and _without(policy, signer)
     at = (now or datetime.now(UTC)).timestamp()
     read = opened(source, asked, at, sizes_of(source))
     earlier = read.signers if read.verified else _claimed(read.envelopes)
     if policy is not None:
         raise_if(_check_others(policy, signer, earlier, str(path)))
-    raise_if(_check_whole(path, read.contents))
+    if read.contents.absent:
+        # A signature of the root vouches for every target, and some cannot be looked at.
+        raise refusal("AOTC-E052", str(path), "one without " + ", ".join(read.contents.absent))
     attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
-    added = not any(_is_attested(envelope, attestation, signer) for envelope in read.envelopes)
+    made = open_envelope(attestation.envelope, "attestation")
+    key = load_public_key(signer.public_pem(), "", "signer")
+    ours = {each: found for each in read.envelopes if (found := _signed_by(each, key)) is not None}
+    # Keys in tokens sign with a new nonce each time, so that the envelopes need not be equal.
+    added = not any(
+        (found.payload, found.payload_type) == (made.payload, made.payload_type)
+        for found in ours.values()
+    )
     new = [attestation.envelope] if added else []
-    if not timestamp:
-        if added:
-            with_attestation(path, read.root_digest, attestation.envelope, told)
-        else:
-            hash_rest(source, read.contents, ())
-        return Endorsed(attestation, added, read.name, read.version, earlier)
-    ours = [envelope for envelope in read.envelopes if _is_by(envelope, signer)]
-    stamped = {old: timestamped(old, signer.key_id, timestamp) for old in [*ours, *new]}
-    changed = {old for old, now_ in stamped.items() if old != now_}
-    if not changed:
-        hash_rest(source, read.contents, ())
+    stamped = {each: timestamp(each, signer.key_id) for each in [*ours, *new]}
+    changed = {each for each, after in stamped.items() if each != after or each in new}
+    if changed:
+        envelopes = [stamped[each] for each in sorted(changed)]
+        with_attestations(path, read.root_digest, envelopes, changed.__contains__, on_progress)
     else:
-        envelopes = [stamped[old] for old in sorted(changed)]
-        with_attestations(path, read.root_digest, envelopes, changed.__contains__, told)
+        hash_rest(source, read.contents, ())
     return Endorsed(attestation, added, read.name, read.version, earlier)
+
+
+def _signed_by(envelope: bytes, key: PublicKey) -> SignedPayload | None:
+    """What an envelope holds, if one of its signatures is this key's."""
+    with suppress(BundleFormatError):
+        found = open_envelope(envelope, "attestation")
+        return found if is_signed_by(found, key) else None
+    return None
 
 
 def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
@@ -131,33 +144,3 @@ def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
         with suppress(BundleFormatError):  # of other tools, and no signature for our readers
             found |= {key_id for key_id, _ in open_envelope(envelope, "attestation").signatures}
     return tuple(sorted(found))
-
-
-def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
-    """AOTC-E052: a signature of the root vouches for every target, and some cannot be looked at."""
-    if contents.absent:
-        yield finding("AOTC-E052", str(path), "one without " + ", ".join(contents.absent))
-
-
-def _is_by(envelope: bytes, signer: Signer) -> bool:
-    """Whether one of its signatures is this key's."""
-    try:
-        found = open_envelope(envelope, "attestation")
-    except BundleFormatError:
-        return False
-    return is_signed_by(found, load_public_key(signer.public_pem(), "", "signer"))
-
-
-def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:
-    """Whether an envelope holds the same statement with a good signature by the same key.
-
-    Keys in tokens sign with a new nonce each time, so the envelopes need not be equal.
-    """
-    made = open_envelope(attestation.envelope, "attestation")
-    try:
-        found = open_envelope(envelope, "attestation")
-    except BundleFormatError:
-        return False
-    key = load_public_key(signer.public_pem(), "", "signer")
-    same = (found.payload, found.payload_type) == (made.payload, made.payload_type)
-    return same and is_signed_by(found, key)

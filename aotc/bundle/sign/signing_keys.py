@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_whole, prefix_of, remove_abandoned
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -107,9 +106,6 @@ def generate_key_pair(
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
         remove_abandoned(path.parent, prefix_of(path))
-    for path in (private, public):
-        if path.exists():
-            raise _exists(path)
     key = new_key(key_type)
     encryption: serialization.KeySerializationEncryption = (
         serialization.BestAvailableEncryption(passphrase)
@@ -124,7 +120,12 @@ def generate_key_pair(
     try:
         create_whole(*pair)
     except FileExistsError as error:
-        raise _exists(private if error.filename2 == str(private) else public) from error
+        raise refusal(
+            "AOTC-E005",
+            str(private if error.filename2 == str(private) else public),
+            "an existing one; keys are never overwritten",
+            hint="choose another prefix, or move the old key away",
+        ) from error
     except OSError as error:
         raise refusal(
             "AOTC-E003",
@@ -135,21 +136,17 @@ def generate_key_pair(
     return KeyPair(private, public, key_id(key))
 
 
-def _exists(path: Path) -> AotcError:
-    return refusal(
-        "AOTC-E005",
-        str(path),
-        "an existing one; keys are never overwritten",
-        hint="choose another prefix, or move the old key away",
-    )
-
-
 def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     """Read a PEM private key (Ed25519 or ECDSA P-256), PKCS#8 or OpenSSL's older forms.
 
     Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
     """
-    data = _read(path)
+    try:
+        data = read_key_file(path)
+    except OSError as error:
+        raise refusal(
+            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
+        ) from error
     key = _load(data, path, passphrase)
     _require_alone(data, path)
     if isinstance(key, ed25519.Ed25519PrivateKey):
@@ -172,17 +169,8 @@ def read_key_file(path: Path) -> bytes:
     return data
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return read_key_file(path)
-    except OSError as error:
-        raise refusal(
-            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
-        ) from error
-
-
 def is_encrypted(data: bytes) -> bool:
-    """Whether a PEM file is a whole private key that a passphrase protects."""
+    """Return whether a PEM file is a whole private key that a passphrase protects."""
     try:
         serialization.load_pem_private_key(data, None)
     except TypeError:  # what cryptography raises for exactly this

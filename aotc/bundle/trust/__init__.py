@@ -1,1 +1,1 @@
-"""What is done with finished bundles: signing, matching with hosts, and judging by a policy."""
+"""Trust policies: written, changed in place, and checked."""

@@ -1,19 +1,30 @@
-"""Changes trust policies in place: in one step, and only if the runtime can read the result."""
+"""Changes trust policies in place: in one step, and only if the runtime can read the result.
+
+Comments, order and spelling of the rest of the text stay.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT
 
 from aotc.base.errors import refusal
-from aotc.bundle.trust.trust_edit import with_key, with_revoked
 from aotc.bundle.trust.trust_state import holders_in
 from aotc.bundle.trust.trust_text import read_public_key
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc_runtime.base.digest import is_digest
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -29,14 +40,6 @@ _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A key that was added. notes: what somebody should know of it, in sentences."""
-
-    key: PublicKey
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
     """A changed policy. added: new ids and digests, by kind.  already: those that it had before."""
 
@@ -46,17 +49,11 @@ class Changed:
 
 
 def add_key(
-    path: Path,
-    key_file: Path,
-    name: str,
-    not_before: datetime | None,
-    not_after: datetime | None,
-    table: str = "keys",
-    holder: str = "",
-    builders: Sequence[str] | None = None,
-) -> Added:
-    """Add a public key to a policy, in place. table: "keys" or "certifiers".  holder, builders: as
-    a policy states them.
+    path: Path, key_file: Path, table: str, stated: Mapping[str, Any]
+) -> tuple[PublicKey, list[str]]:
+    """Add a public key to a policy, in place; the key, and what the operator should know, in
+    sentences. table: "keys" or "certifiers".  stated: what the policy is to say of the key, such as
+    `holder`, by its own names.
 
     Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
     lists or revokes, E024, E025 no holder where the threshold counts them; TrustError: AOTC-E308
@@ -75,11 +72,10 @@ def add_key(
                 expected=f"a key that {where} does not list yet",
                 hint="nothing was changed; edit the policy to change what it says of this key",
             )
-    if table == "keys" and policy.threshold > 1 and not holder:
+    if table == "keys" and policy.threshold > 1 and "holder" not in stated:
         raise refusal("AOTC-E025", str(path), "no holder", threshold=policy.threshold)
-    changed = with_key(text, pem, name, not_before, not_after, table, holder, builders)
-    after = _write(path, changed)
-    return Added(key, tuple(_notes(policy, after, holder)))
+    after = _write(path, with_key(text, table, {**stated, "public_key": pem}))
+    return key, list(_notes(policy, after, stated.get("holder", "")))
 
 
 def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
@@ -174,3 +170,98 @@ def _blob(value: str) -> str:
         return value
     expected, hint = "a digest: sha256: and 64 hex digits", "`aotc inspect --json` lists them"
     raise refusal("AOTC-E023", "--blob", value, expected=expected, hint=hint)
+
+
+_EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
+
+
+def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
+    """A valid policy with one more key, the last of its table, "keys" or "certifiers".
+
+    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    """
+    wanted = tomllib.loads(text)
+    wanted.setdefault(table, []).append(dict(fields))
+    document = _parse(text)
+    if table not in document:
+        if not _EMPTY_LINE_BEHIND.search(text):
+            document.add(tomlkit.nl())
+        document[table] = tomlkit.aot()
+    keys: Any = document[table]
+    entry: Any = tomlkit.table() if isinstance(keys, AoT) else tomlkit.inline_table()
+    for key, value in fields.items():
+        # As `aotc trust init` writes it: the PEM text begins on a line of its own.
+        pem_text = key == "public_key"
+        entry[key] = tomlkit.value(f'"""\n{value}"""') if pem_text else value
+    if isinstance(keys, AoT):
+        if keys.body and not _EMPTY_LINE_BEHIND.search(keys.body[-1].as_string()):
+            keys.body[-1].add(tomlkit.nl())
+        if [*document][-1] != table:
+            entry.add(tomlkit.nl())
+    keys.append(entry)
+    return _checked(document, wanted)
+
+
+def with_revoked(
+    text: str,
+    *,
+    keys: Sequence[str] = (),
+    roots: Sequence[str] = (),
+    blobs: Sequence[str] = (),
+    since: Mapping[str, datetime] = MappingProxyType({}),
+) -> str:
+    """The policy with these key ids and digests under `revoked`. text: a valid policy.  since: ids
+    of keys that are revoked from a time on.
+
+    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    """
+    added = {"keys": keys, "roots": roots, "blobs": blobs}
+    wanted = tomllib.loads(text)
+    document = _parse(text)
+    if "revoked" not in document:
+        if not _EMPTY_LINE_BEHIND.search(text):
+            document.add(tomlkit.nl())
+        document["revoked"] = tomlkit.table()
+    revoked: Any = document["revoked"]
+    for name, values in added.items():
+        if values:
+            wanted.setdefault("revoked", {}).setdefault(name, []).extend(values)
+            if name in revoked:
+                revoked[name].extend(values)
+            else:
+                revoked[name] = tomlkit.array().multiline(True)
+                revoked[name].extend(values)
+    if since:
+        wanted.setdefault("revoked", {}).setdefault("since", {}).update(since)
+        if "since" not in revoked:
+            revoked["since"] = tomlkit.inline_table()
+        for key, moment in since.items():
+            revoked["since"][key] = moment
+    return _checked(document, wanted)
+
+
+def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
+    """The document as text, once another reader finds in it what it should say."""
+    text = tomlkit.dumps(document)
+    try:
+        found = tomllib.loads(text)
+    except ValueError as error:
+        raise _not_in_place(str(error)) from error
+    if found != wanted:
+        raise _not_in_place("a policy that would say something else afterwards")
+    return text
+
+
+def _not_in_place(found: str) -> AotcError:
+    return refusal("AOTC-E024", "policy", found)
+
+
+def _parse(text: str) -> TOMLDocument:
+    try:
+        document = tomlkit.parse(text)
+    except (TOMLKitError, RecursionError) as error:
+        raise _not_in_place(str(error)) from error
+    # Tables of one list that stand apart would be moved together.
+    if tomlkit.dumps(document) != text:
+        raise _not_in_place("a policy whose tables would be moved, such as [[keys]] apart")
+    return document

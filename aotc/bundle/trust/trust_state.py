@@ -1,16 +1,23 @@
-"""A trust policy at a given time: which keys count, and whether they are enough."""
+"""A trust policy at a given time: which keys count, whether they are enough, and whether it accepts
+a bundle.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from aotc.base.errors import finding
+from aotc.base.errors import family_of, finding
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys
+from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.verification.bundle_examination import examine
+from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
 from aotc_runtime.verification.public_keys import KeyState, PublicKey
 
 _STAMPED = "what it signed before counts where a timestamp says so"
@@ -59,12 +66,8 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
             return
 
 
-def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
+def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     """A sentence for each key that somebody should look at."""
-    return [*_warnings(state, within)]
-
-
-def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
@@ -142,3 +145,61 @@ def _time(moment: datetime | None) -> str:
 
 def _days(span: timedelta) -> str:
     return "1 day" if span.days == 1 else f"{span.days} days"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A checked policy. document: for `--json`, without the findings.  lines: for people, shown if
+    there are no findings.
+    """
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    document: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
+    """Check a policy and, if one is given, whether it accepts a bundle.
+
+    within: days from now for which its threshold has to be reachable.
+
+    Raises TrustError (AOTC-E308 to E310) for a policy that cannot be used at all, BundleFormatError
+    for a bundle that cannot be opened; what else is wrong is in the result.
+    """
+    now = datetime.now(UTC)
+    policy = read_policy(path)
+    state = state_of(policy, now, str(path))
+    ahead = timedelta(days=within)
+    findings = [*check_reachable(state, ahead, str(path))]
+    notes = list(warnings(state, ahead))
+    document: dict[str, Any] = {
+        "policy": str(path),
+        "threshold": policy.threshold,
+        "valid": len(state.valid()),
+        "warnings": notes,
+        "bundle": None,
+    }
+    lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
+    if bundle is not None:
+        verdict = examine(look_into(bundle), policy, detect_all(), now.timestamp())
+        accepted = "policy" in verdict.gates
+        if not accepted:
+            findings += verdict.findings
+        document["bundle"] = {
+            "path": str(bundle),
+            "root_digest": verdict.root_digest or None,
+            "signers": list(verdict.signers),
+            "accepted": accepted,
+        }
+        lines.append(f"accepts  {bundle}, {verdict.root_digest}")
+    exit_code = family_of(findings[0].code).exit_code if findings else 0
+    return Checked(tuple(findings), exit_code, document, tuple(lines))
+
+
+def _summary(path: Path, state: PolicyState) -> str:
+    valid, wanted = state.valid(), state.policy.threshold
+    holders = {key.holder for key in valid}
+    are_keys = all(key.holder == key.id for key in valid)
+    counted = f"{len(valid)} valid keys" if are_keys else f"{len(holders)} holders of valid keys"
+    return f"ok       {path}: {wanted} of {counted} have to sign {state.policy.name}"

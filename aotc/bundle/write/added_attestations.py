@@ -12,26 +12,19 @@ from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import cannot_write
 from aotc.bundle.write.bundle_writer import Blob, add_attestation, form_of, reading_back, write
 from aotc.bundle.write.hashed_weights import sizes_of
-from aotc.bundle.write.index_json import layout_index
+from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
 from aotc_runtime.verification.bundle_examination import read_whole
 
 
-def with_attestation(path: Path, root: str, envelope: bytes, told: Told = nobody) -> None:
-    """Add a DSSE envelope to the bundle of this root digest, and remove none. Raises
-    BundleFormatError, IntegrityError, UsageError.
-    """
-    with_attestations(path, root, [envelope], lambda old: False, told)
-
-
 def with_attestations(
     path: Path,
     root: str,
     envelopes: Sequence[bytes],
-    replaced: Callable[[bytes], bool],
-    told: Told = nobody,
+    replaced: Callable[[bytes], bool] = lambda old: False,
+    on_progress: Told = nobody,
 ) -> None:
     """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
 
@@ -39,7 +32,7 @@ def with_attestations(
 
     root: the digest that the envelopes are about; another bundle may have taken the place of the
     one that was looked into (AOTC-E201).  replaced: tells for each existing envelope whether to
-    remove it.  told: of bytes that were copied and hashed. Raises BundleFormatError,
+    remove it.  on_progress: of bytes that were copied and hashed. Raises BundleFormatError,
     IntegrityError, UsageError.
     """
     path = path.resolve()
@@ -49,7 +42,7 @@ def with_attestations(
             stack.enter_context(locked(path))
         except OSError as error:
             raise cannot_write(path, error) from error
-        source = look_into(path, told)
+        source = look_into(path, on_progress)
         old, there, contents = read_whole(source, sizes_of(source))
         if old.entry.digest != root:
             hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
@@ -74,5 +67,5 @@ def with_attestations(
         ]
         references = [d for d in others if d.digest not in new] + added
         index = layout_index(subject, references, contents.manifests)
-        check = reading_back(root, contents.manifests, [source], told)
-        write(path, form_of(path), index, blobs, check, told=told)
+        check = reading_back(root, contents.manifests, [source], on_progress)
+        write(path, form_of(path), index, blobs, check, on_progress=on_progress)

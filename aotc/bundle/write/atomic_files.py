@@ -10,11 +10,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
-from typing import BinaryIO, Protocol
 
 from aotc.base.errors import refusal
-from aotc.base.shared_blocks import BecameShorterError
 from aotc.base.temporary_files import (
     PART,
     prefix_of,
@@ -24,7 +21,6 @@ from aotc.base.temporary_files import (
     temporary_folder,
     uninterrupted,
 )
-from aotc.bundle.write.disk_sync import begin_to_sync
 from aotc_runtime.base.digest import pieces
 from aotc_runtime.base.errors import AotcError
 
@@ -52,16 +48,6 @@ type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
 
 
-class Appending(Protocol):
-    """Bytes that put themselves to the end of a file."""
-
-    def append_to(self, file: BinaryIO) -> int:
-        """Do so; how many they were. Raises OSError."""
-
-
-NONE: Mapping[str, Path] = MappingProxyType({})
-
-
 def no_check(written: Path) -> None:
     """A `Check` that accepts whatever was written."""
 
@@ -72,16 +58,15 @@ def nothing() -> None:
 
 def write_atomically(
     path: Path,
-    chunks: Iterable[bytes | memoryview | Appending],
+    chunks: Iterable[bytes | memoryview],
     mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
 ) -> int:
     """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
 
-    mode: instead of that of the file that is replaced.  check: what was written, while the system
-    brings it to the disk. Raises UsageError (AOTC-E003) if the place
-    cannot be written.
+    mode: instead of that of the file that is replaced.  check: what was written, before it replaces
+    anything. Raises UsageError (AOTC-E003) if the place cannot be written.
     """
     with _refused(path):
         with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
@@ -127,25 +112,31 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _written(
     path: Path,
-    chunks: Iterable[bytes | memoryview | Appending],
+    chunks: Iterable[bytes | memoryview],
     mode: int | None = None,
     check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
     """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
-        size = 0
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            for chunk in chunks:
-                if isinstance(chunk, bytes | memoryview):
-                    size += sum(map(file.write, pieces(chunk)))
-                else:
-                    size += chunk.append_to(file)
+        size = sum(_write(descriptor, chunk) for chunk in chunks)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
-        begin_to_sync(descriptor)
         check(temporary)
         os.fsync(descriptor)
         yield temporary, size
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> int:
+    """Write to the end of an open file; the number of bytes. The system copies mapped bytes, so
+    that a file which became shorter is an error (EFAULT) and no signal. Raises OSError.
+    """
+    size = 0
+    for piece in pieces(data):
+        left = memoryview(piece)
+        while left:
+            written = os.write(descriptor, left)
+            left, size = left[written:], size + written
+    return size
 
 
 def write_folder_atomically(
@@ -153,16 +144,11 @@ def write_folder_atomically(
     members: Iterable[tuple[str, bytes | memoryview]],
     check: Check = no_check,
     before: Before = nothing,
-    same: Mapping[str, Path] = NONE,
-    shared: Mapping[str, Path] = NONE,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    check: what was written, before it replaces anything.  same: files that hold what members hold,
-    by the member's name: they get a second name instead of being copied, where the file system
-    allows that.  shared: files of folders beside this one that hold what members hold: they get
-    another name, too, and stay as they are. Raises UsageError (AOTC-E003) if the place cannot be
-    written.
+    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,19 +159,11 @@ def write_folder_atomically(
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                if name in shared and share(shared[name], file):
-                    size += len(data)
-                    continue
-                is_there = name in same and share(same[name], file)
-                size += len(data)
-                with file.open("rb" if is_there else "wb") as stream:
-                    for piece in () if is_there else pieces(data):
-                        stream.write(piece)
-                    stream.flush()
+                with file.open("wb", buffering=0) as stream:
+                    size += _write(stream.fileno(), data)
                     kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
                     os.fchmod(stream.fileno(), kept)
-                    begin_to_sync(stream.fileno())
-                    written.append(file)
+                written.append(file)
             check(temporary)
             for file in written:
                 sync(file)
@@ -196,15 +174,6 @@ def write_folder_atomically(
         sync(path.parent)
         tidy(path)
     return size
-
-
-def share(file: Path, name: Path) -> bool:
-    """Whether a file could be given a second name; it has it then."""
-    try:
-        os.link(file, name)
-    except OSError:  # another file system, one without links, or one link too many
-        return False
-    return True
 
 
 def _put_in_place(new: Path, path: Path) -> None:
@@ -279,12 +248,12 @@ def require_short_name(path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> AotcError:
     """AOTC-E003 for what the system said; AOTC-E206 if the file that is copied from became shorter,
-    which the system says of memory that is a map of it, too.
+    which the system says of memory that is a map of it.
     """
-    if isinstance(error, BecameShorterError) or error.errno == errno.EFAULT:
+    if error.errno == errno.EFAULT:
         return refusal(
             "AOTC-E206",
-            error.filename or f"a file that {path} is copied from",
+            f"a file that {path} is copied from",
             "a shorter one",
             expected="the file as it was when it was opened",
             hint="run it again when nobody writes into the bundle; replace bundles by renaming a "
@@ -313,3 +282,23 @@ def exchange(one: Path, other: Path) -> bool:
     if number in UNSUPPORTED:
         return False
     raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+SYNC_FILE_RANGE_WRITE = 2
+"""linux/fs.h; sync_file_range(2)."""
+
+LARGE_BYTES = 2**20
+"""Less than this is on the disk before anything else would be done."""
+
+
+def begin_to_sync(descriptor: int, start: int = 0, size: int = 0) -> None:
+    """Begin to write what an open file holds from `start` on, and wait for nothing. Systems that
+    cannot do so write it all when fsync asks for it, which also says what fails here.
+
+    size: in bytes; 0 for all of it.
+    """
+    if (size or os.fstat(descriptor).st_size) >= LARGE_BYTES:
+        sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+        if sync_file_range is not None:
+            begin, count = ctypes.c_int64(start), ctypes.c_int64(size)
+            sync_file_range(descriptor, begin, count, ctypes.c_uint(SYNC_FILE_RANGE_WRITE))

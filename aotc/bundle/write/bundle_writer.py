@@ -6,42 +6,36 @@ canonical JSON, no times, no owners.
 
 from __future__ import annotations
 
-import os
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import UNSET
 
 from aotc.base.errors import finding, raise_if
-from aotc.base.shared_blocks import WholeFile, appended
 from aotc.base.stages import Bundle
-from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import (
-    FILE_MODE,
-    Appending,
     Before,
+    Check,
     nothing,
     write_atomically,
     write_folder_atomically,
 )
-from aotc.bundle.write.disk_sync import LARGE_BYTES
-from aotc.bundle.write.index_json import layout_index
-from aotc.bundle.write.neighbor_layouts import blobs_beside
+from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_index
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
-from aotc.bundle.write.read_back import ReadBack
 from aotc_runtime.base import canonical_json
-from aotc_runtime.base.digest import pieces, sha256
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
     AttestationManifest,
     BlobSource,
+    ConfigDescriptor,
     Descriptor,
+    EnvelopeDescriptor,
     ImageDescriptor,
     ImageManifest,
     Index,
@@ -50,21 +44,11 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
-from aotc_runtime.verification.bundle_contents import Contents, read_envelopes, read_root
+from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 type Data = bytes | memoryview
-
-type Check = Callable[[Path, Mapping[str, int]], None]
-"""Looks at a bundle that was written, under its temporary name, before it replaces anything. It is
-also given sizes by digest of blobs that need not be hashed any more: of files that have only got
-another name, or hashed while more was written.
-"""
-
-
-def no_check(written: Path, hashed: Mapping[str, int]) -> None:
-    """A `Check` that accepts whatever was written."""
 
 
 class Form(Enum):
@@ -76,9 +60,9 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes with their media type. file: one that holds these bytes and nothing else, whose name a
-    layout folder may share; nobody writes into it any more.  known: the digest, where somebody has
-    taken it already. What is packed is read back and hashed, whoever did.
+    """Bytes with their media type. file: of the build, that holds these bytes and nothing else.
+    known: the digest, where somebody has taken it already. What is packed is read back and hashed,
+    whoever did.
     """
 
     data: Data
@@ -136,7 +120,7 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
             schemaVersion=2,
             mediaType=oci_layout.MANIFEST_TYPE,
             artifactType=oci_layout.BUNDLE_TYPE,
-            config=oci_descriptors.config_descriptor(config),
+            config=descriptor_of(ConfigDescriptor, config, oci_layout.CONFIG_TYPE),
             layers=tuple(
                 Descriptor(mediaType=blob.media_type, digest=digest, size=len(blob.data))
                 for digest, blob in sorted(layers.items())
@@ -146,8 +130,10 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
         documents = (Blob(config, oci_layout.CONFIG_TYPE), Blob(document, oci_layout.MANIFEST_TYPE))
         blobs |= layers | {blob.digest: blob for blob in documents}
         images.append(
-            oci_descriptors.image_descriptor(
+            descriptor_of(
+                ImageDescriptor,
                 document,
+                oci_layout.MANIFEST_TYPE,
                 platform=_platform(parts.manifest),
                 annotations={oci_layout.TARGET_ANNOTATION: parts.manifest.target.name},
             )
@@ -167,71 +153,29 @@ def rooted(
         manifests=tuple(images),
     )
     data = canonical_json.encode(index)
-    root = oci_descriptors.descriptor(data, oci_layout.INDEX_TYPE)
+    root = descriptor(data, oci_layout.INDEX_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
 
 
-def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Blob]]:
+def _members(
+    files: Mapping[str, Data], blobs: Mapping[str, Blob], on_progress: Told
+) -> Iterator[tuple[str, Data]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
-    for name, data in files.items():
-        yield name, Blob(data, "")
+    yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci_layout.WEIGHTS_TYPE, d)):
-        yield _member(digest), blobs[digest]
+        blob = blobs[digest]
+        yield oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:"), blob.data
+        if blob.file is not None:  # maps of other bundles tell by themselves
+            on_progress(len(blob.data))
 
 
-def _member(digest: str) -> str:
-    return oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")
-
-
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """Weights of a bundle that is being written. told: called with bytes that were copied."""
-
-    blob: Blob
-    read_back: ReadBack
-    told: Told
-
-    def append_to(self, file: BinaryIO) -> int:
-        size = len(self.blob.data)
-        self.read_back.append(self, size, self.blob.digest, file)
-        return size
-
-    def appended_to(self, file: BinaryIO) -> Iterator[int]:
-        data, size = self.blob.data, len(self.blob.data)
-        if self.blob.file is not None:
-            for more in WholeFile(self.blob.file, size).appended_to(file):
-                self.told(more)
-                yield more
-        elif (passed := _held(data)) is not None:
-            of, start = passed
-            for more in appended(of.descriptor, start, size, file, ""):
-                of.told(more)
-                yield more
-        else:
-            for piece in pieces(data):
-                written = file.write(piece)
-                file.flush()
-                yield written
-
-
-def _held(data: Data) -> tuple[PassedMap, int] | None:
-    """The map over whose file the bytes are a view, if the file is open, and where they begin."""
-    of = data.obj if isinstance(data, memoryview) else None
-    if isinstance(of, PassedMap) and of.descriptor >= 0:
-        return of, of.place(memoryview(data))
-    return None
-
-
-def _archive(
-    members: Iterator[tuple[str, Blob]], read_back: ReadBack, told: Told
-) -> Iterator[Data | Appending]:
-    for name, blob in members:
+def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
+    for name, data in members:
         info = tarfile.TarInfo(name)
-        info.size = len(blob.data)
+        info.size = len(data)
         info.mode = 0o644
         yield info.tobuf(tarfile.GNU_FORMAT)
-        is_large = blob.media_type == oci_layout.WEIGHTS_TYPE and info.size >= LARGE_BYTES
-        yield _Weights(blob, read_back, told) if is_large else blob.data
+        yield data
         yield bytes(-info.size % BLOCK)
     yield bytes(2 * BLOCK)
 
@@ -252,9 +196,9 @@ def write(
     form: Form,
     index: Index,
     blobs: Mapping[str, Blob],
-    check: Check = no_check,
+    check: Check,
     before: Before = nothing,
-    told: Told = nobody,
+    on_progress: Told = nobody,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
@@ -263,7 +207,7 @@ def write(
     layout = canonical_json.encode(oci_layout.Layout(oci_layout.LAYOUT_VERSION))
     files = {oci_layout.LAYOUT_FILE: layout, oci_layout.INDEX_FILE: canonical_json.encode(index)}
     raise_if(_check_attestations(Unwritten(str(path), files, blobs)))
-    return write_files(path, form, files, blobs, check, before, told)
+    return write_files(path, form, files, blobs, check, before, on_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,37 +250,17 @@ def write_files(
     blobs: Mapping[str, Blob],
     check: Check,
     before: Before = nothing,
-    told: Told = nobody,
+    on_progress: Told = nobody,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    files: oci-layout and index.json, as they are to stand there.  told: of bytes of whole files
-    that were copied into an archive, and of those that were hashed while it was written. Raises
-    UsageError (AOTC-E003).
+    files: oci-layout and index.json, as they are to stand there.  on_progress: of bytes of whole
+    files that were copied. Raises UsageError (AOTC-E003).
     """
-    members = _members(files, blobs)
+    members = _members(files, blobs, on_progress)
     if form is Form.ARCHIVE:
-        with ReadBack(told) as read_back:
-            return write_atomically(
-                path,
-                _archive(members, read_back, told),
-                check=lambda written: check(written, read_back.finish()),
-                before=before,
-            )
-    same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
-    weights = {
-        _member(digest): (digest, len(blob.data))
-        for digest, blob in blobs.items()
-        if blob.media_type == oci_layout.WEIGHTS_TYPE
-    }
-    shared = blobs_beside(path, weights, FILE_MODE)
-
-    def check_all(written: Path) -> None:
-        hashed = {name for name, file in shared.items() if (written / name).samefile(file)}
-        check(written, {weights[name][0]: weights[name][1] for name in hashed})
-
-    contents = ((name, blob.data) for name, blob in members)
-    return write_folder_atomically(path, contents, check_all, before, same, shared)
+        return write_atomically(path, _archive(members), check=check, before=before)
+    return write_folder_atomically(path, members, check, before)
 
 
 def pack(
@@ -346,12 +270,12 @@ def pack(
     envelopes: Sequence[bytes] = (),
     before: Before = nothing,
     sources: Sequence[BlobSource] = (),
-    told: Told = nobody,
+    on_progress: Told = nobody,
 ) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
     envelopes: DSSE envelopes about the root.  before: as of `write_atomically`.  sources: as of
-    `reading_back`.  told: of bytes that were copied by the system, and hashed. Raises UsageError
+    `reading_back`.  on_progress: of bytes that were copied, and hashed. Raises UsageError
     (AOTC-E003, E004), IntegrityError for what a source holds.
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
@@ -359,7 +283,13 @@ def pack(
     index = layout_index(root, references, manifests)
     require_place(path, form)
     size = write(
-        path, form, index, blobs, reading_back(root.digest, manifests, sources, told), before, told
+        path,
+        form,
+        index,
+        blobs,
+        reading_back(root.digest, manifests, sources, on_progress),
+        before,
+        on_progress,
     )
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
 
@@ -368,20 +298,19 @@ def reading_back(
     root_digest: str,
     manifests: Mapping[str, BundleManifest],
     sources: Sequence[BlobSource] = (),
-    told: Told = nobody,
+    on_progress: Told = nobody,
 ) -> Check:
     """A check that what was written holds these targets under this root, every blob with its
     digest.
 
     sources: bundles that it was made of, of which weights were not hashed before: if what was
-    written is damaged, they are looked at, so that whoever reads it knows where.  told: of bytes
-    that were hashed.
+    written is damaged, they are looked at, so that whoever reads it knows where.  on_progress: of
+    bytes that were hashed.
     """
 
-    def check(written: Path, hashed: Mapping[str, int]) -> None:
+    def check(written: Path) -> None:
         try:
-            contents, _ = read_unverified(look_into(written, told), hashed)
-            raise_if(_check_sizes(contents, hashed, str(written)))
+            contents, _ = read_unverified(look_into(written, on_progress))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)
@@ -393,18 +322,6 @@ def reading_back(
     return check
 
 
-def _check_sizes(contents: Contents, hashed: Mapping[str, int], written: str) -> Iterator[Finding]:
-    """AOTC-E203: of blobs that were hashed elsewhere, nobody has looked how large they are."""
-    for image in contents.targets.values():
-        for layer in image.layers:
-            size = hashed.get(layer.digest, layer.size)
-            if size != layer.size:
-                expected = f"{layer.size} bytes"
-                yield finding(
-                    "AOTC-E203", f"{written} {layer.digest}", f"{size} bytes", expected=expected
-                )
-
-
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
     """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
     image = canonical_json.encode(
@@ -412,23 +329,16 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
             schemaVersion=2,
             mediaType=oci_layout.MANIFEST_TYPE,
             artifactType=oci_layout.ATTESTATION_TYPE,
-            config=oci_descriptors.descriptor(oci_layout.EMPTY_BLOB, oci_layout.EMPTY_TYPE),
-            layers=(oci_descriptors.envelope_descriptor(envelope),),
+            config=descriptor(oci_layout.EMPTY_BLOB, oci_layout.EMPTY_TYPE),
+            layers=(descriptor_of(EnvelopeDescriptor, envelope, oci_layout.ATTESTATION_TYPE),),
             subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
         )
     )
     for data in (image, envelope, oci_layout.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci_layout.ATTESTATION_TYPE)
-    return oci_descriptors.descriptor(
-        image, oci_layout.MANIFEST_TYPE, artifactType=oci_layout.ATTESTATION_TYPE
-    )
+    return descriptor(image, oci_layout.MANIFEST_TYPE, artifactType=oci_layout.ATTESTATION_TYPE)
 
 
 def form_of(path: Path) -> Form:
     """The form of an existing bundle."""
     return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
-
-
-def default_path(name: str, version: str) -> Path:
-    """Where `aotc build` writes by default, in the current folder."""
-    return Path(os.curdir) / f"{name}-{version}.aotb"

@@ -1,21 +1,36 @@
-"""References to documents of an OCI layout, from their bytes."""
+"""References to documents of an OCI layout, and index.json, which holds those to the root and to
+the attestations, under names that tools copy by.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Descriptor, Index
+from aotc_runtime.schema.bundle_manifest import BundleManifest
+
+_NO_PART_OF_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def descriptor(data: bytes, media_type: str, **extra: Any) -> oci_layout.Descriptor:
+def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:
     """A reference to these bytes."""
-    return oci_layout.Descriptor(mediaType=media_type, digest=sha256(data), size=len(data), **extra)
+    return descriptor_of(Descriptor, data, media_type, **extra)
 
 
-def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> oci_layout.Descriptor:
+def descriptor_of[D: Descriptor](kind: type[D], data: bytes, media_type: str, **extra: Any) -> D:
+    """A reference of a kind that says what the bytes are."""
+    return kind(mediaType=media_type, digest=sha256(data), size=len(data), **extra)
+
+
+def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> Descriptor:
     """The reference that an entry of index.json is."""
-    return oci_layout.Descriptor(
+    return Descriptor(
         mediaType=entry.mediaType,
         digest=entry.digest,
         size=entry.size,
@@ -23,22 +38,28 @@ def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> oci_la
     )
 
 
-def image_descriptor(data: bytes, **extra: Any) -> oci_layout.ImageDescriptor:
-    """A reference to the image manifest of a target."""
-    return oci_layout.ImageDescriptor(
-        mediaType=oci_layout.MANIFEST_TYPE, digest=sha256(data), size=len(data), **extra
-    )
+def layout_index(
+    root: Descriptor, attestations: Iterable[Descriptor], manifests: Mapping[str, BundleManifest]
+) -> Index:
+    """index.json, whose entries have the names by which registries' tools copy them: the version
+    for the root, the root's digest with the attestation's own for an attestation.
+    """
+    named = [_named(root, version_name(manifests))]
+    named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]
+    return Index(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(named))
 
 
-def config_descriptor(data: bytes) -> oci_layout.ConfigDescriptor:
-    """A reference to a bundle manifest."""
-    return oci_layout.ConfigDescriptor(
-        mediaType=oci_layout.CONFIG_TYPE, digest=sha256(data), size=len(data)
-    )
+def version_name(manifests: Mapping[str, BundleManifest]) -> str:
+    """The version of a bundle as the name of its root, in folders and in registries."""
+    return _NO_PART_OF_A_NAME.sub("_", next(iter(manifests.values())).version)
 
 
-def envelope_descriptor(data: bytes) -> oci_layout.EnvelopeDescriptor:
-    """A reference to a DSSE envelope."""
-    return oci_layout.EnvelopeDescriptor(
-        mediaType=oci_layout.ATTESTATION_TYPE, digest=sha256(data), size=len(data)
-    )
+def attestation_name(root: str, digest: str) -> str:
+    """What tools that copy by name copy an attestation by: such as skopeo, which knows no
+    referrers.
+    """
+    return f"{root.replace(':', '-')}.{digest[7:23]}"
+
+
+def _named(reference: Descriptor, name: str) -> Descriptor:
+    return msgspec.structs.replace(reference, annotations={oci_layout.NAME_ANNOTATION: name})

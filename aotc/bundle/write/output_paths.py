@@ -41,20 +41,15 @@ def _begins_an_npz(head: bytes) -> bool:
     return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
 
 
-def _begins_a_bill_of_materials(head: bytes) -> bool:
-    """JSON of CycloneDX, in the canonical form that aotc writes."""
-    return head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-')
-
-
-def _begins_a_report(head: bytes) -> bool:
-    """HTML that says whose it is."""
-    return head.startswith(b"<!doctype html>\n<!-- aotc report -->\n")
-
-
 BUNDLE = Kind("a bundle", _begins_a_bundle)
 NPZ = Kind("an .npz file", _begins_an_npz)
-BILL_OF_MATERIALS = Kind("a bill of materials", _begins_a_bill_of_materials)
-REPORT = Kind("a report", _begins_a_report)
+BILL_OF_MATERIALS = Kind(
+    "a bill of materials",
+    lambda head: head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-'),
+)
+"""JSON of CycloneDX, in the canonical form that aotc writes."""
+REPORT = Kind("a report", lambda head: head.startswith(b"<!doctype html>\n<!-- aotc report -->\n"))
+"""HTML that says whose it is."""
 
 
 def require_file_place(path: Path, replaceable: Kind) -> None:
@@ -62,10 +57,10 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
 
     An empty file may be replaced. Raises UsageError (AOTC-E003, E004).
     """
+    require_new_file(path)
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        _require_writable(path)
         found = _what_is_there(path, replaceable)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -74,16 +69,8 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
 
 
 def require_new_file(path: Path) -> None:
-    """Refuse a place where no new file can be written. Raises UsageError (AOTC-E003)."""
-    try:
-        _require_writable(path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def _require_writable(path: Path) -> None:
-    """Whether its folder takes files, and this name. Raises OSError, and UsageError (AOTC-E003) for
-    `-`, by which a script means standard output.
+    """Refuse a place where no new file can be written: whose folder takes none, or not this name,
+    and `-`, by which a script means standard output. Raises UsageError (AOTC-E003).
     """
     if path == STANDARD_OUTPUT:
         raise refusal(
@@ -93,9 +80,12 @@ def _require_writable(path: Path) -> None:
             expected="the name of a file",
             hint="name a file; results are files that are written whole or not at all",
         )
-    require_short_name(path)
-    with tempfile.TemporaryFile(dir=path.parent):
-        pass
+    try:
+        require_short_name(path)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def require_folder_place(path: Path) -> None:

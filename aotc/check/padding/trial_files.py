@@ -72,17 +72,6 @@ def read_arrays(path: Path) -> dict[str, Array]:
     return {name: array for name, (array, _) in views.items()}
 
 
-def read_call(
-    folder: Path,
-    entry_point: str,
-    trial: PlannedTrial,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-) -> Call:
-    """The call of a trial, by its file."""
-    return read_fixture(call_file(folder, entry_point, trial), inputs, outputs)
-
-
 def read_fixture(path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Call:
     """A call by a file that is laid out as a fixture."""
     found = read_arrays(path)

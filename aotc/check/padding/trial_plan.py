@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.stages import CapturedEntryPoint
-from aotc.check.padding.trial_fills import fill_of, is_float
 from aotc.check.padding.trial_records import (
     ABOUT_FLOATS,
     ABOUT_NUMBERS,
@@ -27,6 +26,8 @@ from aotc.check.padding.trial_records import (
     EntryTrials,
     PlannedTrial,
     Sizes,
+    fill_of,
+    is_float,
 )
 from aotc.check.padding.trial_run import shape_at
 from aotc.config.build_manifest import (
@@ -131,8 +132,8 @@ def plan_trials(
     bounds = {leaf_of[path]: each for path, each in sorted(ranges.items())}
     entry = EntryTrials(
         entry_point=captured.name,
-        rtol=spec.rtol,
-        atol=spec.atol,
+        rtol=spec.tolerance.rtol,
+        atol=spec.tolerance.atol,
         fills=fills,
         held=_held(captured, fills, bounds),
         masks=masks,

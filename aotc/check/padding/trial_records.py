@@ -1,8 +1,16 @@
-"""Trials and their outcomes, as values that processes of a build exchange."""
+"""Trials, their outcomes and what fills padding, as values that processes of a build exchange."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
+import numpy as np
 from msgspec import Struct
+
+from aotc_runtime.formats.safetensors_reader import numpy_dtype
+from aotc_runtime.schema.bundle_manifest import DType
+from aotc_runtime.serving.routing.padded_arrays import fill_value
 
 type Sizes = dict[str, int]
 
@@ -60,3 +68,60 @@ class EntryTrials(Struct, frozen=True):
     trials: tuple[PlannedTrial, ...]
     ranges: dict[int, tuple[int, int]] = {}
     marks: dict[str, str] = {}
+
+
+type Array = np.ndarray[Any, Any]
+
+
+def is_float(dtype: DType) -> bool:
+    """Return whether it has NaN and infinity: floats and complex numbers."""
+    return dtype.value.startswith(("float", "bfloat", "complex"))
+
+
+def is_integer(dtype: DType) -> bool:
+    """Return whether it holds whole numbers only, and more than two of them."""
+    return not is_float(dtype) and dtype is not DType.BOOL
+
+
+def fill_of(entry: EntryTrials, leaf: int, dtype: DType, fill: str) -> Array:
+    """What pads a leaf in trials with this kind of fill: a 0-d array."""
+    kind = DECLARED if leaf in entry.held else fill
+    return value_of(kind, dtype, entry.fills.get(leaf, "0"), entry.ranges.get(leaf))
+
+
+def value_of(
+    fill: str, dtype: DType, declared: str, bounds: tuple[int, int] | None = None
+) -> Array:
+    """A 0-d array for one kind of fill. declared: what the manifest says; NaN and infinity stand in
+    floats only, other arrays have what is declared beside them.  bounds: the smallest and the
+    largest of the integers to choose from, if they are known to be fewer than the dtype's.
+    """
+    if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
+        return fill_value(declared, dtype)
+    numpy = numpy_dtype(dtype)
+    if bounds:
+        return np.asarray(_within(fill, *bounds)).astype(numpy)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(_number(fill, dtype, numpy)).astype(numpy)
+
+
+def _within(fill: str, low: int, high: int) -> int:
+    if fill in (LARGEST, SMALLEST):
+        return high if fill == LARGEST else low
+    return 1 if low <= 1 <= high else (low + high) // 2
+
+
+def _number(fill: str, dtype: DType, numpy: np.dtype[Any]) -> Any:
+    if fill in ABOUT_FLOATS:
+        return float(fill)
+    if fill == "ones":
+        return 1
+    is_largest = fill == LARGEST
+    if dtype is DType.BOOL:
+        return is_largest
+    if not is_float(dtype):
+        limits = ml_dtypes.iinfo(numpy)
+        return limits.max if is_largest else limits.min
+    part = {"complex64": np.dtype("float32"), "complex128": np.dtype("float64")}
+    bounds = ml_dtypes.finfo(part.get(dtype.value, numpy))
+    return bounds.max if is_largest else bounds.min

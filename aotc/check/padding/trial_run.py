@@ -6,14 +6,13 @@ The functions that do so are those of the loader.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aotc.check.padding.trial_fills import fill_of
-from aotc.check.padding.trial_records import DECLARED, EntryTrials, PlannedTrial, Sizes
+from aotc.check.padding.trial_records import DECLARED, EntryTrials, PlannedTrial, Sizes, fill_of
 from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.serving.readiness import Difference, compare, over_all
@@ -23,9 +22,6 @@ from aotc_runtime.serving.routing.padding_masks import Mask
 from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
 
 type Array = np.ndarray[Any, Any]
-
-type Execute = Callable[[Sizes, list[Array]], list[Array]]
-"""From the sizes of a profile and its input leaves to its output leaves."""
 
 
 class Call(Struct, frozen=True):
@@ -40,21 +36,26 @@ def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
     return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
 
 
-def run(
-    trial: PlannedTrial,
-    entry: EntryTrials,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    call: Call,
-    execute: Execute,
-) -> Difference:
+class Subject(NamedTuple):
+    """What trials of an entry point run on, an executable or plain JAX. inputs, outputs: its
+    leaves.  execute: from the sizes of a profile and its input leaves to its output leaves.
+    """
+
+    entry: EntryTrials
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    execute: Callable[[Sizes, list[Array]], list[Array]]
+
+
+def run(trial: PlannedTrial, subject: Subject, call: Call) -> Difference:
     """Try it and compare."""
     if trial.beside:
-        results = _beside(trial, entry, inputs, outputs, call.inputs, execute)
+        results = _beside(trial, subject, call.inputs)
     elif trial.fill:
-        results = [_padded(trial, entry, inputs, outputs, call.inputs, execute)]
+        results = [_padded(trial, subject, call.inputs)]
     else:
-        results = _split(trial, entry, inputs, outputs, call.inputs, execute)
+        results = _split(trial, subject, call.inputs)
+    entry, _, outputs, _ = subject
     found = [
         (spec.path, compare(np.asarray(actual), expected, entry.rtol, entry.atol))
         for arrays in results
@@ -63,14 +64,8 @@ def run(
     return over_all(found)
 
 
-def _padded(
-    trial: PlannedTrial,
-    entry: EntryTrials,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    leaves: Sequence[Array],
-    execute: Execute,
-) -> list[Array]:
+def _padded(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[Array]:
+    entry, inputs, outputs, execute = subject
     (profile,) = trial.profiles
     given: list[Array] = []
     for index, (spec, leaf) in enumerate(zip(inputs, leaves, strict=True)):
@@ -78,22 +73,21 @@ def _padded(
         is_padded = shape != leaf.shape
         fill = fill_of(entry, index, spec.dtype, trial.fill)
         given.append(pad(leaf, shape, fill) if is_padded else leaf)
-    _supply(given, entry, inputs, trial.sizes, profile)
+    # What the loader passes by itself.
+    for index, dimensions in entry.masks.items():
+        axes, shape = inputs[index].shape, shape_at(inputs[index], profile)
+        given[index] = mask(axes, shape, {name: trial.sizes[name] for name in dimensions})
+    for index, dimension in entry.lengths.items():
+        given[index] = np.asarray(trial.sizes[dimension], given[index].dtype)
     results = execute(profile, given)
     return [cut(r, shape_at(s, trial.sizes)) for s, r in zip(outputs, results, strict=True)]
 
 
-def _split(
-    trial: PlannedTrial,
-    entry: EntryTrials,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    leaves: Sequence[Array],
-    execute: Execute,
-) -> list[list[Array]]:
+def _split(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:
     """The joined results; once more for each further part with that part's own copy of the outputs
     that do not carry the dimension, since a call returns only one of them.
     """
+    _, inputs, outputs, _ = subject
     (dimension,) = trial.dimensions
     parts: list[list[Array]] = []
     start = 0
@@ -108,7 +102,7 @@ def _split(
             else piece(leaf, axis, start, start + size)
             for spec, leaf in zip(inputs, leaves, strict=True)
         ]
-        results = _padded(part, entry, inputs, outputs, pieces, execute)
+        results = _padded(part, subject, pieces)
         parts.append([np.asarray(result) for result in results])
         start += size
     axes = [axis_of(spec.shape, dimension) for spec in outputs]
@@ -120,17 +114,11 @@ def _split(
     ]
 
 
-def _beside(
-    trial: PlannedTrial,
-    entry: EntryTrials,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    leaves: Sequence[Array],
-    execute: Execute,
-) -> list[list[Array]]:
+def _beside(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:
     """What the call gets before and behind rows of other calls that are as long as the profile, and
     as short as they may be.
     """
+    entry, inputs, outputs, execute = subject
     (dimension,), (profile,) = trial.dimensions, trial.profiles
     rest = {dimension: profile[dimension] - trial.sizes[dimension]}
     found: list[list[Array]] = []
@@ -171,18 +159,3 @@ def _resized(leaf: Array, shape: Sequence[int]) -> Array:
         if size != leaf.shape[axis]:
             leaf = np.take(leaf, -1 - np.arange(size) % leaf.shape[axis], axis)
     return leaf
-
-
-def _supply(
-    leaves: list[Array],
-    entry: EntryTrials,
-    inputs: Sequence[TensorSpec],
-    real: Sizes,
-    profile: Sizes,
-) -> None:
-    """What the loader passes by itself."""
-    for leaf, dimensions in entry.masks.items():
-        axes, shape = inputs[leaf].shape, shape_at(inputs[leaf], profile)
-        leaves[leaf] = mask(axes, shape, {name: real[name] for name in dimensions})
-    for leaf, dimension in entry.lengths.items():
-        leaves[leaf] = np.asarray(real[dimension], leaves[leaf].dtype)

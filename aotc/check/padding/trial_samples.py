@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.check.padding.trial_fills import is_integer
-from aotc.check.padding.trial_records import HIGH, LOW, REVERSED
+from aotc.check.padding.trial_records import HIGH, LOW, REVERSED, is_integer
 from aotc.config.build_manifest import (
     EntryPointSpec,
     InputLeaf,
@@ -58,7 +57,11 @@ def sampled(
     }
     pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)]
     by_loader = {pad.mask for pad in pads} | {pad.length for pad in pads}
-    axes = {each.path: tuple(map(_is_fixed, each.shape)) for each in tensors}
+    # Whether an axis carries no dimension.
+    axes = {
+        each.path: tuple(not parse_expression(axis).names() for axis in each.shape)
+        for each in tensors
+    }
     other = dict(inputs)
     for place, path in enumerate(sorted(inputs.keys() - by_loader)):
         array, leaf = inputs[path], declared.get(path)
@@ -99,11 +102,6 @@ def ranges(
     return {path: (low, high) for path, (low, high) in sorted(found.items()) if low < high}
 
 
-def _is_fixed(axis: int | str) -> bool:
-    """Whether an axis carries no dimension."""
-    return not parse_expression(axis).names()
-
-
 def _is_even(place: int, is_fixed: Sequence[bool], shape: tuple[int, ...]) -> Array:
     """bool[shape]: whether a place and the indices along fixed axes add up to an even number."""
     indices = np.indices(shape, sparse=True)
@@ -114,7 +112,7 @@ def _is_even(place: int, is_fixed: Sequence[bool], shape: tuple[int, ...]) -> Ar
 def _is_drawn(
     path: str, array: Array, leaf: InputLeaf | InputLike | None, spec: EntryPointSpec
 ) -> bool:
-    """Whether it holds integers of a range that the manifest states."""
+    """Return whether it holds integers of a range that the manifest states."""
     return (
         isinstance(leaf, InputLeaf)
         and isinstance(leaf.dtype, DType)

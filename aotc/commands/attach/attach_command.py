@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.reference_options import BUNDLE_FILE, PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Sign and trust"
@@ -15,7 +15,7 @@ HELP_SECTION = "Sign and trust"
 
 @click.command(short_help="Put into a bundle what Sigstore has signed about it.")
 @click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @command
 def attach(out: Output, bundle: Path, file: Path) -> None:
     """Put a Sigstore bundle (.sigstore.json) about a bundle into it; its content stays as it is.

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from aotc.base.errors import refusal
-from aotc.bundle.write.added_attestations import with_attestation
+from aotc.bundle.write.added_attestations import with_attestations
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.formats.in_toto import (
@@ -58,7 +58,7 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
         open_envelope(data, str(file))
     except BundleFormatError as error:
         raise _none(file, f"an envelope that readers refuse: {error.findings[0].found}") from error
-    with_attestation(bundle, root, data)
+    with_attestations(bundle, root, [data])
     return root
 
 

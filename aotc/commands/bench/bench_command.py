@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.completion_command import target_names
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import BUNDLE_FILE, trust_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Run and measure"
@@ -29,12 +29,8 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.command(short_help="Measure cold start, calls, throughput and memory here.")
 @click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point", required=False)
-@click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
-@click.option(
-    "--target",
-    shell_complete=target_names,
-    help="A target of the bundle; default: best for this host.",
-)
+@trust_option("The trust policy.", required=True)
+@target_option("A target of the bundle; default: best for this host.")
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
 @click.option(
     "--threads",

@@ -22,7 +22,7 @@ from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_environment import inherited
 from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.commands.bench.bench_worker import START
-from aotc.report.profile_sizes import parse_profile
+from aotc.report.sizes_report import parse_profile
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.engines.engine_survey import detect_all

@@ -13,10 +13,9 @@ import msgspec
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
-from aotc.bundle.compat.accepted_packages import accepted_versions
+from aotc.bundle.compat.compat_matrix import accepted_versions
 from aotc.bundle.read.opened_bundle import attributed
-from aotc.bundle.sign.attestation import attest
-from aotc.bundle.sign.certificate_claims import certificate_by
+from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy
@@ -130,11 +129,14 @@ def certify(
 
 def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     """The predicate of a certificate, as `aotc_runtime.formats.certificate_predicate` reads it."""
-    where = trial.surroundings or NOT_TOLD
+    where, release = trial.surroundings or NOT_TOLD, trial.release
+    stated = {"jaxlib": "", "package": release.package, "version": release.version}
+    if release.package == JAXLIB:
+        stated = {"jaxlib": release.version}
     return {
         "schema": SCHEMA,
         "target": trial.target,
-        **_stated(trial.release),
+        **stated,
         "outcome": trial.outcome,
         "detail": trial.detail,
         "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -144,12 +146,6 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
             for field in Surroundings.__struct_fields__
         },
     }
-
-
-def _stated(release: Release) -> dict[str, str]:
-    if release.package == JAXLIB:
-        return {"jaxlib": release.version}
-    return {"jaxlib": "", "package": release.package, "version": release.version}
 
 
 def targets_run_by(
@@ -181,15 +177,15 @@ def targets_run_by(
 
 
 def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
-    fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
-    ((_, accepted),) = accepted_versions(manifest).items()
+    ((package, accepted),) = accepted_versions(manifest).items()
     return Job(
-        bundle=path,
+        bundle=str(path.resolve()),
         policy=policy,
         target=manifest.target.name,
+        package=package,
         accepted=accepted[-1],
         root_digest=root,
-        fixtures=fixtures,
+        fixtures=sum(len(e.profiles) for e in manifest.entry_points.values()),
         platforms=wanted_of({manifest.target.name: manifest}, None).platforms,
         devices=manifest.requires.devices,
     )

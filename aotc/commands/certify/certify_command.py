@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.completion_command import target_names
+from aotc.cli.completion_command import target_option
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.reference_options import BUNDLE_FILE, trust_option
 from aotc_runtime.base.rendering import say, warn
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 
@@ -64,14 +64,8 @@ def _releases(
     help="Run under this version of another engine's package; may repeat.",
 )
 @key_options(required=False)
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="Whom to believe that the bundle may be run; default: the public part of --key.",
-)
-@click.option(
-    "--target", shell_complete=target_names, help="A target of the bundle; default: all of them."
-)
+@trust_option("Whom to believe that the bundle may be run; default: the public part of --key.")
+@target_option("A target of the bundle; default: all of them.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1, max=1e6),
@@ -110,7 +104,7 @@ def certify(
     from aotc.commands.certify.certify_bundle import certify as run_certification
     from aotc.commands.certify.certify_environments import Environments, cache_folder
     from aotc.commands.certify.certify_text import certify_document, certify_findings, certify_lines
-    from aotc.pipeline.build_time import stated_time, time_of_build
+    from aotc.pipeline.build_materials import stated_time, time_of_build
     from aotc_runtime.verification.policy_reader import certifier_keys, read_policy
 
     asked = (*(Release(JAXLIB, version) for version in jaxlibs), *releases)

@@ -60,28 +60,18 @@ class _Event(Struct, frozen=True):
     ran: FixtureRun | None = None
 
 
-class _Told(Struct, frozen=True):
-    """The worker's job."""
+class Job(Struct, frozen=True):
+    """A target of a bundle that is to run, as the worker gets it.
+
+    package: what runs it.  accepted: a version of that which the target accepts by itself.
+    root_digest: of the bundle, which the worker has to find too.  fixtures: how many there are.
+    platforms, devices: what the target wants to be known of a host, and how many it runs on.
+    """
 
     bundle: str
     policy: TrustPolicy
     target: str
     package: str
-    accepted: str
-    platforms: Mapping[str, Sequence[str]]
-    devices: int
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A target of a bundle that is to run. accepted: a version that it accepts by itself.
-    root_digest: of the bundle, which the worker has to find too.  fixtures: how many there are.
-    platforms, devices: what the target wants to be known of a host, and how many it runs on.
-    """
-
-    bundle: Path
-    policy: TrustPolicy
-    target: str
     accepted: str
     root_digest: str
     fixtures: int
@@ -141,16 +131,6 @@ def run(
         events.append(_event(item))
         on_fixture(sum(event.ran is not None for event in events))
 
-    told = _Told(
-        bundle=str(job.bundle.resolve()),
-        policy=job.policy,
-        target=job.target,
-        package=release.package,
-        accepted=job.accepted,
-        platforms=job.platforms,
-        devices=job.devices,
-    )
-
     def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
         runs = tuple(event.ran for event in events if event.ran is not None)
         where = next((e.surroundings for e in events if e.surroundings is not None), None)
@@ -159,7 +139,7 @@ def run(
     try:
         worker_parent.run(
             (str(python), "-I", "-B", certify_worker.__file__, str(runtime)),
-            told,
+            job,
             type(None),
             within=runtime,
             environment={**inherited(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
@@ -192,7 +172,7 @@ def _event(item: str) -> _Event:
 def _something_else(job: Job, release: Release, found: str) -> Finding:
     return finding(
         "AOTC-E559",
-        str(job.bundle),
+        job.bundle,
         f"{release.package} {found}",
         expected=f"{release} to run {job.root_digest}",
         hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",

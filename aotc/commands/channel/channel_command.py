@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.reference_options import BUNDLE_FILE, PATH, trust_option
 from aotc.commands.channel.channel_key_options import (
     Roles,
     public_keys,
@@ -28,7 +28,7 @@ def channel() -> None:
 
 
 @channel.command(short_help="Make a channel: a folder to serve or to copy.")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @role_options(required=True, days="How long the root metadata is good; `rotate` signs the next.")
 @command
 def init(out: Output, folder: Path, given: Roles) -> None:
@@ -57,11 +57,9 @@ def init(out: Output, folder: Path, given: Roles) -> None:
 
 
 @channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @role_options(required=False, days="How long the root metadata is good.")
-@click.option(
-    "--trust", type=click.Path(path_type=Path), help="A policy whose channel this has to be."
-)
+@trust_option("A policy whose channel this has to be.")
 @command
 def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     """Sign the next root metadata: with other keys for the roles that are named, or for longer.
@@ -104,7 +102,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 
 
 @channel.command(short_help="Name a bundle in a channel, or renew it.")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.argument("bundle", required=False, type=BUNDLE_FILE)
 @click.option("--channel", "name", default="", help='Where it is deployed, such as "production".')
 @signing_options
@@ -118,11 +116,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     type=click.IntRange(1, 365),
     help="How long hosts believe the channel before it has to be renewed.",
 )
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="A policy that has to accept it, and whose channel this has to be, none older.",
-)
+@trust_option("A policy that has to accept it, and whose channel this has to be, none older.")
 @command
 def publish(
     out: Output,
@@ -155,13 +149,12 @@ def publish(
         raise click.UsageError("--key says who signs")
 
     require_tuf()
-    from aotc.commands.channel import channel_targets
-    from aotc.commands.channel.channel_host import changing
+    from aotc.commands.channel import channel_host
 
-    named = channel_targets.named(bundle, name, trust) if bundle else None
+    named = channel_host.named(bundle, name, trust) if bundle else None
     signers = signers_of(keys, passphrase_file)
     online = signers_of([online_key], passphrase_file)[0] if online_key else None
-    with changing(folder, trust) as found:
+    with channel_host.changing(folder, trust) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
     document = {
         "folder": str(folder),
@@ -184,8 +177,8 @@ def publish(
 
 
 @channel.command(short_help="Say what a channel names, and until when.")
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--trust", type=click.Path(path_type=Path), help="A policy: ask as a host does.")
+@click.argument("folder", required=False, type=PATH)
+@trust_option("A policy: ask as a host does.")
 @command
 def status(out: Output, folder: Path | None, trust: Path | None) -> None:
     """Say what a channel names, and until when its metadata are good.

@@ -1,24 +1,39 @@
-"""A host that asks a channel, as its policy describes it: who signs remembers what was published by
-what such a host saw last, so that whoever writes into the folder can put nothing older back.
+"""A host that asks a channel, as its policy describes it, and the bundle that is named in one. Who
+signs remembers what was published by what such a host saw last, so that whoever writes into the
+folder can put nothing older back.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 from tuf.api.metadata import Metadata
 
+from aotc.base.errors import refusal
+from aotc.bundle.read.opened_bundle import opened
+from aotc.bundle.write.hashed_weights import unchanged
 from aotc.commands.channel import channel_repository as repository
-from aotc.commands.channel.channel_repository import ROOT, SNAPSHOT, TARGETS, TIMESTAMP, Repository
+from aotc.commands.channel.channel_repository import (
+    ROOT,
+    SNAPSHOT,
+    TARGETS,
+    TIMESTAMP,
+    Named,
+    Repository,
+)
 from aotc_runtime.base.errors import TrustError
-from aotc_runtime.schema.trust_policy import Channel
+from aotc_runtime.schema.trust_policy import Channel, ChannelName
+from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.channel import channel_state
-from aotc_serve.channel.channel_client import ask
+from aotc_serve.channel.channel_client import ask, path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +89,20 @@ def _host_of(trust: Path | None) -> Host | None:
     """
     channel = read_policy(trust).channel if trust else None
     return Host(channel, trust.parent) if trust and channel else None
+
+
+_NAME = get_args(ChannelName)[1].pattern
+
+
+def named(bundle: Path, channel: str, trust: Path | None) -> Named:
+    """A bundle of which every digest was checked. trust: a policy that has to accept it.
+
+    Raises UsageError (AOTC-E028), BundleFormatError, IntegrityError, TrustError.
+    """
+    if not re.search(_NAME, channel):
+        expected = "a name of up to 64 letters, digits and ._-"
+        raise refusal("AOTC-E001", "--channel", channel, expected=expected, hint="rename it")
+    source = look_into(bundle)
+    read = opened(source, read_policy(trust) if trust else None, time.time())
+    index = unchanged(source, read.root_digest)
+    return Named(path_of(channel, read.name), read.version, index)

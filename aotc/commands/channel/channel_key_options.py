@@ -14,6 +14,7 @@ from aotc.base.errors import refusal
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.trust.trust_text import read_public_key
 from aotc.cli.key_option import signer_of
+from aotc.cli.reference_options import PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def role_options(
                 name,
                 multiple=True,
                 required=required,
-                type=click.Path(path_type=Path),
+                type=PATH,
                 help=what,
             )(function)
         for role in ("targets", "root"):
@@ -84,7 +85,7 @@ def signing_options(function: Callable[..., Any], name: str = "keys") -> Callabl
     """
     function = click.option(
         "--passphrase-file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="First line: the passphrase of all keys given here.",
     )(function)
     return click.option(

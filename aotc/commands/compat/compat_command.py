@@ -8,7 +8,14 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import (
+    PATH,
+    PLACE,
+    Place,
+    fetching_options,
+    looked,
+    trust_option,
+)
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Gate and ship"
@@ -16,14 +23,10 @@ HELP_SECTION = "Gate and ship"
 
 @click.command(short_help="Say which target runs on which host, and how well.")
 @click.argument("bundle", type=PLACE)
-@click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("facts", nargs=-1, type=PATH)
 @described_hosts("; more may follow. Default: this host.")
 @assumed_jaxlibs
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="Let certificates of this policy's certifiers count.",
-)
+@trust_option("Let certificates of this policy's certifiers count.")
 @fetching_options
 @command
 def compat(
@@ -55,7 +58,7 @@ def compat(
 
     known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
-    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+    with looked(out, bundle, policy, full=full, ca=ca) as found:
         read = attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}

@@ -13,9 +13,9 @@ from aotc.base.child_processes import StoppedError
 from aotc.base.errors import finding, is_code, raise_if, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.commands.dask import executor_worker
-from aotc.commands.dask.executor_messages import Answer, Request, decode_answer, job_of
+from aotc.commands.dask.executor_messages import Answer, Request, decode_answer, encode_job
 from aotc.compile.compiler_protocol import Backend
-from aotc.pipeline.cache.cache_keys import Parts
+from aotc.pipeline.cached_tasks import Parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith
@@ -63,7 +63,7 @@ class ExecutorBackend:
             build=self._build,
             platform=self.platform,
             toolchain=dict(self._parts),
-            job=msgspec.msgpack.encode(job_of(job)),
+            job=encode_job(job),
         )
         answer = self._ask(job, msgspec.msgpack.encode(request))
         if answer.stopped and not self._stopped.done():

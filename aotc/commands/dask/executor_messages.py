@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aotc.base.msgpack_values import unpacked
 from aotc.base.stages import CompileJob, Executable, Module
-from aotc_runtime.base.digest import sha256, sha256_bytes
+from aotc_runtime.base.digest import sha256_bytes
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import Mesh, Target
 
@@ -23,7 +23,7 @@ class Request(Struct, frozen=True):
     """What a worker of any version can read: the toolchain it must have, and the job if it does.
 
     build: id of the build that asks, by which it can be stopped.  toolchain: as
-    `cached_backend.toolchain_parts` gives it.  job: an encoded `Job`, which only workers with
+    `cached_backend.toolchain_parts` gives it.  job: from `encode_job`, which only workers with
     exactly this toolchain decode.
     """
 
@@ -31,29 +31,6 @@ class Request(Struct, frozen=True):
     platform: str
     toolchain: dict[str, str]
     job: bytes
-
-
-class Array(Struct, frozen=True):
-    """A constant. dtype: as numpy spells it.  data: in C order."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes
-
-
-class Job(Struct, frozen=True):
-    """A compile job. module: a StableHLO artifact."""
-
-    label: str
-    target: Target
-    module: bytes
-    stablehlo_version: str
-    custom_call_targets: tuple[str, ...]
-    options: dict[str, str]
-    constants: dict[int, Array]
-    mesh: Mesh | None
-    calls: dict[str, str]
-    weights: tuple[int, ...]
 
 
 class Answer(Struct, frozen=True):
@@ -67,42 +44,34 @@ class Answer(Struct, frozen=True):
     stopped: bool = False
 
 
-def job_of(job: CompileJob) -> Job:
+class _Job(Struct, frozen=True):
+    """A `CompileJob`. constants: the dtype as numpy spells it, the shape, and data in C order."""
+
+    label: str
+    module: Module
+    target: Target
+    options: dict[str, str]
+    constants: dict[int, tuple[str, tuple[int, ...], bytes]]
+    mesh: Mesh | None
+    calls: dict[str, str]
+    weights: tuple[int, ...]
+
+
+def encode_job(job: CompileJob) -> bytes:
     """A job as it is sent."""
-    module = job.module
-    return Job(
-        label=job.label,
-        target=job.target,
-        module=module.artifact,
-        stablehlo_version=module.stablehlo_version,
-        custom_call_targets=module.custom_call_targets,
-        options=dict(job.options),
-        constants={
-            index: Array(value.dtype.str, value.shape, value.tobytes())
-            for index, value in job.constants.items()
-        },
-        mesh=job.mesh,
-        calls=dict(job.calls),
-        weights=job.weights,
+    return msgspec.msgpack.encode(
+        job, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes())
     )
 
 
-def compile_job(job: Job) -> CompileJob:
+def decode_job(data: bytes) -> CompileJob:
     """The job as the client had it."""
-    digest = sha256(job.module)
-    return CompileJob(
-        label=job.label,
-        module=Module(job.module, digest, job.stablehlo_version, job.custom_call_targets),
-        target=job.target,
-        options=job.options,
-        constants={
-            index: np.frombuffer(array.data, array.dtype).reshape(array.shape)
-            for index, array in job.constants.items()
-        },
-        mesh=job.mesh,
-        calls=job.calls,
-        weights=job.weights,
-    )
+    sent = unpacked(data, _Job)
+    constants = {
+        index: np.frombuffer(array, dtype).reshape(shape)
+        for index, (dtype, shape, array) in sent.constants.items()
+    }
+    return CompileJob(**{**msgspec.structs.asdict(sent), "constants": constants})
 
 
 def encode_answer(request: bytes, answer: Answer) -> bytes:

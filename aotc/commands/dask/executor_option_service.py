@@ -9,10 +9,9 @@ from functools import partial
 
 from aotc.commands.dask.executor_backend import IN_FLIGHT, ExecutorBackend
 from aotc.compile.compiler_protocol import Backend
-from aotc.pipeline.build_backends import Compilers, OpenCompilers
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.tasks.cached_backend import CachedBackend, toolchain_parts
-from aotc.pipeline.tasks.task_pool import Workers
+from aotc.pipeline.cached_backend import CachedBackend, Compilers, OpenCompilers, toolchain_parts
+from aotc.pipeline.cached_tasks import Tasks
+from aotc.pipeline.task_pool import Workers
 
 
 def on_executor(executor: Executor) -> OpenCompilers:

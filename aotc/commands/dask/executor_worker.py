@@ -11,17 +11,11 @@ from functools import cache
 from aotc.base.child_processes import StoppedError
 from aotc.base.msgpack_values import unpacked
 from aotc.base.workers.forked_workers import renew
-from aotc.commands.dask.executor_messages import (
-    Answer,
-    Job,
-    Request,
-    compile_job,
-    encode_answer,
-)
+from aotc.commands.dask.executor_messages import Answer, Request, decode_job, encode_answer
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
-from aotc.pipeline.cache.cache_keys import Parts, changes
-from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc.pipeline.cached_backend import toolchain_parts
+from aotc.pipeline.cached_tasks import Parts, changes
 from aotc_runtime.base.errors import AotcError, Finding
 
 STOPPED_KEPT = 256
@@ -77,7 +71,7 @@ def _answer(request: Request) -> Answer:
         differences = changes(request.toolchain, _own_parts(request.platform))
         if told := tuple(map(str, differences)):
             return Answer(differences=told)
-        job = compile_job(unpacked(request.job, Job))
+        job = decode_job(request.job)
         backend = backend_for(request.platform)
         with _RUNNING.compiling(request.build, backend):
             return Answer(executable=backend.compile(job))

@@ -13,9 +13,7 @@ from msgspec import UNSET
 
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.json_differences import differing
-from aotc.bundle.read.module_differences import compared
-from aotc.commands.diff.bundle_changes import KINDS, NONE, PROOF_ERRORS, Change
+from aotc.bundle.read.differences import compared, differing
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
@@ -24,6 +22,59 @@ from aotc_runtime.schema.bundle_manifest import BlobRef, Parity, ParityRan, Weig
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
+
+NONE = "-"
+"""What is not there."""
+
+PROOF_ERRORS = "proof errors"
+"""How the path of a change ends that is about the errors of trials."""
+
+KINDS = {
+    "identity": "name, version, format",
+    "targets": "targets that one of them lacks, and what a target is compiled for",
+    "toolchain": "versions of what compiled, and the accepted jaxlib",
+    "weights": "tensors and their files",
+    "interface": "entry points: parameters, inputs, outputs, dimensions, policies, tolerances",
+    "profiles": "profiles that one of them lacks",
+    "module": "StableHLO",
+    "operations": "operations of modules, by name",
+    "executable": "the bytes of executables",
+    "compilation": "options of the compiler",
+    "placement": "who does which part of the work",
+    "fixture": "what executables were checked with",
+    "parity": "how they compared with plain JAX",
+    "coverage": "lines of the program that were traced",
+    "evidence": "the evidence, where nothing else of it is listed",
+}
+"""Kinds of changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. place: an executable, entry point, target, …, or "" for the bundle.  path:
+    what of it differs, or "".  before, after: as text, "-" for a missing one.  numbers: both, if
+    they are numbers that both bundles tell.
+    """
+
+    kind: str
+    place: str
+    path: str
+    before: str
+    after: str
+    numbers: tuple[int, int] | None = None
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether it is about an error against plain JAX, within the tolerance on both sides."""
+        if NONE in (self.before, self.after):
+            return False
+        is_error = self.path in ("max_abs", "max_rel") or self.path.endswith(PROOF_ERRORS)
+        return self.kind == "ulp" or (self.kind == "parity" and is_error)
+
+    @property
+    def where(self) -> str:
+        """Both, as text."""
+        return f"{self.place} {self.path}".strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import (
+    PLACE,
+    Place,
+    fetching_options,
+    looked,
+    trust_option,
+)
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -16,9 +23,7 @@ HELP_SECTION = "Review"
 @click.command(short_help="Say what changed between two bundles; gate on it.")
 @click.argument("before", type=PLACE)
 @click.argument("after", type=PLACE)
-@click.option(
-    "--trust", type=click.Path(path_type=Path), help="A policy that has to accept both bundles."
-)
+@trust_option("A policy that has to accept both bundles.")
 @click.option(
     "--fail-on",
     "rules",
@@ -63,8 +68,8 @@ def diff(
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    fetching = Fetching(full, ca)
-    with looked(out, before, policy, fetching) as old, looked(out, after, policy, fetching) as new:
+    looking = partial(looked, out, policy=policy, full=full, ca=ca)
+    with looking(before) as old, looking(after) as new:
         one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
         found = compare(one, two, lines_max=lines)
     findings = tuple(violations(wanted, found))

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aotc.base.errors import finding, refusal
-from aotc.bundle.read.executable_numbers import NUMBERS
-from aotc.commands.diff.bundle_changes import KINDS, Change
-from aotc.commands.diff.bundle_diff import Diff
+from aotc.bundle.read.bundle_facts import NUMBERS
+from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
 from aotc_runtime.base.errors import Finding
 
 ANY, NONE = "any", "none"

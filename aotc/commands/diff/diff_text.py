@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.executable_numbers import NUMBERS
-from aotc.commands.diff.bundle_changes import Change
-from aotc.commands.diff.bundle_diff import Diff, ModuleDiff
+from aotc.commands.diff.bundle_diff import Change, Diff, ModuleDiff
 from aotc.report.report_text import count, size
 
 CHANGES_MAX = 20

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.completion_command import target_names
-from aotc.cli.reference_options import BUNDLE_FILE
-from aotc.cli.trust_option import refuse_both, verified_options
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import BUNDLE_FILE, refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -27,9 +26,7 @@ HELP_SECTION = "Review"
     help="As traced, as XLA optimized it, or the kernels' instructions.",
 )
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
-@click.option(
-    "--target", shell_complete=target_names, help="Only this target; default: all of the bundle."
-)
+@target_option("Only this target; default: all of the bundle.")
 @command
 def explain(
     out: Output,
@@ -56,7 +53,7 @@ def explain(
     from aotc.bundle.read.bundle_review import review
     from aotc.commands.explain.representations import Stage, explain_lines, explain_report
     from aotc.commands.explain.representations import explain as explain_entry_point
-    from aotc.report.profile_sizes import parse_profile
+    from aotc.report.sizes_report import parse_profile
     from aotc_runtime.engines.engine_survey import detect_all
     from aotc_runtime.system.streamed_bundle import look_into
     from aotc_runtime.verification.policy_reader import read_policy

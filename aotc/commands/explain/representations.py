@@ -14,6 +14,7 @@ from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import BlobRef
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import label, sizes_text
@@ -75,10 +76,10 @@ def explain(
     data = {digest: bytes(review.contents.blobs[digest]) for digest in grouped}
     place = f"{entry_point} of {review.bundle}"
     if stage is Stage.ASM:
-        made = {
-            digest: kind_of(_platform(review, executables[0])).assembly(data[digest], place)
-            for digest, executables in grouped.items()
-        }
+        made = {}
+        for digest, (first, *_) in grouped.items():
+            platform = review.targets[first.target].manifest.platform_of(first.record)
+            made[digest] = kind_of(platform).assembly(data[digest], place)
     else:
         made = _texts(data, stage, place)
     return Explained(
@@ -110,10 +111,6 @@ def _ref(executable: ReviewedExecutable, stage: Stage) -> BlobRef:
     return record.module if stage is Stage.STABLEHLO else record.executable
 
 
-def _platform(review: Review, executable: ReviewedExecutable) -> str:
-    return review.targets[executable.target].manifest.platform_of(executable.record)
-
-
 def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str]:
     """Texts by digest; empty for an executable of unknown layout."""
     if stage is Stage.STABLEHLO:
@@ -131,21 +128,16 @@ def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str
 def _chosen(
     review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
 ) -> list[ReviewedExecutable]:
+    def absent(where: str, found: str, expected: str, hint: str) -> AotcError:
+        return refusal("AOTC-E055", where, found, expected=expected, hint=hint)
+
+    for_all = "name one of them, or none for all"
     names = sorted({executable.entry_point for executable in review.executables()})
     if entry_point not in names:
         expected = f"an entry point: {', '.join(names)}"
-        raise refusal(
-            "AOTC-E055", review.bundle, entry_point, expected=expected, hint="name one of them"
-        )
+        raise absent(review.bundle, entry_point, expected, "name one of them")
     if target is not None and target not in review.targets:
-        expected = f"a target: {', '.join(review.targets)}"
-        raise refusal(
-            "AOTC-E055",
-            "--target",
-            target,
-            expected=expected,
-            hint="name one of them, or none for all",
-        )
+        raise absent("--target", target, f"a target: {', '.join(review.targets)}", for_all)
     every = [e for e in review.executables() if e.entry_point == entry_point]
     found = [
         executable
@@ -155,13 +147,11 @@ def _chosen(
     ]
     if not found:
         profiles = dict.fromkeys(sizes_text(e.record.sizes) for e in every)
-        expected = f"sizes of a profile: {', '.join(profiles)}"
-        hint = "name one of them, or none for all"
+        expected, hint = f"sizes of a profile: {', '.join(profiles)}", for_all
         if "" in profiles:
             expected = f"no sizes: {entry_point} has one profile, and no dimensions"
             hint = "leave --profile out"
-        stated = sizes_text(sizes or {})
-        raise refusal("AOTC-E055", "--profile", stated, expected=expected, hint=hint)
+        raise absent("--profile", sizes_text(sizes or {}), expected, hint)
     return found
 
 

@@ -8,8 +8,8 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.completion_command import target_names
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import BUNDLE_FILE, PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Gate and ship"
@@ -17,16 +17,9 @@ HELP_SECTION = "Gate and ship"
 
 @click.command(short_help="Copy a bundle with some of its targets alone.")
 @click.argument("bundle", type=BUNDLE_FILE)
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    required=True,
-    shell_complete=target_names,
-    help="A target to keep; may repeat.",
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
-@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@target_option("A target to keep; may repeat.", several=True, required=True)
+@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
+@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
 @command
 def extract(
     out: Output,
@@ -45,7 +38,7 @@ def extract(
     from aotc.bundle.write.bundle_writer import Form
     from aotc.bundle.write.output_paths import require_other_place
     from aotc.commands.extract.extracted_bundle import extract as extract_targets
-    from aotc.report.copy_report import copy_lines, copy_report
+    from aotc.report.report_text import copy_lines, copy_report
     from aotc_runtime.system.streamed_bundle import look_into
 
     place = output or layout

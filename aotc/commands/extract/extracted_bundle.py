@@ -46,7 +46,7 @@ def extract(
     kept = {name: contents.manifests[name] for name in sorted(set(targets))}
     hash_rest(source, contents, types)
     check = reading_back(root.entry.digest, kept, [source], told)
-    size = write_files(path, form, files, blobs, check, told=told)
+    size = write_files(path, form, files, blobs, check, on_progress=told)
     return Bundle(path=path, root_digest=root.entry.digest, manifests=kept, size_bytes=size)
 
 

@@ -8,17 +8,18 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import progress
+from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Build"
 
 
 @click.command("import-tensorflow", short_help="Make a model file of a SavedModel's signature.")
-@click.argument("saved_model", type=click.Path(path_type=Path))
+@click.argument("saved_model", type=PATH)
 @click.option(
     "--python",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The Python of an environment with TensorFlow, which runs as a process of its own.",
 )
 @click.option("--signature", help="Which signature; the only one, or serving_default.")
@@ -29,13 +30,9 @@ HELP_SECTION = "Build"
     metavar="NAME=SIZE,...",
     help="Sizes to export for, such as batch=8; may repeat.",
 )
-@click.option("--inputs", type=click.Path(path_type=Path), help="An .npz file of inputs to run.")
-@click.option(
-    "--expected",
-    type=click.Path(path_type=Path),
-    help="Where TensorFlow's results for these inputs go.",
-)
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help=".tfhlo file.")
+@click.option("--inputs", type=PATH, help="An .npz file of inputs to run.")
+@click.option("--expected", type=PATH, help="Where TensorFlow's results for these inputs go.")
+@click.option("-o", "--output", required=True, type=PATH, help=".tfhlo file.")
 @command
 def import_tensorflow(
     out: Output,

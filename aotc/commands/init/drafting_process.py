@@ -20,13 +20,11 @@ from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
-from aotc.pipeline.build_evidence import specialized
-from aotc.pipeline.cache.cached_tasks import Tasks
-from aotc.pipeline.children.user_process import ask
+from aotc.pipeline.build_notes import specialized
+from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
-from aotc.pipeline.tasks.task_failures import Failures
-from aotc.pipeline.tasks.task_pool import Workers
-from aotc.pipeline.user_processes import Source
+from aotc.pipeline.task_pool import Failures, Workers
+from aotc.pipeline.user_processes import Source, ask
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
 
@@ -41,14 +39,6 @@ class Drafted:
     path: Path
     draft: Draft
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What its trace found. notes: of the draft and of the trace."""
-
-    program: CapturedProgram
-    notes: tuple[str, ...]
 
 
 def draft_manifest(
@@ -131,8 +121,11 @@ def check(
     drafted: Drafted,
     on_stage: OnStage = lambda stage: None,
     on_output: OnOutput = lambda text: None,
-) -> Checked:
-    """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
+) -> tuple[CapturedProgram, tuple[str, ...]]:
+    """Trace the written manifest as a build does; the program, and notes of the draft and of this.
+
+    Raises BuildManifestError, CaptureError.
+    """
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
     wanted = {name: manifest.executables(name) for name in manifest.targets}
@@ -148,7 +141,7 @@ def check(
             on_output=lambda process, text: on_output(text),
             failures=Failures(keep_going=False),
         )
-    return Checked(program, (*drafted.draft.notes, *specialized(program)))
+    return program, (*drafted.draft.notes, *specialized(program))
 
 
 def _beside(source: str, root: Path) -> str:

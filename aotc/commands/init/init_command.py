@@ -9,11 +9,12 @@ import click
 
 from aotc.cli.command_output import Output, command, print_notes, report_findings
 from aotc.cli.command_progress import progress
-from aotc.cli.completion_command import target_names
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
-    from aotc.commands.init.drafting_process import Checked, Drafted
+    from aotc.commands.init.drafting_process import Drafted
 
 HELP_SECTION = "Build"
 
@@ -45,16 +46,10 @@ HELP_SECTION = "Build"
     metavar="NAME=LOW:HIGH",
     help="The sizes that calls may have; 1:64 by default.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: NAME.toml.")
+@click.option("-o", "--output", type=PATH, help="Default: NAME.toml.")
 @click.option("--name", help="The bundle's name; default: the function's package.")
 @click.option("--entry-point", help="Default: the function's name.")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    shell_complete=target_names,
-    help="May repeat; default: cpu-x86-64-v3.",
-)
+@target_option("May repeat; default: cpu-x86-64-v3.", several=True)
 @command
 def init(
     out: Output,
@@ -83,6 +78,7 @@ def init(
     from aotc.commands.init.drafting_process import check, draft_manifest, write
     from aotc.commands.init.init_request import read_request
     from aotc_runtime.base.errors import AotcError
+    from aotc_runtime.schema.manifest_labels import label
 
     request = read_request(
         function,
@@ -110,11 +106,17 @@ def init(
         )
         write(drafted)
         try:
-            checked = check(drafted, lambda stage: on_stage(stage, 0, 0), show)
+            program, notes = check(drafted, lambda stage: on_stage(stage, 0, 0), show)
         except AotcError as error:
             refused = error
         else:
-            out.result(_document(drafted, checked), lambda: _print(drafted, checked))
+            profiles = [
+                label(name, profile.sizes)
+                for name, entry_point in program.entry_points.items()
+                for profile in entry_point.profiles
+            ]
+            document = {**_written(drafted), "profiles": profiles, "notes": list(notes)}
+            out.result(document, lambda: _print(drafted, len(profiles), notes))
             return 0
     report_findings(out, refused.findings, refused.exit_code, **_written(drafted))
     if not out.json:
@@ -126,21 +128,8 @@ def _written(drafted: Drafted) -> dict[str, object]:
     return {"path": str(drafted.path), "manifest": drafted.text}
 
 
-def _document(drafted: Drafted, checked: Checked) -> dict[str, object]:
-    from aotc_runtime.schema.manifest_labels import label
-
-    program = checked.program
-    profiles = [
-        label(name, profile.sizes)
-        for name, entry_point in program.entry_points.items()
-        for profile in entry_point.profiles
-    ]
-    return {**_written(drafted), "profiles": profiles, "notes": list(checked.notes)}
-
-
-def _print(drafted: Drafted, checked: Checked) -> None:
-    profiles = sum(len(entry.profiles) for entry in checked.program.entry_points.values())
+def _print(drafted: Drafted, profiles: int, notes: tuple[str, ...]) -> None:
     traced = f"{drafted.draft.entry_point} traces at {profiles} profile{'s' * (profiles != 1)}"
     next_step = f"next: aotc build {drafted.path} --key KEY"
     say(*drafted.text.splitlines(), "", f"# {drafted.path}: {traced}; {next_step}")
-    print_notes(checked.notes)
+    print_notes(notes)

@@ -278,14 +278,6 @@ class SeenArray(Struct, frozen=True, tag="array"):
     original: str | None = None
 
 
-class SeenDict(Struct, frozen=True, tag="dict"):
-    items: dict[str, Seen]
-
-
-class SeenList(Struct, frozen=True, tag="list"):
-    items: list[Seen]
-
-
 class SeenPlain(Struct, frozen=True, tag="plain"):
     """A value that TOML can write."""
 
@@ -293,24 +285,26 @@ class SeenPlain(Struct, frozen=True, tag="plain"):
 
 
 class SeenOther(Struct, frozen=True, tag="other"):
-    """path: of the part that is the reason, below the parameter.  kind: what it is."""
+    """kind: what it is."""
 
-    path: str
     kind: str
 
 
-type Seen = SeenArray | SeenDict | SeenList | SeenPlain | SeenOther
+type Steps = tuple[str | int, ...]
+"""Keys and indices that lead to a leaf."""
+
+type Seen = SeenArray | SeenPlain | SeenOther
 
 
 class Parameter(Struct, frozen=True):
-    """annotation: `DTYPE[AXES]` as a jaxtyping annotation says it, if there is one.  example: its
-    value in the example call, if it has one.
+    """annotation: `DTYPE[AXES]` as a jaxtyping annotation says it, if there is one.  example: the
+    leaves of its value in the example call, if it has one.
     """
 
     name: str
     has_default: bool
     annotation: str | None = None
-    example: Seen | None = None
+    example: list[tuple[Steps, Seen]] = []
 
 
 class Answer(Struct, frozen=True):

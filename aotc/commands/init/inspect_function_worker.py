@@ -31,10 +31,9 @@ from aotc.commands.init.init_request import (
     Parameter,
     Seen,
     SeenArray,
-    SeenDict,
-    SeenList,
     SeenOther,
     SeenPlain,
+    Steps,
 )
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
@@ -82,7 +81,7 @@ def look(job: Job, progress: Progress) -> Answer:
                 name=parameter.name,
                 has_default=parameter.default is not parameter.empty,
                 annotation=_annotation(parameter.annotation),
-                example=_seen(values[parameter.name]) if parameter.name in values else None,
+                example=[*_leaves(values[parameter.name])] if parameter.name in values else [],
             )
             for parameter in signature.parameters.values()
             if parameter.kind not in _TAKES_ANY
@@ -188,20 +187,32 @@ def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str,
     return dict(zip(ordered, by_position, strict=False))
 
 
-def _seen(value: Any) -> Seen:
-    if type(value) in (bool, int, str):
-        return SeenPlain(value)
-    if type(value) is float:
-        return SeenPlain(value) if math.isfinite(value) else SeenOther("", f"float {value}")
+def _leaves(value: Any, *steps: str | int) -> Iterator[tuple[Steps, Seen]]:
+    """The leaves of a value, each with the steps to it."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
-        return _array(value)
-    if type(value) is dict and all(isinstance(key, str) for key in value):
-        return SeenDict({key: _seen(item) for key, item in value.items()})
+        yield steps, _array(value)
+    elif type(value) is dict and all(isinstance(key, str) for key in value):
+        if not value:
+            yield steps, SeenPlain(value)
+        for key, item in value.items():
+            yield from _leaves(item, *steps, key)
+    elif _is_plain(value):
+        yield steps, SeenPlain(value)
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            yield from _leaves(item, *steps, index)
+    else:
+        kind = f"float {value}" if type(value) is float else type(value).__name__
+        yield steps, SeenOther(kind)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether TOML can write a value."""
     if type(value) is list:
-        items = [_seen(item) for item in value]
-        plain = [item.value for item in items if isinstance(item, SeenPlain)]
-        return SeenPlain(plain) if len(plain) == len(items) else SeenList(items)
-    return SeenOther("", type(value).__name__)
+        return all(map(_is_plain, value))
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) in (bool, int, str)
 
 
 def _array(value: Any) -> Seen:
@@ -211,7 +222,7 @@ def _array(value: Any) -> Seen:
     original = np.dtype(value.dtype)
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(original)) if original.kind != "O" else original
     if dtype.name not in DTYPES:
-        return SeenOther("", f"array of {original.name}")
+        return SeenOther(f"array of {original.name}")
     low, high = None, None
     is_integer = jax.dtypes.issubdtype(dtype, np.integer)
     if is_integer and not isinstance(value, jax.ShapeDtypeStruct) and math.prod(value.shape):

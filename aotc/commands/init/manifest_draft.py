@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,10 +18,9 @@ from aotc.commands.init.init_request import (
     Request,
     Seen,
     SeenArray,
-    SeenDict,
-    SeenList,
     SeenOther,
     SeenPlain,
+    Steps,
     is_model_file,
     parse_array,
 )
@@ -63,7 +62,8 @@ class LikeInput:
     sizes: tuple[str, ...] = ()
 
 
-type InputDraft = ArrayInput | LikeInput | dict[str, InputDraft] | list[InputDraft]
+type InputDraft = ArrayInput | LikeInput | None
+"""None for a dict without entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class DimensionDraft:
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What the manifest will say. function: or the path of a model file, where is_file.  weights:
-    set to file or function.  notes: what its reader should look at.  donate: inputs.
+    set to file or function.  inputs: leaves by parameter and the steps to them.  notes: what its
+    reader should look at.  donate: inputs.
     """
 
     name: str
@@ -88,26 +89,11 @@ class Draft:
     enable_x64: bool
     weights: Mapping[str, str]
     dimensions: Mapping[str, DimensionDraft]
-    inputs: Mapping[str, InputDraft]
+    inputs: Mapping[Steps, InputDraft]
     static: Mapping[str, Any]
     notes: tuple[str, ...]
     is_file: bool = False
     donate: tuple[str, ...] = ()
-
-
-def leaves_of(tree: InputDraft, path: str) -> Iterator[tuple[str, ArrayInput]]:
-    """Path and array of every leaf that is known here."""
-    match tree:
-        case ArrayInput():
-            yield path, tree
-        case dict():
-            for key, item in tree.items():
-                yield from leaves_of(item, f"{path}/{key}")
-        case list():
-            for index, item in enumerate(tree):
-                yield from leaves_of(item, f"{path}/{index}")
-        case LikeInput():
-            return
 
 
 def draft(
@@ -127,7 +113,7 @@ def draft(
     reader = _ParameterReader(request)
     inputs, static = reader.parameters(answer.parameters, answer.needed)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
-    leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
+    leaves = [leaf for leaf in inputs.values() if isinstance(leaf, ArrayInput)]
     dimensions = _dimensions(request, leaves, reader.sizes, answer)
     return Draft(
         name=name,
@@ -251,27 +237,33 @@ class _ParameterReader:
 
     def parameters(
         self, parameters: list[Parameter], needed: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, InputDraft], dict[str, Any]]:
-        inputs: dict[str, InputDraft] = {}
+    ) -> tuple[dict[Steps, InputDraft], dict[str, Any]]:
+        inputs: dict[Steps, InputDraft] = {}
         static = dict(self.request.static)
         for parameter in parameters:
             name, example = parameter.name, parameter.example
+            fixed = example[0][1] if example and not example[0][0] else None
+            below = [path for path in self.request.inputs if path.startswith(f"{name}/")]
             if name in self.request.weights or name in self.request.static:
                 continue
             if name in self.request.likes:
-                inputs[name] = self._like(self.request.likes[name], needed)
-            elif any(path.startswith(f"{name}/") for path in self.request.inputs) and not example:
-                inputs[name] = self._nested(name)
-            elif isinstance(example, SeenPlain) and name not in self.request.inputs:
-                static[name] = example.value
-                self.notes.append(_fixed(name, example.value))
-            elif example is not None and not isinstance(example, SeenPlain):
-                inputs[name] = self._tree(example, name)
+                inputs[name,] = self._like(self.request.likes[name], needed)
+            elif below and not example:
+                named = [name] * (name in self.request.inputs)
+                inputs |= {tuple(p.split("/")): self._nested(p) for p in (*named, *below)}
+            elif isinstance(fixed, SeenPlain) and fixed.value != {}:
+                if name in self.request.inputs:
+                    inputs[name,] = self._stated(name, self.request.inputs[name], None)
+                else:
+                    static[name] = fixed.value
+                    self.notes.append(_fixed(name, fixed.value))
+            elif example:
+                inputs |= {(name, *steps): self._leaf(seen, name, steps) for steps, seen in example}
                 self._maybe_weights(name, example)
             elif name in self.request.inputs:
-                inputs[name] = self._stated(name, self.request.inputs[name], None)
+                inputs[name,] = self._stated(name, self.request.inputs[name], None)
             elif parameter.annotation and (array := parse_array(parameter.annotation)):
-                inputs[name] = self._stated(name, array, None)
+                inputs[name,] = self._stated(name, array, None)
             elif not parameter.has_default:
                 self._nothing_known(name)
         for path in sorted(self.request.inputs.keys() - self.used):
@@ -279,32 +271,27 @@ class _ParameterReader:
                 self._no_such_leaf(path)
         return inputs, static
 
-    def _tree(self, seen: Seen, path: str) -> InputDraft:
+    def _leaf(self, seen: Seen, name: str, steps: Steps) -> InputDraft:
+        path = "/".join(map(str, (name, *steps)))
+        for step in steps:
+            if isinstance(step, str) and not is_step(step):
+                self._cannot(path, "keys of printable ASCII without '/'", step)
         match seen:
             case SeenArray():
                 return self._array(seen, path)
-            case SeenDict():
-                for key in seen.items:
-                    if not is_step(key):
-                        self._cannot(f"{path}/{key}", "keys of printable ASCII without '/'", key)
-                return {key: self._tree(item, f"{path}/{key}") for key, item in seen.items.items()}
-            case SeenList():
-                return [self._tree(item, f"{path}/{i}") for i, item in enumerate(seen.items)]
-            case SeenPlain():
+            case SeenPlain() if seen.value != {}:
                 self._cannot(path, "arrays inside of an input", f"the value {seen.value!r}")
             case SeenOther():
-                parameter = path.partition("/")[0]
                 self.problems.append(
                     finding(
                         "AOTC-E082",
-                        f"{path}{seen.path}",
+                        path,
                         with_article(seen.kind),
                         expected="arrays, and dicts and lists of arrays, which a manifest writes",
-                        hint="let a function return it: "
-                        f"--like {parameter}=package.module:function",
+                        hint=f"let a function return it: --like {name}=package.module:function",
                     )
                 )
-        return []
+        return None
 
     def _array(self, seen: SeenArray, path: str) -> ArrayInput:
         stated = self.request.inputs.get(path)
@@ -353,32 +340,18 @@ class _ParameterReader:
                         "give axes of different sizes different names",
                     )
 
-    def _nested(self, name: str) -> InputDraft:
-        """Dicts from leaf paths; there is no example to say whether a step is an index."""
-        root: dict[str, InputDraft] = {}
-        for path, array in self.request.inputs.items():
-            first, *steps = path.split("/")
-            if first != name:
-                continue
-            node = root
-            for step in steps[:-1]:
-                inner = node.setdefault(step, {})
-                if not isinstance(inner, dict):
-                    break
-                node = inner
-            else:
-                if steps and steps[-1] not in node:
-                    node[steps[-1]] = self._stated(path, array, None)
-                    continue
-            self.used.add(path)
+    def _nested(self, path: str) -> ArrayInput:
+        """A leaf by its path; there is no example to say whether a step is an index."""
+        if any(path.startswith(f"{other}/") for other in self.request.inputs):
             self._says(path, "a path beside the others", "one below another array", "correct it")
-        return root
+        return self._stated(path, self.request.inputs[path], None)
 
-    def _maybe_weights(self, name: str, seen: Seen) -> None:
-        if name in self.request.inputs or _bytes(seen) < LARGE_BYTES:
+    def _maybe_weights(self, name: str, example: list[tuple[Steps, Seen]]) -> None:
+        size = sum(seen.bytes for _, seen in example if isinstance(seen, SeenArray))
+        if name in self.request.inputs or size < LARGE_BYTES:
             return
         self.notes.append(
-            f"{name} takes {_bytes(seen) / 2**20:.1f} MiB in the example, and is passed with every "
+            f"{name} takes {size / 2**20:.1f} MiB in the example, and is passed with every "
             f"call; weights are bound once: --weights {name}=FILE.safetensors or "
             f"{name}=package.module:function"
         )
@@ -427,17 +400,6 @@ def _fixed(name: str, value: Any) -> str:
     return f"{name} is fixed to its value in the example{wish}"
 
 
-def _bytes(seen: Seen) -> int:
-    match seen:
-        case SeenArray():
-            return seen.bytes
-        case SeenDict():
-            return sum(_bytes(item) for item in seen.items.values())
-        case SeenList():
-            return sum(_bytes(item) for item in seen.items)
-    return 0
-
-
 def manifest_text(draft: Draft) -> str:
     """The text of a build manifest of schema 1 (docs/build-manifest.md)."""
     return "\n".join(_lines(draft)) + "\n"
@@ -470,36 +432,54 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"bind = {_value({name: name for name in draft.weights})}"
     if draft.static:
         yield f"static = {_value(dict(draft.static))}"
-    for name, tree in draft.inputs.items():
-        yield f"inputs.{_key(name)} = {_input(tree)}"
+    for parameter, leaves in _by_first_step(draft.inputs.items()).items():
+        yield f"inputs.{_key(str(parameter))} = {_input(leaves)}"
     if draft.donate:
         yield f"donate = {_value(list(draft.donate))}  # calls return their new values"
     yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"
-    leaves = [item for name, tree in draft.inputs.items() for item in leaves_of(tree, name)]
+    arrays = {
+        "/".join(map(str, steps)): leaf
+        for steps, leaf in draft.inputs.items()
+        if isinstance(leaf, ArrayInput)
+    }
     yield ""
     yield f"[{at}.fixtures]"
     yield "seed = 0  # random inputs; `file` takes recorded ones"
     if draft.is_file:
         yield '# for what its framework gives: file = "inputs.npz", expected = "expected.npz"'
-    ranges = {path: [leaf.low, leaf.high] for path, leaf in leaves if leaf.low is not None}
+    ranges = {path: [leaf.low, leaf.high] for path, leaf in arrays.items() if leaf.low is not None}
     if ranges:
-        guessed = any(leaf.guessed for _, leaf in leaves)
+        guessed = any(leaf.guessed for leaf in arrays.values())
         comment = "  # edit: the numbers that callers pass" if guessed else ""
         yield f"ranges = {_value(ranges)}{comment}"
 
 
-def _input(tree: InputDraft) -> str:
-    match tree:
+def _by_first_step(
+    leaves: Iterable[tuple[Steps, InputDraft]],
+) -> dict[str | int, list[tuple[Steps, InputDraft]]]:
+    """Leaves by the first step to them, with the steps that follow."""
+    found: dict[str | int, list[tuple[Steps, InputDraft]]] = {}
+    for (first, *rest), leaf in leaves:
+        found.setdefault(first, []).append((tuple(rest), leaf))
+    return found
+
+
+def _input(leaves: Sequence[tuple[Steps, InputDraft]]) -> str:
+    """Return an input of these leaves."""
+    steps, leaf = leaves[0]
+    if steps:
+        below = _by_first_step(leaves)
+        if isinstance(steps[0], int):
+            return f"[{', '.join(map(_input, below.values()))}]"
+        return _table((str(key), _input(each)) for key, each in below.items())
+    match leaf:
         case ArrayInput():
-            return f"{{ shape = {_value(list(tree.shape))}, dtype = {_value(tree.dtype)} }}"
+            return f"{{ shape = {_value(list(leaf.shape))}, dtype = {_value(leaf.dtype)} }}"
         case LikeInput():
-            sizes = _value({name: name for name in tree.sizes})
-            arguments = f", arguments = {sizes}" if tree.sizes else ""
-            return f"{{ like = {_value(tree.function)}{arguments} }}"
-        case dict():
-            return _table((key, _input(item)) for key, item in tree.items())
-        case list():
-            return f"[{', '.join(_input(item) for item in tree)}]"
+            sizes = _value({name: name for name in leaf.sizes})
+            arguments = f", arguments = {sizes}" if leaf.sizes else ""
+            return f"{{ like = {_value(leaf.function)}{arguments} }}"
+    return "{}"
 
 
 def _value(value: Any) -> str:

@@ -9,7 +9,7 @@ import click
 from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.reference_options import BUNDLE_FILE, PATH, trust_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Gate and ship"
@@ -17,11 +17,9 @@ HELP_SECTION = "Gate and ship"
 
 @click.command(short_help="Join bundles of one program, built for different targets.")
 @click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
-@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
-@click.option(
-    "--trust", type=click.Path(path_type=Path), help="The policy that every input has to satisfy."
-)
+@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
+@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
+@trust_option("The policy that every input has to satisfy.")
 @click.option("--unsigned-inputs", is_flag=True, help="Take the inputs without any signature.")
 @key_options(required=False)
 @command

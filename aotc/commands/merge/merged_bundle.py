@@ -20,7 +20,7 @@ from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.bundle_writer import Assembled, Form, pack, require_place, rooted
 from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
-from aotc.report.copy_report import copy_report, identity_lines, target_lines
+from aotc.report.report_text import copy_lines, copy_report
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats.in_toto import SIGN_TYPE
@@ -233,7 +233,7 @@ def merge_bundles(
         attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
     envelopes = [attestation.envelope] if attestation else []
     every = [of for of, _ in sources.values()]
-    written = pack(output, form, merged, envelopes, sources=every, told=told)
+    written = pack(output, form, merged, envelopes, sources=every, on_progress=told)
     return MergedBundle(written, tuple(inputs), attestation)
 
 
@@ -291,11 +291,7 @@ def _notes(bundle: Bundle) -> Iterator[str]:
 
 def merge_lines(report: dict[str, Any]) -> list[str]:
     """The report for people."""
-    lines = [
-        *identity_lines(report),
-        f"signed  {(report['signed_by'] or 'nobody')[:16]}",
-        *target_lines(report),
-    ]
+    lines = copy_lines(report, f"signed  {(report['signed_by'] or 'nobody')[:16]}")
     for found in report["inputs"]:
         signers = ", ".join(signer[:16] for signer in found["signers"])
         by = f"signed by {signers}" if signers else "whoever signed it"

@@ -23,8 +23,8 @@ def operators(out: Output, framework: str) -> None:
     """
     import textwrap
 
-    from aotc.commands.operators.operators_messages import Answer, Job
-    from aotc.pipeline.children.user_process import ask
+    from aotc.commands.operators.operators_worker import Answer, Job
+    from aotc.pipeline.user_processes import ask
 
     found = ask(
         "aotc.commands.operators.operators_worker",

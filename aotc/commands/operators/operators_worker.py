@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from msgspec import Struct
+
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture.model_files.frontend_registry import operators_of
-from aotc.commands.operators.operators_messages import Answer, Job
+
+
+class Job(Struct, frozen=True):
+    """suffix: of the files whose frontend is asked, with the dot."""
+
+    suffix: str
+
+
+class Answer(Struct, frozen=True):
+    """families: names of operators, sorted, by family in the frontend's order."""
+
+    families: dict[str, list[str]]
 
 
 def look(job: Job, progress: Progress) -> Answer:

@@ -17,10 +17,8 @@ from aotc.commands.profiles.call_cost import (
 )
 from aotc.commands.profiles.probe_messages import Answer, Job
 from aotc.commands.profiles.size_space import Points, Space
-from aotc.config import manifest_values
-from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.children.user_process import ask
-from aotc.pipeline.user_processes import apart_of
+from aotc.config.build_manifest import BuildManifest, encode_build_manifest
+from aotc.pipeline.user_processes import apart_of, ask
 
 BYTES_PER_FLOP = 1.0
 """How much one byte of memory traffic costs in the model, in operations."""
@@ -52,7 +50,7 @@ def probe(manifest: BuildManifest, space: Space, points: Points, kind: CostKind)
     sizes = probe_sizes(levels)
     answer = ask(
         "aotc.commands.profiles.cost_probe_worker",
-        Job(manifest_values.encode(manifest), space.entry_point, sizes),
+        Job(encode_build_manifest(manifest), space.entry_point, sizes),
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",

@@ -21,8 +21,7 @@ from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
 from aotc.commands.profiles.probe_messages import Answer, Job, Probe
 from aotc.commands.profiles.xla_cost import cost_of_call
-from aotc.config import manifest_values as values
-from aotc.config.build_manifest import BuildManifest, FixtureSpec
+from aotc.config.build_manifest import BuildManifest, FixtureSpec, decode_build_manifest
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
 from aotc.pipeline.scratch_folder import scratch_folder
 
@@ -38,7 +37,7 @@ def probe(job: Job, progress: Progress) -> Answer:
 
 
 def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
-    manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
+    manifest = _with_random_inputs(decode_build_manifest(job.manifest), job.entry_point)
     models = open_models(manifest, scratch)
     manifest = models.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)

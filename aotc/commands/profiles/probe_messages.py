@@ -8,7 +8,7 @@ from aotc.base.workers.confined_process import Apart
 
 
 class Job(Struct, frozen=True):
-    """manifest: as `aotc.config.manifest_values` encodes it.  sizes: what to trace the entry point
+    """manifest: as `aotc.config.build_manifest` encodes it.  sizes: what to trace the entry point
     at.
     apart: what the process may use, where it runs nothing that a user wrote.
     """

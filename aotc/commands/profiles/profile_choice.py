@@ -1,8 +1,8 @@
 """The profiles that serve some traffic best: as many calls as can be, then at the least cost.
 
 One padded dimension is solved exactly, by dynamic programming. Several dimensions, or a split one,
-are a k-median problem: profiles are added greedily and exchanged (Teitz and Bart, 1968) among a few
-candidates, then single sizes are shifted, judged by what the loader would make of all requests.
+are a k-median problem: profiles are added greedily and exchanged (Teitz and Bart, 1968) among
+candidates, judged by what the loader would make of all requests.
 """
 
 from __future__ import annotations
@@ -27,12 +27,6 @@ SIZES_MAX = 1024
 
 RESTARTS = 30
 """Without any, what is found in several dimensions costs up to a tenth more."""
-
-TRIED = 48
-"""Candidates that may take the place of any profile where a dimension is split."""
-
-NEIGHBOURS = 6
-"""Sizes tried on each side of a padded one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ def choose(space: Space, points: Points, counts: Counts, model: CostModel, most:
         ends = best_runs(counts[order].astype(np.float64), model.costs(points[order]), most)
         return Choice(points[order][ends], "dynamic programming", is_best=True)
     found = _Search(space, points, counts, model).find(most)
-    return Choice(found, "greedy, exchange and shift", is_best=False)
+    return Choice(found, "greedy and exchange", is_best=False)
 
 
 def best_runs(weights: NDArray[np.float64], costs: Costs, most: int) -> list[int]:
@@ -222,11 +216,17 @@ class _Search:
         self.table = np.array(every).T
 
     def find(self, most: int) -> Points:
-        """At most so many profiles."""
-        chosen = self._greedy([], most)
-        if not self.splits:
-            chosen = self._exchanged(chosen, most)
-        return self._shrunk(self._shifted(self.candidates[chosen]))
+        """At most so many profiles: greedy ones, exchanged while that helps; then the same after
+        taking half of them back.
+        """
+        random = np.random.default_rng(0)
+        total, best = self._exchange(self._greedy([], most))
+        for _ in range(0 if self.splits or len(best) < 2 else RESTARTS):
+            kept = random.choice(best, size=len(best) // 2, replace=False).tolist()
+            # One of those taken back is replaced by any other, or greedy steps would find it again.
+            kept.append(int(random.integers(len(self.candidates))))
+            total, best = min((total, best), self._exchange(self._greedy(kept, most)))
+        return self._shrunk(self.candidates[best])
 
     def _totals(self, beside: list[int]) -> Costs:
         """float64[m]: what all requests cost with each candidate beside these."""
@@ -247,58 +247,18 @@ class _Search:
             total = float(totals[best])
         return chosen
 
-    def _exchanged(self, chosen: list[int], most: int) -> list[int]:
-        """Exchanges, then the same from what is left after taking half of it back."""
-        random = np.random.default_rng(0)
-        total, best = self._exchange(chosen)
-        for _ in range(RESTARTS if len(best) > 1 else 0):
-            kept = random.choice(best, size=len(best) // 2, replace=False).tolist()
-            # One of those taken back is replaced by any other, or greedy steps would find it again.
-            kept.append(int(random.integers(len(self.candidates))))
-            total, best = min((total, best), self._exchange(self._greedy(kept, most)))
-        return best
-
     def _exchange(self, chosen: list[int]) -> tuple[float, list[int]]:
-        """Replace one at a time while that helps."""
-        total, before = float(self.table[:, chosen].min(axis=1).sum()), np.inf
-        while total < before:
-            before = total
+        """Replace one at a time while that helps; what all requests cost then."""
+        total, before = np.inf, np.inf
+        while True:
             for place in range(len(chosen)):
                 totals = self._totals(chosen[:place] + chosen[place + 1 :])
                 best = int(totals.argmin())
                 if totals[best] < total * (1 - 1e-12):
                     chosen[place], total = best, float(totals[best])
-        return total, chosen
-
-    def _shifted(self, profiles: Points) -> Points:
-        """Replace single profiles by others, most of which differ in one size, while that helps."""
-        cost, before = self.requests.cost(profiles), np.inf
-        while cost < before:
-            before = cost
-            for place in range(len(profiles)):
-                for instead in self._instead(profiles[place]):
-                    other = profiles.copy()
-                    other[place] = instead
-                    if (found := self.requests.cost(other)) < cost:
-                        cost, profiles = found, other
-        return profiles
-
-    def _instead(self, profile: Points) -> Points:
-        """What may take a profile's place: one that differs in one size, next to its own where that
-        is padded; any other and some of all candidates where that is split, since it may complete a
-        sum.
-        """
-        found = [self.candidates[:: max(1, len(self.candidates) // TRIED)][: TRIED * self.splits]]
-        for column, axis in enumerate(self.space.axes):
-            sizes = np.unique((self.candidates if axis.splits else self.requests.points)[:, column])
-            if not axis.splits:
-                at = int(np.searchsorted(sizes, profile[column]))
-                sizes = sizes[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]
-            tried = np.repeat(profile[None, :], len(sizes), axis=0)
-            tried[:, column] = sizes
-            found.append(tried)
-        every: Points = np.unique(np.concatenate(found), axis=0)
-        return every[self.space.related(every)]
+            if total >= before:
+                return total, chosen
+            before = total
 
     def _shrunk(self, profiles: Points) -> Points:
         """Each profile no larger than what it serves, those that serve nothing left out, sorted."""

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from aotc.cli.command_output import Output, command, note_ignored, report_findings
-from aotc.cli.completion_command import target_names
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import BUNDLE_FILE, PATH
 from aotc_runtime.base.rendering import printable, say
 
 HELP_SECTION = "Run and measure"
@@ -30,13 +30,13 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
         "--traffic",
         "log",
         required=True,
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="JSON lines, CSV or a saved bundle.report(), also gzipped.",
     )(function)
 
 
 @profiles.command()
-@click.argument("manifest", type=click.Path(path_type=Path))
+@click.argument("manifest", type=PATH)
 @traffic_options
 @click.option(
     "--max",
@@ -46,9 +46,7 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
     type=click.IntRange(1, 256),
     help="The most profiles.",
 )
-@click.option(
-    "--target", shell_complete=target_names, help="The target; the manifest's first by default."
-)
+@target_option("The target; the manifest's first by default.")
 @click.option(
     "--cost",
     type=click.Choice(["analysis", "elements"]),
@@ -117,7 +115,7 @@ def suggest(
     type=click.FloatRange(min=0),
     help="The most padding per element asked for, such as 0.15.",
 )
-@click.option("--target", shell_complete=target_names, help="Only this target of the bundle.")
+@target_option("Only this target of the bundle.")
 @command
 def check(
     out: Output,

@@ -13,7 +13,7 @@ from aotc.commands.profiles.call_cost import Polynomial
 from aotc.commands.profiles.profile_routing import Served
 from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
-from aotc.commands.profiles.traffic_check import Checked, Offender
+from aotc.commands.profiles.traffic_check import Checked, Offender, calls_text
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
 from aotc_runtime.base.rendering import say
 from aotc_runtime.schema.manifest_labels import sizes_text
@@ -31,7 +31,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "entry_point": suggestion.space.entry_point,
         "target": suggestion.target,
         "policies": {axis.name: axis.policy.value for axis in suggestion.space.axes},
-        "traffic": _traffic(suggestion.traffic, suggestion.accepted.outside),
+        "traffic": _traffic(suggestion.traffic, suggestion.outside),
         "cost_model": {
             "unit": model.unit,
             "probes": suggestion.probed.probes,
@@ -88,7 +88,7 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
         f"{space.entry_point}  {_calls(traffic['requests'])}, {traffic['distinct']:,} distinct "
         f"size{'s' * (traffic['distinct'] != 1)} of {', '.join(space.names)}"
     )
-    yield from _notes(space, suggestion.traffic, suggestion.accepted.outside)
+    yield from _notes(space, suggestion.traffic, suggestion.outside)
     for column, axis in enumerate(space.axes):
         yield ""
         yield from _histogram(
@@ -224,16 +224,9 @@ def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
         yield f"  not covered  {_offender(offender)}: {offender.reason}"
     for offender in checked.padded:
         yield (
-            f"  padded       {_offender(offender)} to {_served_by(offender)}, "
+            f"  padded       {_offender(offender)} to {calls_text(offender.served_by)}, "
             f"{100 * offender.overhead:.1f} %"
         )
-
-
-def _served_by(offender: Offender) -> str:
-    return " + ".join(
-        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes)
-        for each in offender.served_by
-    )
 
 
 def _offender(offender: Offender) -> str:

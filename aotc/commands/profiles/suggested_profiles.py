@@ -6,39 +6,30 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from aotc.base.errors import refusal
 from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import Counts, Points, Space, space_of_manifest
-from aotc.commands.profiles.traffic_log import Traffic, read_traffic
+from aotc.commands.profiles.size_space import Points, Space, space_of_manifest
+from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target
 from aotc_runtime.base.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """Traffic that an entry point accepts. outside: how many requests it does not, by reason."""
-
-    points: Points
-    counts: Counts
-    outside: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Suggestion:
-    """target: as the manifest writes it.  most: profiles allowed.  served, today: how the suggested
-    profiles and those of the manifest serve the accepted traffic.
+    """target: as the manifest writes it.  accepted: traffic that the entry point accepts; outside:
+    how many requests it does not, by reason.  most: profiles allowed.  served, today: how the
+    suggested profiles and those of the manifest serve the accepted traffic.
     """
 
     manifest: BuildManifest
     target: str
     space: Space
     traffic: Traffic
-    accepted: Accepted
+    accepted: Traffic
+    outside: dict[str, int]
     most: int
     probed: Probed
     choice: Choice
@@ -73,7 +64,7 @@ def suggest(
     space = space_of_manifest(manifest, name, written)
     resolve_target(written, manifest.root, "--target")
     traffic = read_traffic(log, name, space.names)
-    accepted = accept(space, traffic, log)
+    accepted, outside = accept(space, traffic, log)
     probed = probe(manifest, space, accepted.points, kind)
     choice = choose(space, accepted.points, accepted.counts, probed.model, most)
 
@@ -86,6 +77,7 @@ def suggest(
         space=space,
         traffic=traffic,
         accepted=accepted,
+        outside=outside,
         most=most,
         probed=probed,
         choice=choice,
@@ -118,14 +110,11 @@ def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | N
     )
 
 
-def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
+def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str, int]]:
     """Set aside requests that no profiles could serve. Raises UsageError (AOTC-E041) if all are."""
-    refused = space.refused(traffic.points)
-    kept = np.ones(len(traffic.points), dtype=bool)
-    for where in refused.values():
-        kept &= ~where
+    accepted, refused = within(space, traffic)
     outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}
-    if not kept.any():
+    if not accepted.requests:
         raise refusal(
             "AOTC-E041",
             str(log),
@@ -133,4 +122,4 @@ def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
             expected=f"sizes that {space.entry_point} accepts",
             hint="widen the range in the manifest, or check that the log is of this program",
         )
-    return Accepted(traffic.points[kept], traffic.counts[kept], outside)
+    return accepted, outside

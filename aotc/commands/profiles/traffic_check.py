@@ -16,10 +16,11 @@ from aotc.commands.profiles.call_cost import Elements
 from aotc.commands.profiles.profile_routing import Served, serve
 from aotc.commands.profiles.size_space import Space, space_of_bundle
 from aotc.commands.profiles.suggested_profiles import entry_point_of
-from aotc.commands.profiles.traffic_log import Traffic, read_traffic
+from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
+from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -102,13 +103,9 @@ def check_bundle(
 
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
     """How the space's profiles serve this traffic. Costs are elements: the product of the sizes."""
-    refused = space.refused(traffic.points)
-    accepted = np.ones(len(traffic.points), dtype=bool)
-    for where in refused.values():
-        accepted &= ~where
-    within = Traffic(traffic.points[accepted], traffic.counts[accepted])
+    accepted, refused = within(space, traffic)
     profiles = space.points(space.profiles)
-    served = serve(space, within.points, within.counts, profiles, Elements(), space.order)
+    served = serve(space, accepted.points, accepted.counts, profiles, Elements(), space.order)
     return Checked(
         target=target,
         space=space,
@@ -118,21 +115,21 @@ def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
         calls=int(served.calls_by_profile.sum()),
         padding=served.padding,
         outside={reason: int(traffic.counts[where].sum()) for reason, where in refused.items()},
-        uncovered=tuple(_uncovered(space, traffic, within, served, refused)),
-        padded=tuple(_padded(space, within, served)),
+        uncovered=tuple(_uncovered(space, traffic, accepted, served, refused)),
+        padded=tuple(_padded(space, accepted, served)),
     )
 
 
 def _uncovered(
     space: Space,
     traffic: Traffic,
-    within: Traffic,
+    accepted: Traffic,
     served: Served,
     refused: dict[str, np.ndarray],
 ) -> list[Offender]:
     missed = ~served.is_covered
     found = [
-        (within.points[missed], within.counts[missed], space.unserved),
+        (accepted.points[missed], accepted.counts[missed], space.unserved),
         *((traffic.points[where], traffic.counts[where], why) for why, where in refused.items()),
     ]
     offenders = [
@@ -143,17 +140,17 @@ def _uncovered(
     return sorted(offenders, key=lambda each: -each.count)[:OFFENDERS]
 
 
-def _padded(space: Space, within: Traffic, served: Served) -> Iterator[Offender]:
-    real = Elements().costs(within.points)
+def _padded(space: Space, accepted: Traffic, served: Served) -> Iterator[Offender]:
+    real = Elements().costs(accepted.points)
     profiles = space.points(space.profiles)
     filled = (served.calls @ Elements().costs(profiles))[served.of_route]
-    wasted = np.where(served.is_covered, (filled - real) * within.counts, 0.0)
+    wasted = np.where(served.is_covered, (filled - real) * accepted.counts, 0.0)
     for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
         if wasted[index] > 0:
             times = served.calls[served.of_route[index]]
             yield Offender(
-                sizes=space.sizes(within.points[index]),
-                count=int(within.counts[index]),
+                sizes=space.sizes(accepted.points[index]),
+                count=int(accepted.counts[index]),
                 served_by=tuple(
                     Calls(space.sizes(profiles[k]), int(times[k])) for k in np.flatnonzero(times)
                 ),
@@ -170,22 +167,20 @@ def gate(
     where = f"{checked.space.entry_point} for {checked.target}"
     if min_coverage is not None and checked.coverage < min_coverage:
         worst = checked.uncovered[0]
-        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
         yield finding(
             "AOTC-E971",
             where,
-            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
-            f"{checked.requests} calls have none; most often {sizes} ({worst.reason})",
+            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of {checked.requests} "
+            f"calls have none; most often {sizes_text(worst.sizes)} ({worst.reason})",
             expected=f"profiles for at least {min_coverage:.6g} of all calls",
             hint=_hint(checked),
         )
     if max_padding is not None and checked.padding > max_padding:
         worst = checked.padded[0]
-        sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
         yield finding(
             "AOTC-E972",
             where,
-            f"{checked.padding:.6g}; most of it from {sizes} padded to "
+            f"{checked.padding:.6g}; most of it from {sizes_text(worst.sizes)} padded to "
             f"{calls_text(worst.served_by)}, "
             f"{'once' if worst.count == 1 else f'{worst.count} times'}",
             expected=f"at most {max_padding:.6g} elements of padding per element",
@@ -203,9 +198,7 @@ def _hint(checked: Checked) -> str:
 
 
 def calls_text(calls: tuple[Calls, ...]) -> str:
-    """batch=8, seq=64; for several calls 3 x batch=8, seq=64 + batch=1, seq=64."""
+    """batch=8,seq=64; for several calls 3 x batch=8,seq=64 + batch=1,seq=64."""
     return " + ".join(
-        f"{each.times} x " * (each.times > 1)
-        + ", ".join(f"{name}={size}" for name, size in each.sizes.items())
-        for each in calls
+        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes) for each in calls
     )

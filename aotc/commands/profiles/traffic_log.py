@@ -10,16 +10,18 @@ import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.size_space import Counts, Points
+from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.system.bundle_files import open_regular
@@ -40,8 +42,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 type Key = tuple[int, ...]
 """The sizes of a call, in the order of the dimensions' names."""
 
-type Decode = Callable[[bytes], tuple[Key, int] | None]
-"""From a line to its sizes and count; None if it is of another entry point. Raises BadLineError."""
+type Decode = Callable[[bytes], dict[str, Any]]
+"""From a line to its fields. Raises BadLineError."""
 
 
 class BadLineError(Exception):
@@ -76,13 +78,49 @@ class Traffic:
         return int(self.counts.sum())
 
 
-@dataclass(slots=True)
+def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[np.bool_]]]:
+    """The requests that a space accepts; and masks of the others, by the reason why it does not."""
+    refused = space.refused(traffic.points)
+    accepted = ~np.any([*refused.values(), np.zeros(len(traffic.points), dtype=bool)], axis=0)
+    return Traffic(traffic.points[accepted], traffic.counts[accepted]), refused
+
+
 class _Gathered:
-    sizes: Counter[Key] = field(default_factory=Counter)
-    lines: int = 0
-    bad: list[BadLine] = field(default_factory=list)
-    bad_lines: int = 0
-    other: int = 0
+    """What is read of a log, line by line. names: of all dimensions, each of which a line has to
+    state.
+    """
+
+    def __init__(self, entry_point: str, names: tuple[str, ...]) -> None:
+        self.entry_point, self.names = entry_point, names
+        self.sizes: Counter[Key] = Counter()
+        self.bad: list[BadLine] = []
+        self.lines = self.bad_lines = self.other = 0
+
+    def add(self, fields: dict[str, Any], times: int = 1) -> None:
+        """Count a line that stands there so often. Raises BadLineError."""
+        if fields.get("entry_point", self.entry_point) != self.entry_point:
+            self.other += times
+        else:
+            key, count = sizes_and_count(fields, self.names)
+            self.sizes[key] += count * times
+
+    def leave_out(self, reasons: Mapping[int, str]) -> None:
+        """Leave out lines, by their numbers."""
+        self.bad_lines += len(reasons)
+        for number, reason in reasons.items():
+            if len(self.bad) < SHOWN:
+                self.bad.append(BadLine(number, reason))
+
+    def traffic(self) -> Traffic:
+        keys = sorted(self.sizes)
+        return Traffic(
+            points=np.array(keys, dtype=np.int64).reshape(len(keys), len(self.names)),
+            counts=np.array([self.sizes[key] for key in keys], dtype=np.int64),
+            lines=self.lines,
+            bad=tuple(self.bad),
+            bad_lines=self.bad_lines,
+            other=self.other,
+        )
 
 
 def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Traffic:
@@ -91,53 +129,38 @@ def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Tra
     Raises UsageError: AOTC-E040 the file cannot be read, E041 nothing in it is about this entry
     point.
     """
-    gathered = _Gathered()
+    gathered = _Gathered(entry_point, tuple(dimensions))
     try:
         with open_regular(path) as file:
             is_gzip = file.read(2) == GZIP
             file.seek(0)
             stream: Any = gzip.GzipFile(fileobj=file) if is_gzip else file
-            _read(stream, entry_point, tuple(dimensions), gathered, path)
+            _read(stream, gathered, path)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from error
     except BadLineError as error:
         raise _unreadable(path, f"a first line that is {error}") from error
     if not gathered.sizes:
-        raise _nothing(path, entry_point, dimensions, gathered)
-    return _traffic(gathered, len(dimensions))
+        raise _nothing(path, gathered)
+    return gathered.traffic()
 
 
-def _traffic(gathered: _Gathered, width: int) -> Traffic:
-    keys = sorted(gathered.sizes)
-    return Traffic(
-        points=np.array(keys, dtype=np.int64).reshape(len(keys), width),
-        counts=np.array([gathered.sizes[key] for key in keys], dtype=np.int64),
-        lines=gathered.lines,
-        bad=tuple(gathered.bad),
-        bad_lines=gathered.bad_lines,
-        other=gathered.other,
-    )
-
-
-def _read(
-    stream: IO[bytes], entry_point: str, names: tuple[str, ...], into: _Gathered, path: Path
-) -> None:
+def _read(stream: IO[bytes], into: _Gathered, path: Path) -> None:
     head = stream.read(BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     first, _, rest = head.lstrip().partition(b"\n")
     if first[:1] != b"{":
         header = [cell.strip() for cell in cells_of(first)]
-        if missing := [name for name in names if name not in header]:
+        if missing := [name for name in into.names if name not in header]:
             raise _nothing_named(path, missing, header)
         into.lines = head[: len(head) - len(rest)].count(b"\n") or 1
-        _lines(rest, stream, csv_decoder(header, entry_point, names), into)
-        return
-    if _is_report(first):
+        _lines(rest, stream, partial(csv_fields, header, into.names), into)
+    elif _is_report(first):
         data = head + stream.read(REPORT_BYTES_MAX - len(head) + 1)
         if len(data) > REPORT_BYTES_MAX:
             raise _unreadable(path, f"a report of more than {REPORT_BYTES_MAX} bytes")
-        _report(data, entry_point, names, into, path)
-        return
-    _lines(head, stream, json_decoder(entry_point, names), into)
+        _report(data, into, path)
+    else:
+        _lines(head, stream, json_fields, into)
 
 
 def _is_report(first: bytes) -> bool:
@@ -150,30 +173,23 @@ def _is_report(first: bytes) -> bool:
     return "entry_points" in document
 
 
-def _report(
-    data: bytes, entry_point: str, names: tuple[str, ...], into: _Gathered, path: Path
-) -> None:
+def _report(data: bytes, into: _Gathered, path: Path) -> None:
     try:
-        document = msgspec.json.decode(data)
-        entries = document["entry_points"]
-        into.other += sum(
-            int(shape["count"])
-            for name, entry in entries.items()
-            if name != entry_point
-            for shape in entry.get("shapes", ())
-        )
-        shapes = entries.get(entry_point, {}).get("shapes", ())
+        entries = msgspec.json.decode(data)["entry_points"]
+        shapes = entries.pop(into.entry_point, {}).get("shapes", ())
+        others = [shape for entry in entries.values() for shape in entry.get("shapes", ())]
+        into.other = sum(int(shape["count"]) for shape in others)
+        into.lines = len(shapes)
+        wrong: dict[int, str] = {}
         for number, shape in enumerate(shapes, start=1):
-            into.lines += 1
             try:
-                key, count = sizes_and_count(shape, names)
+                into.add(shape)
             except BadLineError as error:
-                _bad(into, number, str(error))
-            else:
-                into.sizes[key] += count
+                wrong[number] = str(error)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         found = f"a JSON document that is not a report with entry_points and their shapes: {error}"
         raise _unreadable(path, found) from error
+    into.leave_out(wrong)
 
 
 def _lines(head: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> None:
@@ -194,48 +210,50 @@ def _lines(head: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> N
 def _count(lines: list[bytes], decode: Decode, into: _Gathered) -> None:
     wrong: dict[bytes, str] = {}
     for line, times in Counter(lines).items():
-        if not line.strip():
-            continue
-        try:
-            found = decode(line)
-        except BadLineError as error:
-            wrong[line] = str(error)
-            into.bad_lines += times
-            continue
-        if found is None:
-            into.other += times
-        else:
-            key, count = found
-            into.sizes[key] += count * times
-    if wrong and len(into.bad) < SHOWN:
-        for number, line in enumerate(lines, start=into.lines + 1):
-            if line in wrong and len(into.bad) < SHOWN:
-                into.bad.append(BadLine(number, wrong[line]))
+        if line.strip():
+            try:
+                into.add(decode(line), times)
+            except BadLineError as error:
+                wrong[line] = str(error)
+    if wrong:
+        numbered = enumerate(lines, start=into.lines + 1)
+        into.leave_out({number: wrong[line] for number, line in numbered if line in wrong})
     into.lines += len(lines)
 
 
-def _bad(into: _Gathered, number: int, reason: str) -> None:
-    into.bad_lines += 1
-    if len(into.bad) < SHOWN:
-        into.bad.append(BadLine(number, reason))
+_DECODER = msgspec.json.Decoder()
 
 
-def json_decoder(entry_point: str, names: tuple[str, ...]) -> Decode:
-    """A decoder of JSON objects. names: of all dimensions, each of which a line has to state."""
-    decoder = msgspec.json.Decoder()
+def json_fields(line: bytes) -> dict[str, Any]:
+    """The fields of a JSON object."""
+    try:
+        found = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadLineError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BadLineError("not a JSON object")
+    return found
 
-    def decode(line: bytes) -> tuple[Key, int] | None:
-        try:
-            found = decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadLineError(f"not JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise BadLineError("not a JSON object")
-        if found.get("entry_point", entry_point) != entry_point:
-            return None
-        return sizes_and_count(found, names)
 
-    return decode
+def csv_fields(header: list[str], names: tuple[str, ...], line: bytes) -> dict[str, Any]:
+    """The fields of a row below this header, which has all of these names."""
+    cells = cells_of(line)
+    if len(cells) != len(header):
+        raise BadLineError(f"{len(cells)} columns instead of {len(header)}")
+    row: dict[str, Any] = dict(zip(header, cells, strict=True))
+    for name in (*names, "count"):
+        text = row.get(name, "").strip()
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            row[name] = int(text)
+    return row
+
+
+def cells_of(line: bytes) -> list[str]:
+    """The cells of one row of CSV. Raises BadLineError."""
+    try:
+        return next(csv.reader([line.decode()]), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadLineError(f"not CSV: {error}") from error
 
 
 def sizes_and_count(found: dict[str, Any], names: tuple[str, ...]) -> tuple[Key, int]:
@@ -246,9 +264,8 @@ def sizes_and_count(found: dict[str, Any], names: tuple[str, ...]) -> tuple[Key,
     sizes = found.get("sizes", found)
     if not isinstance(sizes, dict):
         raise BadLineError("sizes is not an object")
-    return tuple(_positive(sizes, name) for name in names), _positive(
-        {"count": 1, **found}, "count"
-    )
+    key = tuple(_positive(sizes, name) for name in names)
+    return key, _positive({"count": 1, **found}, "count")
 
 
 def _positive(found: dict[str, Any], name: str) -> int:
@@ -258,33 +275,6 @@ def _positive(found: dict[str, Any], name: str) -> int:
     if type(value) is not int or not 1 <= value <= INTEGER_MAX:
         raise BadLineError(f"{name} is {value!r}, not a positive integer")
     return value
-
-
-def csv_decoder(header: list[str], entry_point: str, names: tuple[str, ...]) -> Decode:
-    """A decoder of rows below this header. names: as for `json_decoder`; all are in the header."""
-
-    def decode(line: bytes) -> tuple[Key, int] | None:
-        cells = cells_of(line)
-        if len(cells) != len(header):
-            raise BadLineError(f"{len(cells)} columns instead of {len(header)}")
-        row: dict[str, Any] = dict(zip(header, cells, strict=True))
-        if row.get("entry_point", entry_point) != entry_point:
-            return None
-        for name in (*names, "count"):
-            text = row.get(name, "").strip()
-            if text.isascii() and text.isdigit() and len(text) < 20:
-                row[name] = int(text)
-        return sizes_and_count(row, names)
-
-    return decode
-
-
-def cells_of(line: bytes) -> list[str]:
-    """The cells of one row of CSV. Raises BadLineError."""
-    try:
-        return next(csv.reader([line.decode()]), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadLineError(f"not CSV: {error}") from error
 
 
 def describe_bad(traffic: Traffic) -> Iterator[str]:
@@ -312,9 +302,7 @@ def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) ->
     )
 
 
-def _nothing(
-    path: Path, entry_point: str, dimensions: Sequence[str], gathered: _Gathered
-) -> AotcError:
+def _nothing(path: Path, gathered: _Gathered) -> AotcError:
     found = f"{gathered.lines} lines, none of which does"
     if gathered.bad:
         found += f"; line {gathered.bad[0].number}: {gathered.bad[0].reason}"
@@ -324,6 +312,7 @@ def _nothing(
         "AOTC-E041",
         str(path),
         found,
-        expected=f"sizes of {', '.join(dimensions)}, as calls of {entry_point} have them",
+        expected=f"sizes of {', '.join(gathered.names)}, as calls of {gathered.entry_point} "
+        "have them",
         hint="check --entry, and that the log names the manifest's dimensions",
     )

@@ -8,21 +8,22 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import progress
+from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Build"
 
 
 @click.command("record-expected", short_help="Record what a model's own framework computes.")
-@click.argument("manifest", type=click.Path(path_type=Path))
+@click.argument("manifest", type=PATH)
 @click.option(
     "--python",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The Python of an environment with the framework, which runs as a process of its own.",
 )
 @click.option("--entry-point", help="Which one; the only one that can be recorded.")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help=".npz file.")
+@click.option("-o", "--output", required=True, type=PATH, help=".npz file.")
 @command
 def record_expected(
     out: Output, manifest: Path, python: Path, entry_point: str | None, output: Path

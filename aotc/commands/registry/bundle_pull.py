@@ -12,7 +12,7 @@ from aotc.base.temporary_files import prefix_of, temporary_folder
 from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import cannot_write
 from aotc.bundle.write.bundle_writer import Blob, Form, reading_back, require_place, write
-from aotc.bundle.write.index_json import layout_index
+from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout

@@ -13,7 +13,7 @@ import msgspec
 from aotc.base.errors import refusal
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc.bundle.write.hashed_weights import unchanged
-from aotc.bundle.write.index_json import attestation_name, version_name
+from aotc.bundle.write.oci_descriptors import attestation_name, version_name
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import RegistryError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.completion_command import target_names
-from aotc.cli.reference_options import BUNDLE_FILE, ca_option
+from aotc.cli.completion_command import target_option
+from aotc.cli.reference_options import BUNDLE_FILE, PATH, ca_option, trust_option
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ HELP_SECTION = "Gate and ship"
 @click.command(short_help="Send a bundle to an OCI registry.")
 @click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG]")
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="A policy that has to accept the bundle before anything is sent.",
-)
+@trust_option("A policy that has to accept the bundle before anything is sent.")
 @click.option(
     "--mount",
     "mounts",
@@ -92,27 +88,17 @@ def push(
 
 @click.command(short_help="Fetch a bundle from an OCI registry.")
 @click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG|@DIGEST]")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    shell_complete=target_names,
-    help="A target to fetch, of several; may repeat. Default: all.",
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
-@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@target_option("A target to fetch, of several; may repeat. Default: all.", several=True)
+@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
+@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
 @click.option(
     "--store",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="A store that keeps what is fetched, and gives what it has; with or without a file.",
 )
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="A policy whose keys have to have signed it before the large blobs are fetched.",
-)
+@trust_option("A policy whose keys have to have signed it before the large blobs are fetched.")
 @click.option(
     "--channel", is_flag=True, help="The policy's channel has to name it before that, too."
 )
@@ -143,7 +129,7 @@ def pull(
     from aotc.bundle.write.bundle_writer import Form
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_pull as pulling
-    from aotc.report.copy_report import copy_lines, copy_report
+    from aotc.report.report_text import copy_lines, copy_report
     from aotc_serve.channel.channel_options import channel_of
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse

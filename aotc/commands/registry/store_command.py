@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli.command_output import Output, command
+from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--store",
         "folder",
         envvar="AOTC_STORE",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="The folder; default: $XDG_CACHE_HOME/aotc-store.",
     )(function)

@@ -189,10 +189,6 @@ class SharedStore:
         """
         return self.local.trim()
 
-    def remove_damaged(self) -> int:
-        """Remove damaged files of the local store; how many."""
-        return self.local.remove_damaged()
-
     def stop(self) -> None:
         """End what is being read and written remotely, from another thread."""
         self.remote.stop()

@@ -16,7 +16,6 @@ from aotc.commands.report_page.page_parts import (
     Folded,
     Group,
     Part,
-    Section,
     Text,
     alike,
     listed,
@@ -33,13 +32,9 @@ from aotc_runtime.schema.shard_layout import text
 from aotc_runtime.schema.tensor_text import tensor_text
 
 
-def entry_points(review: Review) -> Section:
+def entry_points(review: Review) -> Iterator[Part]:
     """Every entry point; targets that offer the same are told together."""
     names = dict.fromkeys(n for t in review.targets.values() for n in t.manifest.entry_points)
-    return Section("entry-points", "Entry points", tuple(_parts(review, list(names))))
-
-
-def _parts(review: Review, names: list[str]) -> Iterator[Part]:
     limits = alike((n, _dimensions(t.manifest)) for n, t in review.targets.items())
     for targets, rows in limits:
         if rows:

@@ -8,13 +8,12 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from aotc.bundle.compat.accepted_packages import accepted_versions
 from aotc.bundle.compat.compat_matrix import Cell as Judged
-from aotc.bundle.compat.compat_matrix import Level, Row
+from aotc.bundle.compat.compat_matrix import Level, Row, accepted_versions
 from aotc.bundle.read.bundle_review import Review
 from aotc.bundle.read.host_matches import judge
-from aotc.bundle.sign.certificate_claims import claimed
-from aotc.commands.report_page.page_parts import Cell, Mark, Part, Section, Text, listed, table
+from aotc.bundle.sign.attestation import claimed
+from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, listed, table
 from aotc.report.report_text import size
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
@@ -44,12 +43,8 @@ class Asked:
 TONES = {Level.OPTIMAL: "good", Level.USABLE: "good", Level.UNKNOWN: "plain", Level.NO: "bad"}
 
 
-def compatibility(review: Review, asked: Asked) -> Section:
+def compatibility(review: Review, asked: Asked) -> Iterator[Part]:
     """Requirements, runtimes with their evidence, and the matrix of hosts that were named."""
-    return Section("compatibility", "Compatibility", tuple(_compatibility(review, asked)))
-
-
-def _compatibility(review: Review, asked: Asked) -> Iterator[Part]:
     manifests = {name: target.manifest for name, target in review.targets.items()}
     yield table(
         "What targets need of a host",

@@ -15,14 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aotc.bundle.read.bundle_review import Review
-from aotc.commands.report_page import (
-    evidence_section,
-    executables_section,
-    hosts_section,
-    identity_section,
-    origins_section,
-)
+from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
+from aotc.commands.report_page.hosts_section import Asked, compatibility
 from aotc.commands.report_page.page_parts import (
     UNITS,
     Bars,
@@ -30,6 +25,7 @@ from aotc.commands.report_page.page_parts import (
     Folded,
     Group,
     Page,
+    Section,
     Table,
     Text,
 )
@@ -94,28 +90,28 @@ def _plain(value: object) -> object:
     return f"{shown}… and {more:,} characters more" if more > 0 else shown
 
 
-def page_of(review: Review, asked: hosts_section.Asked, policy: dict[str, Any] | None) -> Page:
+def page_of(review: Review, asked: Asked, policy: dict[str, Any] | None) -> Page:
     """policy: the one of `asked` as `aotc.report.trust_report.policy_document` has it.
 
     Times, paths and this host are no part of it: the same bundle, policy and hosts give the same
     page, until a key of the policy begins or ceases to count.
     """
+    sections = (
+        ("identity", "Identity", bundle_section.identity(review)),
+        ("signers", "Signers and trust", bundle_section.signers(review, policy)),
+        ("entry-points", "Entry points", entry_points(review)),
+        ("profiles", "Profiles: size, memory and cost", executables_section.profiles(review)),
+        ("parity", "Parity with plain JAX", executables_section.parity(review)),
+        ("placement", "Placement of the work", executables_section.placement(review)),
+        ("compatibility", "Compatibility", compatibility(review, asked)),
+        ("capture", "Capture", executables_section.capture(review)),
+        ("compilation", "Compilation", executables_section.compilation(review)),
+        ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),
+        ("provenance", "Provenance and bill of materials", bundle_section.provenance(review)),
+    )
     return Page(
         title=f"{review.name} {review.version}",
         root_digest=review.root_digest,
-        trust=identity_section.trust_mark(review),
-        sections=(
-            identity_section.identity(review),
-            identity_section.signers(review, policy),
-            entry_points(review),
-            executables_section.profiles(review),
-            executables_section.parity(review),
-            evidence_section.placement(review),
-            hosts_section.compatibility(review, asked),
-            evidence_section.capture(review),
-            evidence_section.compilation(review),
-            executables_section.limits(review),
-            origins_section.toolchain(review),
-            origins_section.provenance(review),
-        ),
+        trust=bundle_section.trust_mark(review),
+        sections=tuple(Section(id, title, tuple(parts)) for id, title, parts in sections),
     )

@@ -8,7 +8,14 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
-from aotc.cli.reference_options import PLACE, Fetching, Place, fetching_options, looked
+from aotc.cli.reference_options import (
+    PATH,
+    PLACE,
+    Place,
+    fetching_options,
+    looked,
+    trust_option,
+)
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"
@@ -19,16 +26,12 @@ HELP_SECTION = "Review"
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("report.html"),
     show_default=True,
     help="The page; replaces an older report, and no other file.",
 )
-@click.option(
-    "--trust",
-    type=click.Path(path_type=Path),
-    help="A policy that has to accept the bundle; the page then says who counts.",
-)
+@trust_option("A policy that has to accept the bundle; the page then says who counts.")
 @described_hosts(", for the matrix; may repeat.")
 @assumed_jaxlibs
 @fetching_options
@@ -72,7 +75,7 @@ def report(
     known = known_targets(Path.cwd()) if hosts else []
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     asked = Asked(facts, jaxlibs, known, policy, now)
-    with looked(out, bundle, policy, Fetching(full, ca)) as found:
+    with looked(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
         data = render(page_of(read, asked, rules))
     size_bytes = write_atomically(output, [data])

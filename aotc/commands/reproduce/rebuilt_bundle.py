@@ -26,7 +26,7 @@ from aotc.base.constants import EVERYTHING
 from aotc.base.errors import UsageError, finding, quoted, raise_if
 from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
-from aotc.capture.imported_packages import normalized
+from aotc.capture.installed_packages import normalized
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
@@ -34,8 +34,8 @@ from aotc.commands.reproduce.stage_differences import differences
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
+from aotc.pipeline import code_identity
 from aotc.pipeline.scratch_folder import scratch_folder
-from aotc.pipeline.tasks import code_identity
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
@@ -309,8 +309,6 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     kept = worker_environment.inherited(without=("AOTC_",))
     with processes.started(
         [*command, "--json", "--cache", "off"],
-        # It has groups of its own to end.
-        grace=10.0,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,8 +9,7 @@ import click
 
 from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import BUNDLE_FILE
-from aotc.cli.trust_option import refuse_both, verified_options
+from aotc.cli.reference_options import BUNDLE_FILE, PATH, refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
@@ -28,12 +27,8 @@ HELP_SECTION = "Build"
     help="The folder with the sources.",
 )
 @verified_options
-@click.option(
-    "--manifest",
-    type=click.Path(path_type=Path),
-    help="The build manifest; default: found below --source.",
-)
-@click.option("--tuning", type=click.Path(path_type=Path), help="What a tuned build was made with.")
+@click.option("--manifest", type=PATH, help="The build manifest; default: found below --source.")
+@click.option("--tuning", type=PATH, help="What a tuned build was made with.")
 @click.option(
     "--install",
     is_flag=True,

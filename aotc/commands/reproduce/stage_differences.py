@@ -4,7 +4,7 @@ likely cause of the later ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,8 +15,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import Evidence
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
-from aotc.bundle.read.json_differences import differing
-from aotc.bundle.read.module_differences import compared
+from aotc.bundle.read.differences import compared, differing
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.schema.bundle_manifest import BlobRef
@@ -89,7 +88,10 @@ def differences(
     for name in names[0]:
         if name in second.manifests:
             comparison = _Comparison(name, first, second, module_text)
-            found += comparison.all(each for each in changed if each.target == name)
+            told = [d for each in changed if each.target == name for d in comparison.told(each)]
+            one, two = first.manifests[name], second.manifests[name]
+            # Anything that no stage looks at.
+            found += told or comparison.values(Stage.MANIFEST, "", one, two)
     order = list(Stage)
     return tuple(sorted(found, key=lambda each: order.index(each.stage)))
 
@@ -101,13 +103,7 @@ class _Comparison:
     second: Contents
     module_text: ModuleText
 
-    def all(self, changed: Iterable[Changed]) -> list[Difference]:
-        found = [told for each in changed for told in self._told(each)]
-        one, two = self.first.manifests[self.target], self.second.manifests[self.target]
-        # Anything that no stage looks at.
-        return found or list(self._values(Stage.MANIFEST, "", one, two))
-
-    def _told(self, changed: Changed) -> Iterator[Difference]:
+    def told(self, changed: Changed) -> Iterator[Difference]:
         fact, before, after = changed.fact, changed.before, changed.after
         if (fact.part, fact.field) == (Part.MANIFEST, "evidence"):
             yield from self._evidence(before, after)
@@ -115,7 +111,7 @@ class _Comparison:
             yield from self._of_program(changed)
         elif changed.in_both and (fact.part, fact.field) in _LEAVES:
             stage, name = _LEAVES[fact.part, fact.field]
-            yield from self._values(stage, f"{fact.owner} {name}".strip(), before, after)
+            yield from self.values(stage, f"{fact.owner} {name}".strip(), before, after)
         elif changed.in_both and fact.field in _BLOBS:
             what = f"{fact.field} {fact.owner}"
             yield self._blobs(_BLOBS[fact.field], what, before, after)
@@ -133,7 +129,7 @@ class _Comparison:
 
     def _evidence(self, one: BlobRef | UnsetType, two: BlobRef | UnsetType) -> Iterator[Difference]:
         if one is UNSET or two is UNSET:
-            yield from self._values(Stage.EVIDENCE, "evidence", one, two)
+            yield from self.values(Stage.EVIDENCE, "evidence", one, two)
             return
         data = self.first.blobs[one.digest], self.second.blobs[two.digest]
         try:
@@ -141,11 +137,14 @@ class _Comparison:
         except BundleFormatError:  # that of a bundle which nobody has vouched for, or a newer one
             yield self._blobs(Stage.EVIDENCE, "evidence", one, two)
             return
-        yield from self._values(Stage.EVIDENCE, "evidence", *documents)
+        yield from self.values(Stage.EVIDENCE, "evidence", *documents)
 
-    def _values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
+    def values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
         """Where two values differ, field by field."""
-        for path, a, b in differing(_plain(one), _plain(two), what):
+        first, second = (
+            None if value is UNSET else msgspec.to_builtins(value) for value in (one, two)
+        )
+        for path, a, b in differing(first, second, what):
             yield self._said(stage, path, _shown(a), _shown(b))
 
     def _blobs(self, stage: Stage, what: str, one: BlobRef, two: BlobRef) -> Difference:
@@ -166,10 +165,6 @@ class _Comparison:
         self, stage: Stage, what: str, first: str, second: str, *, lines: tuple[str, ...] = ()
     ) -> Difference:
         return Difference(stage, self.target, what, first, second, lines)
-
-
-def _plain(value: Any) -> Any:
-    return None if value is UNSET else msgspec.to_builtins(value)
 
 
 def _shown(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aotc.base.child_processes import Processes
-    from aotc.pipeline.provisional_bundle import ProvisionalBundle
+    from aotc.pipeline.parity_check import ProvisionalBundle
 
 ROUNDS = 5
 """That count; one more goes first, and brings the files into memory."""

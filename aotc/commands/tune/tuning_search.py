@@ -24,11 +24,18 @@ from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize,
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
 from aotc.commands.tune.tuning_variants import candidates_for, cannot_run
 from aotc.compile.compiler_protocol import DEFAULT, Candidate
-from aotc.pipeline.build_tuning import Assemble, Best, Objective, Way, main_target
-from aotc.pipeline.captured_weights import WeightFiles, candidate_job
-from aotc.pipeline.provisional_bundle import pack_provisional
+from aotc.pipeline.build_tuning import (
+    Assemble,
+    Best,
+    Objective,
+    Way,
+    WeightFiles,
+    candidate_job,
+    main_target,
+)
+from aotc.pipeline.parity_check import pack_provisional
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.tasks.task_pool import stopping_pool
+from aotc.pipeline.task_pool import stopping_pool
 from aotc_runtime.schema.bundle_manifest import Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 

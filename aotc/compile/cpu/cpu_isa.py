@@ -54,12 +54,37 @@ target they would only refuse hosts that could run the code. What a target leave
 the compiler by name (`llvm` below), so that leaving out too much could cost speed, never a crash.
 """
 
+ARM_TRIPLE = "aarch64-unknown-linux-gnu"
+
+_ARM_CPU_NAMES = """
+    apple-m1 apple-m2 apple-m3 apple-m4 cortex-a72 cortex-a76 generic neoverse-n1 neoverse-n2
+    neoverse-v1 neoverse-v2
+"""
+
+ARM_CPUS = tuple(_ARM_CPU_NAMES.split())
+"""Names of aarch64 processors that LLVM in IREE 3.13.0 knows."""
+
+_ARM_FEATURE_NAMES = """
+    aes bf16 complxnum crc dotprod fp-armv8 fp16fml fullfp16 i8mm jsconv lse neon rcpc rdm sha2 sha3
+    sm4 sve sve2 sve2-bitperm
+"""
+
+ARM_FEATURES = frozenset(_ARM_FEATURE_NAMES.split())
+"""Features that numeric code may be made of, or that processors' names stand for, of those that
+Linux tells (`aotc_runtime.system.cpu_features`).
+"""
+
 _TUNING_PREFIXES = ("prefer-", "fast-", "slow-", "false-deps-", "tuning-")
 _TUNING = frozenset({"idivq-to-divl", "macrofusion", "branchfusion", "no-bypass-delay"})
 
 
+def is_arm(triple: str) -> bool:
+    """Return whether a triple is of aarch64."""
+    return triple.partition("-")[0] == "aarch64"
+
+
 def is_tuning(feature: str) -> bool:
-    """Whether a feature only shapes code generation.
+    """Return whether a feature only shapes code generation.
 
     XLA writes `prefer-no-gather` and the like among the features of a machine. Code compiled with
     them runs anywhere, so a host must not be refused for lacking them.

@@ -15,7 +15,7 @@ from aotc.compile.compiler_protocol import (
     device_target,
     unknown_name,
 )
-from aotc.compile.cpu import arm_processors, cpu_isa
+from aotc.compile.cpu import cpu_isa
 from aotc.compile.target_model import TRIPLES, TargetModel, Words
 from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.config.field_types import Size
@@ -73,11 +73,9 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         if model.triple not in self.triples:
             known = ", ".join(self.triples)
             yield unknown_name(document, ("triple",), "one of", known, model.triple)
-        is_arm = model.triple in self.triples and arm_processors.is_triple(model.triple)
+        is_arm = model.triple in self.triples and cpu_isa.is_arm(model.triple)
         cpus, features = (
-            (arm_processors.CPUS, arm_processors.FEATURES)
-            if is_arm
-            else (cpu_isa.CPUS, cpu_isa.FEATURES)
+            (cpu_isa.ARM_CPUS, cpu_isa.ARM_FEATURES) if is_arm else (cpu_isa.CPUS, cpu_isa.FEATURES)
         )
         if model.cpu not in cpus:
             known = ", ".join(cpus)

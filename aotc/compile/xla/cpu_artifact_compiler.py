@@ -39,7 +39,8 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
 
     def prepare(module: Any, called: tuple[str, ...]) -> None:
         if job.constants:
-            _embed(module, job.constants)
+            with np.load(BytesIO(job.constants)) as values:
+                embed(module, {int(index): values[index] for index in values.files})
         if any(xla_custom_calls.is_lapack(target) for target in called):
             jaxlib_private.register_lapack()
 
@@ -67,11 +68,6 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
         operations=made.operations,
         debug_options=changed,
     )
-
-
-def _embed(module: Any, constants: bytes) -> None:
-    with np.load(BytesIO(constants)) as values:
-        embed(module, {int(index): values[index] for index in values.files})
 
 
 _DEBUG_OPTIONS = (3, 3)

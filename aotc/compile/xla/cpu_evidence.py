@@ -1,14 +1,28 @@
-"""The evidence of an executable for reviewers, read from its bytes."""
+"""The evidence of an executable for reviewers, read from its bytes.
+
+Which work is done by code that XLA generated, and which by libraries, is known on CPU from the
+thunks (openxla/xla xla/backends/cpu/runtime, one kind per class). On GPU it is known from the
+instructions: custom calls into cuBLAS and cuDNN, and fusions that Triton compiles, say so.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from aotc.base.evidence import CompilerRecord, ExecutableEvidence, MemoryPlan
+from aotc.base.evidence import (
+    COLLECTIVES,
+    CUSTOM_CALL,
+    RUNTIME,
+    XLA,
+    CompilerRecord,
+    ExecutableEvidence,
+    MemoryPlan,
+    Place,
+)
 from aotc.compile.binary import elf
-from aotc.compile.xla import hlo_module, work_placement
-from aotc.compile.xla.memory_plan import memory_plan
+from aotc.compile.xla import hlo_module
+from aotc.compile.xla.hlo_module import Instruction, memory_plan
 from aotc.compile.xla.xla_objects import Contents, UnknownLayoutError
 
 
@@ -25,7 +39,7 @@ def examine(
             operations=dict(sorted(operations.items())),
             compilation=compilation,
             optimized=optimized,
-            placement=work_placement.of_thunks(inside.thunks, optimized.custom_calls),
+            placement=of_thunks(inside.thunks, optimized.custom_calls),
             plan=memory_plan(inside.assignment),
             kernels=kernels(inside),
         )
@@ -45,7 +59,7 @@ def examine_module(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
         optimized=hlo_module.optimized(module),
-        placement=work_placement.of_instructions(hlo_module.instructions(module)),
+        placement=of_instructions(hlo_module.instructions(module)),
         plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
         kernels={},
     )
@@ -58,3 +72,90 @@ def kernels(inside: Contents) -> dict[str, int]:
         for function in elf.functions(data):
             sizes[function.name] += len(function.code)
     return dict(sorted(sizes.items()))
+
+
+_LIBRARIES = {
+    "ynn-fusion": "YNN",
+    "xnn-fusion": "XNN",
+    "onednn-fusion": "oneDNN",
+    "onednn-op": "oneDNN",
+    "dot": "Eigen",
+    "convolution": "Eigen",
+    "fft": "DUCC",
+}
+_COLLECTIVES = ("all-", "reduce-scatter", "collective", "ragged-all")
+
+_PREFIXES = {
+    "lapack_": "LAPACK",
+    "__cublas": "cuBLAS",
+    "__cudnn": "cuDNN",
+    "__cusparse": "cuSPARSE",
+    "cusolver_": "cuSOLVER",
+    "cu_cholesky": "cuSOLVER",
+    "__onednn": "oneDNN",
+    "TopK": RUNTIME,
+    "__gpu$": RUNTIME,
+}
+"""Libraries by the prefix of their custom-call targets."""
+
+
+def library_of(target: str) -> str:
+    """The library that a custom call goes to, by its target."""
+    return next(
+        (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
+    )
+
+
+def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
+    """Where the steps of a CPU executable are done. custom_calls: by target."""
+    steps: dict[str, dict[str, int]] = {}
+    for kind, number in thunks.items():
+        if kind == "custom-call":
+            continue
+        steps.setdefault(_of_thunk(kind), {})[kind] = number
+    for target, number in custom_calls.items():
+        steps.setdefault(library_of(target), {})[target] = number
+    return _places(steps)
+
+
+def of_instructions(instructions: Iterable[Instruction]) -> tuple[Place, ...]:
+    """Where the fusions, calls and transforms of a GPU executable are done."""
+    steps: dict[str, dict[str, int]] = {}
+    for instruction in instructions:
+        if found := _of_instruction(instruction):
+            name, kind = found
+            kinds = steps.setdefault(name, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
+    return _places(steps)
+
+
+def _of_thunk(kind: str) -> str:
+    if kind == "kernel":
+        return XLA
+    if kind.startswith(_COLLECTIVES):
+        return COLLECTIVES
+    return _LIBRARIES.get(kind, RUNTIME)
+
+
+def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
+    match instruction.opcode:
+        case "fusion" if b"__triton" in instruction.backend_config:
+            return "Triton", "fusion"
+        case "fusion" if b"__cudnn" in instruction.backend_config:
+            return "cuDNN", "fusion"
+        case "fusion":
+            return XLA, "fusion"
+        case "custom-call":
+            return library_of(instruction.custom_call_target), instruction.custom_call_target
+        case "fft":
+            return "cuFFT", "fft"
+        case opcode if opcode.startswith(_COLLECTIVES):
+            return COLLECTIVES, opcode
+    return None
+
+
+def _places(steps: dict[str, dict[str, int]]) -> tuple[Place, ...]:
+    return tuple(
+        Place(name=name, steps=dict(sorted(kinds.items())))
+        for name, kinds in sorted(steps.items(), key=lambda item: (item[0] != XLA, item[0]))
+    )

@@ -42,9 +42,7 @@ def with_machine(topology: bytes, machine: Machine) -> bytes:
     """The topology with another machine. Raises UnknownTopologyError."""
     fields = _parse(topology)
     path, _ = _locate(fields)
-    texts = (machine.triple, machine.cpu, machine.features)
-    replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
-    return protobuf.serialize(_replace(fields, path, replacement))
+    return _with_texts(fields, path, machine.triple, machine.cpu, machine.features)
 
 
 def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
@@ -57,9 +55,12 @@ def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
     found = _search(fields, _host)
     if found is None:
         raise UnknownTopologyError("no host in the topology")
-    texts = (triple, cpu)
+    return _with_texts(fields, found[0], triple, cpu)
+
+
+def _with_texts(fields: list[Field], path: list[int], *texts: str) -> bytes:
     replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
-    return protobuf.serialize(_replace(fields, found[0], replacement))
+    return protobuf.serialize(_replace(fields, path, replacement))
 
 
 def _parse(topology: bytes) -> list[Field]:

@@ -173,35 +173,36 @@ def compile_module(
     """
     edited = cpu_topology.with_machine(host_topology(client), machine)
     description = xla_client._xla.DeviceTopology.deserialize(edited)
-    devices = description._make_compile_only_devices()
     count = len(assignment)
     compile_options = xla_client.CompileOptions()
-    compile_options.num_replicas = 1
-    compile_options.num_partitions = count
     if count > 1:
-        partitioned(compile_options, assignment)
+        build = compile_options.executable_build_options
+        build.num_replicas, build.num_partitions = 1, count
+        compile_options.device_assignment = xla_client._xla.DeviceAssignment.create(
+            np.array(assignment, np.int32).reshape(1, count)
+        )
+    devices = tuple(description._make_compile_only_devices()[:count])
+    return compile_on(devices, module, compile_options, options)
+
+
+def compile_on(
+    devices: tuple[Any, ...], module: Any, compile_options: Any, options: Mapping[str, str]
+) -> Any:
+    """Compile an MLIR module for described devices, one for each partition; an unloaded
+    `Executable`. Raises XlaError.
+    """
+    compile_options.num_replicas, compile_options.num_partitions = 1, len(devices)
+    if len(devices) > 1:
+        compile_options.executable_build_options.use_spmd_partitioning = True
+        compile_options.executable_build_options.use_shardy_partitioner = True
     compile_options.profile_version = NO_PROFILE
     compile_options.env_option_overrides = sorted(options.items())
     with module.context:
         return devices[0].client.compile(
             module,
-            executable_devices=xla_client.DeviceList(tuple(devices[:count])),
+            executable_devices=xla_client.DeviceList(devices),
             compile_options=compile_options,
         )
-
-
-def partitioned(options: Any, assignment: Sequence[int]) -> None:
-    """Set the options for a module over several devices. assignment: the device of each
-    partition.
-    """
-    count = len(assignment)
-    build = options.executable_build_options
-    build.num_replicas, build.num_partitions = 1, count
-    build.use_spmd_partitioning = True
-    build.use_shardy_partitioner = True
-    options.device_assignment = xla_client._xla.DeviceAssignment.create(
-        np.array(assignment, np.int32).reshape(1, count)
-    )
 
 
 def memory(executable: Any) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from jaxlib import xla_client
 from jaxlib.mlir import ir
 
-from aotc.compile.xla.jaxlib_private import NO_PROFILE
+from aotc.compile.xla.jaxlib_private import compile_on
 
 NAMES = (
     "load_pjrt_plugin_dynamically",
@@ -81,22 +81,8 @@ def compile_for(description: bytes, module: Any, options: Mapping[str, str]) -> 
     unloaded `Executable`. Raises XlaError.
     """
     described = xla_client._xla.DeviceTopology.deserialize(description)
-    partitions = partition_count(module)
-    devices = tuple(described._make_compile_only_devices())[:partitions]
-    compile_options = xla_client.CompileOptions()
-    compile_options.num_replicas = 1
-    compile_options.num_partitions = partitions
-    if partitions > 1:
-        compile_options.executable_build_options.use_spmd_partitioning = True
-        compile_options.executable_build_options.use_shardy_partitioner = True
-    compile_options.profile_version = NO_PROFILE
-    compile_options.env_option_overrides = sorted(options.items())
-    with module.context:
-        return devices[0].client.compile(
-            module,
-            executable_devices=xla_client.DeviceList(devices),
-            compile_options=compile_options,
-        )
+    devices = tuple(described._make_compile_only_devices())[: partition_count(module)]
+    return compile_on(devices, module, xla_client.CompileOptions(), options)
 
 
 def partition_count(module: Any) -> int:

@@ -22,15 +22,15 @@ def targets(hlo_text: str) -> tuple[str, ...]:
 
 
 def is_allowed(target: str) -> bool:
-    """Whether the runtime can serve this target on a CPU."""
+    """Return whether the runtime can serve this target on a CPU."""
     return target in _BUILT_IN or is_lapack(target)
 
 
 def is_lapack(target: str) -> bool:
-    """Whether the target is one of jaxlib's calls into LAPACK, which have to be registered."""
+    """Return whether the target is a call into LAPACK, which jaxlib has to register."""
     return _LAPACK.match(target) is not None
 
 
 def is_callback(target: str) -> bool:
-    """Whether the target calls into Python."""
+    """Return whether the target calls into Python."""
     return "callback" in target

@@ -129,14 +129,9 @@ def _assignment(field: Field) -> bytes | None:
     if not inner or isinstance(field.value, int):
         return None
     numbers = [f.number for f in inner]
-    is_one = (
-        numbers == sorted(numbers) and numbers[0] == 1 and 3 in numbers and _all_messages(inner)
-    )
-    return field.value if is_one else None
-
-
-def _all_messages(fields: list[Field]) -> bool:
-    return all(protobuf.message(field) is not None for field in fields)
+    is_ordered = numbers == sorted(numbers) and numbers[0] == 1 and 3 in numbers
+    are_messages = is_ordered and all(protobuf.message(each) is not None for each in inner)
+    return field.value if are_messages else None
 
 
 def contents(serialized: bytes) -> Contents:

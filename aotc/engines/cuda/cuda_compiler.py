@@ -31,8 +31,15 @@ def is_allowed(target: str) -> bool:
 
 WORKER = worker_parent.module("aotc.engines.cuda.cuda_worker")
 
-LEFT_OUT = ("autotuning",)
-"""What a compiler with a device would do as well: XLA times kernels against each other on it."""
+LEFT_OUT = ("autotuning", "cudnn")
+"""What a compiler with a device would do as well: XLA times kernels against each other on it, and
+asks cuDNN for the convolutions that it has for the device."""
+
+OPTIONS = {"xla_gpu_enable_triton_gemm": "False", "xla_disable_hlo_passes": "conv-rewriter"}
+"""What runs without autotuning, as an H100 showed (docs/targets.md): products by cuBLAS, since
+Triton's default tilings are slow and give wrong results for int8; convolutions by XLA's own
+kernels, since cuDNN refuses the call for which no algorithm was chosen. Target files may differ.
+"""
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=is_allowed,
@@ -73,7 +80,7 @@ class CudaBackend:
             text=text,
             devices=job.target.devices,
             triple=job.target.triple,
-            options={**job.target.options, **job.options},
+            options={**OPTIONS, **job.target.options, **job.options},
         )
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         claims = gpu_descriptions.claims(text)

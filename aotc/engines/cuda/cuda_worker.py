@@ -17,7 +17,7 @@ from aotc.compile.binary import elf
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import messages
-from aotc.compile.xla.memory_plan import memory_plan
+from aotc.compile.xla.hlo_module import memory_plan
 from aotc.engines.cuda.cuda_disassembly import cubins
 
 

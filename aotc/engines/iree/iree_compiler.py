@@ -10,7 +10,7 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.compile.compile_refusals import place_of, refused_calls, require_word
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
-from aotc.compile.cpu import arm_processors, cpu_isa
+from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.iree.iree_job import DRIVER, LEVEL, LEVELS, Job
@@ -24,7 +24,7 @@ def llvm_features(target: Target) -> str:
     """Features for LLVM: every known one that the target lacks is ruled out by name, since a
     processor's name stands for features of its own, which nobody would require of the host.
     """
-    known = arm_processors.FEATURES if arm_processors.is_triple(target.triple) else cpu_isa.FEATURES
+    known = cpu_isa.ARM_FEATURES if cpu_isa.is_arm(target.triple) else cpu_isa.FEATURES
     return cpu_isa.llvm(target.features, target.tuning, known)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate
-from aotc.compile.cpu import arm_processors
+from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
 from aotc.compile.target_model import TRIPLES
 from aotc.engines.iree.iree_job import DRIVER
@@ -25,7 +25,7 @@ class IreeKind(ProcessorKind[IreeModel]):
 
     model = IreeModel
     platform = IREE
-    triples = (*TRIPLES, arm_processors.TRIPLE)
+    triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
     checked = "run; Arm in emulation"
 
     def requirements(

@@ -30,7 +30,6 @@ _SIZES = {
     "bf16": 2,
     "f32": 4,
     "f64": 8,
-    "complex<f32>": 8,
 }
 """Bytes of an element, by its type in MLIR's words: of those whose results tests/engines compares
 with plain JAX. Others are refused.

@@ -7,23 +7,24 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aotc.base.errors import refusal
 from aotc.base.stages import CompileJob, Executable
-from aotc.base.workers import worker_environment
+from aotc.base.workers import worker_environment, worker_parent
 from aotc.compile.compile_refusals import place_of, refused_calls, require_word
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
-from aotc.compile.compiler_protocol import DEFAULT, Candidate
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.onnx_graphs.graph_job import Job
+from aotc.engines.onnx_graphs.graph_kind import Engine
 from aotc_runtime.schema.bundle_manifest import BuiltWith
 
 FORMAT = "onnx"
 """What writes graphs."""
 
 
-def versions(engine: str, extra: str, names: Sequence[str]) -> dict[str, str]:
-    """The version of each distribution. extra: of aotc, that installs them.
+def versions(engine: Engine) -> dict[str, str]:
+    """The version of each distribution that compiles for an engine.
 
     Raises CompileError (AOTC-E907) where one is missing.
     """
+    names = (FORMAT, engine.runtime)
     found = {}
     for name in names:
         try:
@@ -31,47 +32,37 @@ def versions(engine: str, extra: str, names: Sequence[str]) -> dict[str, str]:
         except PackageNotFoundError as error:
             raise refusal(
                 "AOTC-E907",
-                f"the engine {engine}",
+                f"the engine {engine.platform}",
                 f"{name} is not installed",
                 expected=f"{' and '.join(names)}, which compile for it",
-                hint=f"from a clone: `pip install ./runtime ./runtime/serve '.[{extra}]'`, or name "
-                "another engine in `engines`",
+                hint=f"from a clone: `pip install ./runtime ./runtime/serve '.[{engine.extra}]'`, "
+                "or name another engine in `engines`",
             ) from error
     return found
-
-
-def thread_candidates(engine: str, *words: str) -> tuple[Candidate, ...]:
-    """Return the candidates of an engine that takes graphs: the default, and threads."""
-    option = threads_option(engine)
-    return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in words))
-
-
-def threads_option(platform: str) -> str:
-    """The option of a target that says who computes a call."""
-    return f"{platform}-threads"
 
 
 class GraphBackend:
     """An engine that is installed, with our translation for it.
 
-    platform: of its targets.  name: the engine's, in messages.  extra: of aotc, that installs the
-    packages which compile.  threads: the words for who computes a call, that its option takes.
-    worker: the command that compiles what it finds in its working folder.
-    seconds_max: how long it may take for one executable.
+    worker: the command that compiles what it finds in its working folder; the engine's without
+    one.  seconds_max: how long it may take for one executable.
     """
 
-    platform: str
-    name: str
-    extra: str
-    packages: Sequence[str]
-    threads: Sequence[str]
+    def __init__(
+        self, engine: Engine, worker: Sequence[str] = (), seconds_max: float = SECONDS_MAX
+    ) -> None:
+        self._engine = engine
+        command = worker or worker_parent.module(engine.worker)
+        self._workers = CompileWorkers(command, seconds_max)
 
-    def __init__(self, worker: Sequence[str], seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
+    @property
+    def platform(self) -> str:
+        """The platform of the targets it compiles for."""
+        return self._engine.platform
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and the packages. Raises CompileError (AOTC-E907)."""
-        return built_with(versions(self.platform, self.extra, self.packages))
+        return built_with(versions(self._engine))
 
     def compile(self, job: CompileJob) -> Executable:
         """Translate one module and have the engine's compiler take the graph.
@@ -87,15 +78,15 @@ class GraphBackend:
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         if result.problem and result.called:
             instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'
-            raise refused_calls(job, result.called, f"of {self.name} none", instead)
+            raise refused_calls(job, result.called, f"of {self._engine.name} none", instead)
         if result.problem:
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)
 
     def _threads(self, job: CompileJob) -> str:
-        option = threads_option(self.platform)
+        option = self._engine.option
         stated = {**job.target.options, **job.options}.get(option, "")
-        return require_word(job, option, stated, self.threads)
+        return require_word(job, option, stated, self._engine.threads)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 from math import isclose, pi, prod, sqrt
 from typing import Any
 
@@ -390,22 +391,12 @@ def _gelu(operation: Operation) -> bool:
     factors = _factors(operation.result)
     if operation.result.element != "f32":
         return False
-    halves = [each for each in factors if _is(each, 0.5)]
-    for value in factors:
-        for other in factors:
-            if other is value:
-                continue
-            if len(halves) == 1 and len(factors) == 3:
-                if _error_function_of(other) is value:
-                    return _become(operation, GELU, value)
-                if _tanh_of(other) is value:
-                    return _become(operation, TANH_GELU, value)
-            divided = _scaled(other, 0.5)
-            if len(factors) == 2 and divided is not None:
-                if _error_function_of(divided) is value:
-                    return _become(operation, GELU, value)
-                if _tanh_of(divided) is value:
-                    return _become(operation, TANH_GELU, value)
+    halved = len(factors) == 3 and sum(_is(each, 0.5) for each in factors) == 1
+    for value, other in permutations(factors, 2):
+        inner = other if halved else _scaled(other, 0.5) if len(factors) == 2 else None
+        for name, argument_of in ((GELU, _error_function_of), (TANH_GELU, _tanh_of)):
+            if inner is not None and argument_of(inner) is value:
+                return _become(operation, name, value)
     return False
 
 

@@ -12,47 +12,12 @@ from typing import NamedTuple
 
 from aotc.engines.onnx_graphs.graph_builder import Graph, Node, Tensor, moves_nothing, names_in
 
-ALONE = frozenset(
-    {
-        "Abs",
-        "Add",
-        "And",
-        "Cast",
-        "Ceil",
-        "Cos",
-        "Div",
-        "Equal",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "Greater",
-        "GreaterOrEqual",
-        "IsInf",
-        "IsNaN",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "Max",
-        "Min",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Sqrt",
-        "Sub",
-        "Tanh",
-        "Where",
-        "Xor",
-    }
-)
+ALONE = frozenset({
+    "Abs", "Add", "And", "Cast", "Ceil", "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "Gelu",
+    "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Min",
+    "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin",
+    "Sqrt", "Sub", "Tanh", "Where", "Xor",
+})  # fmt: skip
 """Operators that compute each number from those at its place, whatever the axes are."""
 
 REDUCTIONS = frozenset({"ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"})

@@ -15,48 +15,17 @@ from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, Unsuppo
 
 ELEMENTS = ("i1", "i8", "ui8", "i32", "f32")
 
-_EXACT: Mapping[str, tuple[str, ...]] = {
+_EXACT: Mapping[str, str] = {
     "i1 i8 ui8 i32 f32": (
-        "broadcast_in_dim",
-        "case",
-        "compare",
-        "concatenate",
-        "constant",
-        "convert",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "gather",
-        "iota",
-        "pad",
-        "reshape",
-        "reverse",
-        "select",
-        "slice",
-        "transpose",
-        "while",
+        "broadcast_in_dim case compare concatenate constant convert dynamic_slice "
+        "dynamic_update_slice gather iota pad reshape reverse select slice transpose while"
     ),
-    "i32 f32": ("abs", "add", "multiply", "negate", "scatter", "sign", "subtract"),
-    "i1 i32": ("and", "not", "or", "xor"),
-    "i1 f32": ("is_finite", "maximum", "minimum", "reduce", "return"),
+    "i32 f32": "abs add multiply negate scatter sign subtract",
+    "i1 i32": "and not or xor",
+    "i1 f32": "is_finite maximum minimum reduce return",
     "f32": (
-        "ceil",
-        "clamp",
-        "convolution",
-        "cosine",
-        "divide",
-        "dot_general",
-        "exponential",
-        "floor",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "power",
-        "reduce_window",
-        "round_nearest_even",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tanh",
+        "ceil clamp convolution cosine divide dot_general exponential floor log log_plus_one "
+        "logistic power reduce_window round_nearest_even rsqrt sine sqrt tanh"
     ),
 }
 """Operations of StableHLO by the types of their operands and results."""
@@ -65,7 +34,7 @@ EXACT: Mapping[str, frozenset[str]] = {
     **{
         f"stablehlo.{name}": frozenset(elements.split())
         for elements, names in _EXACT.items()
-        for name in names
+        for name in names.split()
     },
     **{
         name: frozenset({"f32"})

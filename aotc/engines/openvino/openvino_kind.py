@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from aotc.compile.compiler_protocol import Backend, Candidate, plugin_requirements
-from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
+from aotc.compile.cpu.cpu_kind import ProcessorModel
+from aotc.engines.onnx_graphs.graph_job import CALLING, POOL
+from aotc.engines.onnx_graphs.graph_kind import Engine, GraphKind
 from aotc_runtime.engines.openvino.openvino_names import DEVICE, ENGINE, RUNTIME
-from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
 
 
 class OpenvinoModel(ProcessorModel):
@@ -16,31 +16,17 @@ class OpenvinoModel(ProcessorModel):
     platform: Literal["openvino"]
 
 
-class OpenvinoKind(ProcessorKind[OpenvinoModel]):
-    """Processors as OpenVINO runs on them."""
+class OpenvinoKind(GraphKind[OpenvinoModel]):
+    """Processors as OpenVINO runs on them. It makes the code where they run."""
 
     model = OpenvinoModel
     platform = ENGINE
-    checked = "run"
-    packs_weights = True
-
-    def requirements(
-        self, target: Target, built_with: BuiltWith, memory_bytes: int
-    ) -> DeviceRequirements:
-        """The release that the graphs were checked with: it makes the code, where they run. The
-        processor's memory counts once, as the host's.
-        """
-        return plugin_requirements((DEVICE,), RUNTIME, built_with, 0)
-
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Whose threads compute a call."""
-        from aotc.engines.onnx_graphs.graph_compiler import thread_candidates
-        from aotc.engines.onnx_graphs.graph_job import CALLING, POOL
-
-        return thread_candidates(ENGINE, CALLING, POOL)
-
-    def backend(self) -> Backend:
-        """The installed OpenVINO."""
-        from aotc.engines.openvino.openvino_compiler import OpenvinoBackend
-
-        return OpenvinoBackend()
+    engine = Engine(
+        platform=ENGINE,
+        name="OpenVINO",
+        extra="openvino",
+        runtime=RUNTIME,
+        device=DEVICE,
+        threads=(CALLING, POOL),
+        worker="aotc.engines.openvino.openvino_worker",
+    )

@@ -27,8 +27,14 @@ INLINED = {"higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_au
 NAMES_MAX = 4096
 """Characters of a name."""
 
-UNREAD = ("device", "layout", "memory_format", "non_blocking", "pin_memory")
-"""Arguments that say where and how values lie, not what they are."""
+UNREAD = frozenset(
+    {"device", "layout", "memory_format", "non_blocking", "pin_memory", "implicit"}
+    | {"cudnn_enable", "cudnn_enabled", "compute_mode", "stable", "assume_unique"}
+    | {"scale_grad_by_freq", "sparse_grad", "check_errors", "physical_layout"}
+)
+"""Arguments that say where and how values lie, by which kernels they are computed, and what is made
+of gradients and errors; not what the values are. Sorts are always stable.
+"""
 
 IN_PLACE = {
     "aten.__iand__": "aten.__and__",
@@ -183,11 +189,9 @@ def _value(argument: Argument, depth: int) -> Any:
     if kind == "scalar_type":
         return DTypeNumber(value)
     if kind == "optional_tensors":
-        return tuple(
-            None if item.as_tensor is UNSET else Ref(item.as_tensor.name) for item in value
-        )
+        return tuple(_value(item, depth) for item in value)
     if kind == "optional_tensor":
-        return None if value.as_tensor is UNSET else Ref(value.as_tensor.name)
+        return _value(value, depth)
     if kind == "complex":
         return complex(_number(value.real), _number(value.imag))
     if kind != "graph":

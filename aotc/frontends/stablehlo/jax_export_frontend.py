@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import flatbuffers  # noqa: F401 - what jax.export reads with; jax does not install it
 import jax
 import jax.export
 import jax.numpy as jnp

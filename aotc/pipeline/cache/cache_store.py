@@ -1,9 +1,10 @@
-"""Stores of cache entries: the protocol, and the one in a local folder.
+"""The build cache: its protocol, and the one in a local folder.
 
 An entry is a file `ab/cdef…` named after its key. It begins with a SHA-256 over its key and data,
-so that an entry which is damaged, cut short or under the wrong name is not used. Entries are
-written beside their place and renamed, so that a killed build leaves a whole entry or none. A
-file's modification time is when the entry was last used.
+so that an entry which is damaged, cut short or under the wrong name is not used. Shards of weights
+are kept as they are, named after their digests, under a second name (a hard link) where the file
+system allows that. Files are written beside their place and renamed, so that a killed build leaves
+a whole one or none. A file's modification time is when it was last used.
 """
 
 from __future__ import annotations
@@ -14,15 +15,22 @@ import re
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from aotc.base.directory_owner import is_ours
-from aotc.base.temporary_files import PART, locked, remove_abandoned, remove_folder, temporary_file
-from aotc.pipeline.cache.cache_files import FOLDER, KeptFiles
-from aotc_runtime.base.digest import pieces, sha256_bytes
+from aotc.base.temporary_files import (
+    PART,
+    hard_link,
+    locked,
+    remove_abandoned,
+    remove_folder,
+    temporary_file,
+)
+from aotc_runtime.base.digest import pieces, sha256, sha256_bytes
+from aotc_runtime.system.streamed_bundle import pass_file
 
 MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
@@ -31,6 +39,8 @@ HEX = frozenset("0123456789abcdef")
 INNER_MODE = 0o700
 
 ENTRIES = "entries"
+
+FILES = "files"
 FILES_PART = 2
 """Files that are kept as they are have one part in this many of a store's size: the weights of one
 large model do not drive out everything else."""
@@ -55,7 +65,7 @@ class Contents:
     bytes: int
 
 
-class Store(Protocol):
+class Cache(Protocol):
     """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
 
     def get(self, key: str) -> bytes | None:
@@ -65,21 +75,15 @@ class Store(Protocol):
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
     def put_file(self, digest: str, path: Path) -> None:
-        """Keep a file that has this digest, if possible, as `put` does; its bytes are not read
-        where the file system can give it another name.
-        """
+        """Keep a file that has this digest, if possible, as `put` does."""
 
     def get_file(self, digest: str, path: Path) -> bool:
         """Put the file with this digest at a path where nothing is yet; whether there is one.
-        Somebody may have damaged it: who packs it hashes it. Raises OSError if there is no room.
+        Raises OSError if there is no room.
         """
 
     def notes(self) -> tuple[str, ...]:
         """Sentences for people: damaged entries, a place that cannot be written."""
-
-
-class Cache(Store, Protocol):
-    """A store with what only a local one has: records of builds, and a limit on its size."""
 
     def read_record(self, name: str) -> bytes | None:
         """What the last build of this name left; None if it left nothing."""
@@ -90,9 +94,6 @@ class Cache(Store, Protocol):
     def trim(self) -> Contents:
         """Remove what was not used for the longest time until its limit holds; what was removed."""
 
-    def remove_damaged(self) -> int:
-        """Hash the files that are kept as they are, and remove those that are others; how many."""
-
     def stop(self) -> None:
         """End what is being read and written elsewhere, from another thread."""
 
@@ -100,7 +101,7 @@ class Cache(Store, Protocol):
 def inner_folders(folder: Path) -> Iterator[Path]:
     """Folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
-    for kept in (folder / ENTRIES, folder / FOLDER):
+    for kept in (folder / ENTRIES, folder / FILES):
         yield kept
         with suppress(FileNotFoundError, NotADirectoryError):
             yield from sorted(kept.iterdir())
@@ -116,22 +117,18 @@ class LocalStore:
         self._lock = threading.Lock()
         self._damaged: list[str] = []
         self._unwritable = ""
-        self._files = KeptFiles(folder, self.get, self.put, self._make)
 
     def get(self, key: str) -> bytes | None:
         """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
         made anew. One larger than the whole cache may be is not read.
         """
-        path = self._path(key)
+        path = self._path(ENTRIES, key)
         try:
             start, data = _read(path, len(MAGIC) + DIGEST_BYTES, self.limit)
         except OSError:
             return None
         if start != MAGIC + _digest(key, data):
-            with self._lock:
-                self._damaged.append(path.name)
-            with suppress(OSError):
-                _remove(path)
+            self._discard(path)
             return None
         with suppress(OSError):
             os.utime(path)
@@ -139,31 +136,44 @@ class LocalStore:
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible; data larger than the whole cache may be is not kept."""
-        if len(data) > self.limit:
-            return
-        path = self._path(key)
-        try:
-            self._make(path.parent)
-            _write(path, MAGIC + _digest(key, data), data)
-        except OSError as error:
-            with self._lock:
-                self._unwritable = error.strerror or str(error)
+        if len(data) <= self.limit:
+            with self._noting_failure():
+                _write(self._made(ENTRIES, key), MAGIC + _digest(key, data), data)
 
     def put_file(self, digest: str, path: Path) -> None:
-        """Keep a file that has this digest, if possible."""
-        try:
-            self._files.put(digest, path)
-        except OSError as error:
-            with self._lock:
-                self._unwritable = error.strerror or str(error)
+        """Keep a file that has this digest, if possible; its bytes are not read where the file
+        system can give it another name.
+        """
+        with self._noting_failure(), suppress(FileExistsError):  # another build has kept it
+            place = self._made(FILES, digest)
+            if not hard_link(path, place):
+                _write(place, pass_file(path))
 
     def get_file(self, digest: str, path: Path) -> bool:
-        """Put the file with this digest at a path; whether there is one. Raises OSError."""
-        return self._files.get(digest, path)
-
-    def remove_damaged(self) -> int:
-        """Hash the files that are kept as they are, and remove those that are others; how many."""
-        return self._files.remove_damaged()
+        """Put the file with this digest at a path where nothing is yet; whether there is one. One
+        that has another digest by now is removed. Raises OSError if there is no room for it.
+        """
+        place = self._path(FILES, digest)
+        data = memoryview(b"")
+        try:
+            status = place.lstat()
+            if stat.S_ISREG(status.st_mode) and is_ours(status):
+                data = pass_file(place)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):  # such as an empty file, which cannot be mapped
+            pass
+        if sha256(data) != digest:
+            self._discard(place)
+            return False
+        with suppress(OSError):
+            os.utime(place)
+        try:
+            if not hard_link(place, path):
+                _write(path, data)
+        except FileNotFoundError:  # another build has just removed it
+            return False
+        return True
 
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about damaged entries and a folder that cannot be written."""
@@ -186,16 +196,13 @@ class LocalStore:
     def write_record(self, name: str, data: bytes) -> None:
         """Leave data for the next build of this name, if the folder can be written."""
         path = self.folder / RECORDS / name
-        try:
+        with self._noting_failure():
             self._make(path.parent)
             _write(path, data)
-        except OSError as error:
-            with self._lock:
-                self._unwritable = error.strerror or str(error)
 
     def contents(self) -> Contents:
         """How many entries there are now, and their bytes."""
-        every = (*self._entries(), *self._files.entries())
+        every = (*self._held(ENTRIES), *self._held(FILES))
         sizes = [status.st_size for _, status in every]
         return Contents(len(sizes), sum(sizes))
 
@@ -207,22 +214,14 @@ class LocalStore:
         """
         limit = self.limit if limit is None else limit
         removed = Contents(0, 0)
-        try:
+        with self._noting_failure():
             self._make(self.folder / ENTRIES)
             with locked(self.folder / ENTRIES):
-                files = [
-                    (status.st_atime_ns, path, status) for path, status in self._files.entries()
-                ]
-                removed = _removed(files, limit // FILES_PART)
-                files = [each for each in files if each[1].exists()]
-                entries = [(status.st_mtime_ns, path, status) for path, status in self._entries()]
-                more = _removed([*files, *entries], limit)
+                removed = _removed([*self._held(FILES)], limit // FILES_PART)
+                more = _removed([*self._held(FILES), *self._held(ENTRIES)], limit)
                 removed = Contents(removed.entries + more.entries, removed.bytes + more.bytes)
                 self._forget_old_records()
                 self._tidy()
-        except OSError as error:
-            with self._lock:
-                self._unwritable = error.strerror or str(error)
         return removed
 
     @property
@@ -252,16 +251,36 @@ class LocalStore:
         for each in (*reversed(inner.parents), inner):
             (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)
 
-    def _path(self, key: str) -> Path:
-        digits = key.removeprefix("sha256:")
-        return self.folder / ENTRIES / digits[:2] / digits[2:]
-
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every entry that still exists when it is looked at; files with other names are
-        skipped.
-        """
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """What cannot be written is told by `notes`, and fails no build."""
         try:
-            folders = sorted((self.folder / ENTRIES).iterdir())
+            yield
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def _discard(self, path: Path) -> None:
+        """Remove something that is damaged."""
+        with self._lock:
+            self._damaged.append(path.name)
+        with suppress(OSError):
+            _remove(path)
+
+    def _path(self, kind: str, key: str) -> Path:
+        digits = key.removeprefix("sha256:")
+        return self.folder / kind / digits[:2] / digits[2:]
+
+    def _made(self, kind: str, key: str) -> Path:
+        """The place of a key, in a folder that is there. Raises OSError."""
+        path = self._path(kind, key)
+        self._make(path.parent)
+        return path
+
+    def _held(self, kind: str) -> Iterator[tuple[Path, os.stat_result]]:
+        """All entries or files that still exist when they are looked at, without other names."""
+        try:
+            folders = sorted((self.folder / kind).iterdir())
         except OSError:
             return
         for folder in folders:
@@ -311,17 +330,13 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
         os.close(descriptor)
 
 
-type _Used = tuple[int, Path, os.stat_result]
-"""When something was last used, and what it is."""
-
-
-def _removed(found: Sequence[_Used], limit: int) -> Contents:
+def _removed(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
     """Remove what was not used for the longest time until the rest keeps to a limit in bytes; what
     was removed. Raises OSError.
     """
     removed, freed = 0, 0
-    left = sum(status.st_size for _, _, status in found)
-    for _, path, status in sorted(found, key=lambda each: (each[0], each[1].name)):
+    left = sum(status.st_size for _, status in found)
+    for path, status in sorted(found, key=lambda each: (each[1].st_mtime_ns, each[0].name)):
         if left <= limit:
             break
         _remove(path)

@@ -43,12 +43,12 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan
-from aotc.capture.imported_packages import imported_packages
+from aotc.capture.file_digests import changed
+from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import HOST, Platforms, TracedProfile
-from aotc.capture.source_files import changed
 from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
@@ -128,7 +128,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         _note(files, file, digest)
     # Sources of weights are hashed beside all that follows; but where shards of them are known,
     # they need not be cut if they are the same.
-    with _hashing(weights, scratch) as digests:
+    with _hashing(weights) as digests:
         if known.cuts:
             digests()
         # Compilers are at work by now; making fixtures runs the program's own functions, which
@@ -136,7 +136,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in [*captured.items()]:
             progress.started(f"making fixtures of {name} ({entry_point.function})")
             try:
-                recorded = fixture_inputs.recorded_inputs(name, manifest)
+                recorded = fixture_inputs.recorded(name, manifest, "file")
                 if recorded:
                     _note(files, recorded.file, recorded.digest)
                 captured[name] = _write_fixtures(
@@ -197,27 +197,19 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
 
 @contextmanager
-def _hashing(
-    weights: Mapping[str, Weights], scratch: Scratch
-) -> Iterator[Callable[[], list[tuple[str, str]]]]:
+def _hashing(weights: Mapping[str, Weights]) -> Iterator[Callable[[], list[tuple[str, str]]]]:
     """A function that waits for the digests of all files of weights, which a thread takes: their
     names and digests. Nothing more is hashed once the block has ended.
     """
     left = Event()
 
+    def go_on(_: int) -> None:
+        if left.is_set():
+            raise InterruptedError
+
     def all_of_them() -> list[tuple[str, str]]:
-        with scratch.hashing_weights() as told:
-
-            def go_on(number: int) -> None:
-                if left.is_set():
-                    raise InterruptedError
-                told(number)
-
-            return [
-                (read.source.text, read.digest(go_on))
-                for loaded in weights.values()
-                for read in loaded.files
-            ]
+        files = (read for loaded in weights.values() for read in loaded.files)
+        return [(read.source.text, read.digest(go_on)) for read in files]
 
     with ThreadPoolExecutor(1, "aotc-hash") as thread:
         hashing = thread.submit(all_of_them)
@@ -255,7 +247,7 @@ def _write_fixtures(
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
-        results = fixture_inputs.recorded_results(name, manifest, kind)
+        results = fixture_inputs.recorded(name, manifest, kind)
         if results is None:
             continue
         _note(files, results.file, results.digest)
@@ -348,7 +340,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             if is_file:
                 with module.context:
                     require_known_calls(module, where, static=True)
-            modules[platform] = portable(module)
+            modules[platform] = portable(module, platform)
         except AotcError:
             raise
         except jax_private.SizesError as error:

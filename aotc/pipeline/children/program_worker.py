@@ -21,7 +21,7 @@ from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import source_imports
 from aotc.capture.program_reads import Recorder
 from aotc.pipeline.children.user_process import begin_as_if_alone
-from aotc.pipeline.scratch_folder import ProgramJob, Scratch
+from aotc.pipeline.scratch_folder import ProgramJob, ProgramReads, Scratch
 
 
 class Job(Struct, frozen=True):
@@ -45,7 +45,7 @@ def prepare() -> None:
         importlib.import_module(worker)
     # Not at the top: a worker in a process of its own imports jax with its options.
     from aotc.capture import jax_private
-    from aotc.capture.imported_packages import imported_packages
+    from aotc.capture.installed_packages import imported_packages
     from aotc.compile.compiler_registry import platforms
 
     jax_private.import_for_lowering()
@@ -58,7 +58,7 @@ def run(job: Job, progress: Progress) -> None:
     scratch = Scratch(Path(job.folder))
     apart.keep_secret(*job.secrets)
     if job.apart is not None:
-        scratch.write_measures(job.worker, apart.begin(job.apart))
+        scratch.add_measures(apart.begin(job.apart))
     os.environ.update(job.options)
     if "jax" in sys.modules:  # of the zygote
         from aotc.capture import jax_private
@@ -81,7 +81,6 @@ def _write_read(recorder: Recorder, scratch: Scratch, program: ProgramJob) -> No
 
     read = recorder.variables()
     known = {name: read[name] for name in read if not worker_environment.decides(name)}
-    scratch.write_variables(known)
     manifest = program.manifest
     listed = {
         path.resolve()
@@ -91,7 +90,8 @@ def _write_read(recorder: Recorder, scratch: Scratch, program: ProgramJob) -> No
         )
     }
     root = manifest.path.resolve().parent
-    scratch.write_files(project_files.read_by(recorder.files(), root, listed))
+    files = project_files.read_by(recorder.files(), root, listed)
+    scratch.write_reads(ProgramReads(files, known))
 
 
 def main() -> None:

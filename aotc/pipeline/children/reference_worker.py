@@ -28,8 +28,8 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import flat_call, plan_call
+from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
-from aotc.capture.source_files import changed
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures

@@ -43,7 +43,7 @@ def plan_and_trace(
     """Return an entry point with the digests of what is not compiled, and its trials by target.
     Leave the inputs of their calls.
 
-    wanted: the executables of each target.  recorded: what `fixture_inputs.recorded_inputs` gave.
+    wanted: the executables of each target.  recorded: its recorded inputs, if any.
     Raises CaptureError (AOTC-E829, E831) if inputs of such sizes cannot be made.
     """
     name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")

@@ -23,7 +23,7 @@ from aotc.capture.call_arguments import CallPlan, FlatCall
 from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.check.padding.trial_records import FIXTURE, EntryTrials, PlannedTrial, Sizes
-from aotc.check.padding.trial_run import Array, run
+from aotc.check.padding.trial_run import Array, Subject, run
 from aotc.check.padding.trial_samples import sampled
 from aotc.check.padding.trial_verdict import endless, refusals, tried
 from aotc.config.build_manifest import BuildManifest
@@ -133,13 +133,14 @@ def _try(
     name = entry.entry_point
     function = functions[name]
     captured = program.entry_points[name]
-    if not trial_files.call_file(scratch.folder, name, trial).exists():
+    file = trial_files.call_file(scratch.folder, name, trial)
+    if not file.exists():
         started = monotonic()
         _record(trial, function, program, manifest, scratch)
         where = label(name, trial.sizes)
         function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
     allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
-    call = trial_files.read_call(scratch.folder, name, trial, captured.inputs, captured.outputs)
+    call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
 
     def late() -> AotcError:
         return ParityError(endless(entry, trial, allowed, manifest.where))
@@ -150,7 +151,7 @@ def _try(
             results = function.outputs(sizes, given)
         return [results[spec.path] for spec in captured.outputs]
 
-    return run(trial, entry, captured.inputs, captured.outputs, call, execute)
+    return run(trial, Subject(entry, captured.inputs, captured.outputs, execute), call)
 
 
 @contextmanager

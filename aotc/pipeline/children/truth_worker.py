@@ -14,16 +14,15 @@ import numpy as np
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.bundle.write.bundle_writer import Blob
-from aotc.capture.float64_module import NotWidenedError, widened
-from aotc.capture.reference_interpreter import NotInterpretedError, interpreted
+from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_fixture
 from aotc.check.parity_process import Call
 from aotc.check.value_inputs import Array
 from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
 from aotc.check.value_verdict import Truth, Verdict, judge, second_opinion, worst_of
+from aotc.pipeline.parity_check import Opinion, TruthJob
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.truth_check import Job, Opinion
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.engine_device import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
@@ -47,7 +46,7 @@ INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
 
-def work(job: Job, progress: Progress) -> list[Verdict] | list[Opinion]:
+def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Opinion]:
     """A verdict for each call, or an opinion where the job has no options of XLA."""
     scratch = Scratch(Path(job.folder))
     program = scratch.read_program()
@@ -70,7 +69,7 @@ class _Case:
         captured: CapturedEntryPoint,
         profile: CapturedProfile,
         scratch: Scratch,
-        job: Job,
+        job: TruthJob,
     ) -> None:
         self._profile, self._outputs, self._scratch = profile, captured.outputs, scratch
         self._artifact = profile.module.artifact
@@ -203,4 +202,4 @@ def _wide(array: Array) -> Array:
 
 
 if __name__ == "__main__":
-    answer(Job, work)
+    answer(TruthJob, work)

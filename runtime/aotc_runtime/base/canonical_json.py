@@ -88,13 +88,9 @@ def _check_marks(data: bytes, most: int, where: str) -> None:
     """AOTC-E111: more values than any real document has. Asked before any is made."""
     marks = marks_in(data)
     if marks > most:
-        raise refusal(
-            "AOTC-E111",
-            where,
-            str(marks),
-            expected=f"JSON with at most {most} commas, colons and opening brackets",
-            hint="no tool writes so many values: fetch or build the bundle again",
-        )
+        expected = f"JSON with at most {most} commas, colons and opening brackets"
+        hint = "no tool writes so many values: fetch or build the bundle again"
+        raise refusal("AOTC-E111", where, str(marks), expected=expected, hint=hint)
 
 
 def decode_foreign[T](

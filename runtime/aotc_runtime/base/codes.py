@@ -37,7 +37,7 @@ class ServerError(AotcError):
 class Code(NamedTuple):
     """A row of the catalogue. meaning, remedy: for readers of the documentation, in Markdown.
     expected, hint: what findings say where nothing else is said, `{name}` being a value that is
-    given. Empty if each place says something of its own.
+    given. Without an expectation each place says its own; without a hint, the remedy is one.
     """
 
     meaning: str
@@ -72,56 +72,48 @@ class Family(NamedTuple):
             where=where,
             expected=row.expected.format_map(values) if expected is None else expected,
             found=found,
-            hint=row.hint.format_map(values) if hint is None else hint,
+            hint=(row.hint or row.remedy).format_map(values) if hint is None else hint,
         )
 
 
 BUNDLE_FORMAT = {
     "AOTC-E101": Code(
         "a document is not valid JSON of the expected type",
-        "rebuild the bundle",
-        hint="it is damaged, or not aotc's: rebuild it with `aotc build`",
+        "it is damaged, or not aotc's: rebuild it with `aotc build`",
     ),
     "AOTC-E102": Code(
         "a document is not in canonical form",
-        "use the bytes as `aotc build` wrote them",
+        "it was rewritten after the build: use the bytes `aotc build` wrote",
         expected="canonical JSON: sorted keys, no white space, no duplicate keys",
-        hint="it was rewritten after the build: use the bytes `aotc build` wrote",
     ),
     "AOTC-E103": Code(
         "not a tar archive, or a truncated one",
-        "fetch or build the bundle again",
+        "the file is damaged, or not written by `aotc build`: fetch or build it again",
         expected="a tar archive with its end mark",
-        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
     ),
     "AOTC-E104": Code(
         "an archive member that has no business in a bundle: a link, another kind, a name twice, "
         "too many",
-        "use the file as `aotc build` wrote it",
-        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+        "the file is damaged, or not written by `aotc build`: fetch or build it again",
     ),
     "AOTC-E105": Code(
         "bytes in an archive that belong to no member",
-        "fetch or build the bundle again",
-        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+        "the file is damaged, or not written by `aotc build`: fetch or build it again",
     ),
     "AOTC-E106": Code(
         "JSON that other tools may rewrite is malformed, or has a key twice",
-        "fetch or build the bundle again",
+        "the bundle is damaged: fetch or build it again",
         expected="JSON that is a valid {type}",
-        hint="the bundle is damaged: fetch or build it again",
     ),
     "AOTC-E107": Code(
         "text in a signature is not canonical base64",
-        "sign the bundle again",
+        "the signature is damaged: sign the bundle again with `aotc sign`",
         expected="canonical base64",
-        hint="the signature is damaged: sign the bundle again with `aotc sign`",
     ),
     "AOTC-E108": Code(
         "the bundle, or a file or folder of it, cannot be opened",
-        "check the path and its permissions",
+        "check the path and the permissions",
         expected="a readable bundle: an .aotb file or an OCI layout folder",
-        hint="check the path and the permissions",
     ),
     "AOTC-E109": Code(
         "a folder that is no OCI layout, or holds links or other files",
@@ -129,144 +121,114 @@ BUNDLE_FORMAT = {
     ),
     "AOTC-E110": Code(
         "`oci-layout` or `index.json` is missing",
-        "fetch or build the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E111": Code(
         "a document or all attestations are larger, or a list longer, than any real one",
-        "is this the right file?",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E112": Code(
         "another version of the OCI layout",
-        "build the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E113": Code(
         "`index.json` or the root index does not describe exactly one bundle, or lists something "
         "twice",
-        "fetch or build the bundle again; one of a later format may need a later `aotc-runtime`",
-        hint="the bundle is damaged, not aotc's, or of a later format: fetch or build it again, or "
+        "the bundle is damaged, not aotc's, or of a later format: fetch or build it again, or "
         "update aotc-runtime",
     ),
     "AOTC-E114": Code(
         "an attestation is not one envelope about this root, or has that of another one",
-        "sign the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E115": Code(
         "a bundle format that this runtime does not read",
-        "update `aotc-runtime`, or rebuild the bundle",
-        hint="update aotc-runtime here, or build with the aotc that it came with",
+        "update aotc-runtime here, or build with the aotc that it came with",
     ),
     "AOTC-E116": Code(
         "targets of one bundle contradict each other",
-        "build the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E117": Code(
         "a tensor file is not what the bundle manifest says about it",
-        "build the bundle again",
-        hint="the bundle was put together wrongly: build it again",
+        "the bundle was put together wrongly: build it again",
     ),
     "AOTC-E118": Code(
         "a bundle manifest contradicts itself",
-        "build the bundle again",
-        hint="the bundle was put together wrongly: build it again",
+        "the bundle was put together wrongly: build it again",
     ),
     "AOTC-E119": Code(
         "an envelope without signatures, with too many or with one twice; or more to try with a "
         "policy's keys than any real bundle has",
-        "sign the bundle again",
-        hint="sign the bundle that was built again with `aotc sign`",
+        "sign the bundle that was built again with `aotc sign`",
     ),
     "AOTC-E131": Code(
         "a tensor file without a valid header",
-        "build the bundle again",
-        hint="the file is damaged or not safetensors: write it again",
+        "the file is damaged or not safetensors: write it again",
     ),
     "AOTC-E132": Code(
         "a tensor of impossible dtype, shape or size",
-        "build the bundle again",
-        hint="the file is damaged or not safetensors: write it again",
+        "the file is damaged or not safetensors: write it again",
     ),
     "AOTC-E133": Code(
         "tensors that overlap, leave holes or reach past the end",
-        "build the bundle again",
-        hint="the file is damaged or not safetensors: write it again",
+        "the file is damaged or not safetensors: write it again",
     ),
 }
 
 INTEGRITY = {
     "AOTC-E201": Code(
         "bytes do not have the digest that was signed",
-        "the bundle was changed: fetch or build it again",
-        hint="the bundle was changed after it was signed: fetch or build it again",
+        "the bundle was changed after it was signed: fetch or build it again",
     ),
     "AOTC-E202": Code(
-        "a blob is missing",
-        "fetch the bundle again",
-        hint="the bundle was changed after it was signed: fetch or build it again",
+        "a blob is missing", "the bundle was changed after it was signed: fetch or build it again"
     ),
     "AOTC-E203": Code(
         "a blob has another size than was signed",
-        "fetch the bundle again",
-        hint="the bundle was changed after it was signed: fetch or build it again",
+        "the bundle was changed after it was signed: fetch or build it again",
     ),
     "AOTC-E204": Code(
         "a blob that nothing signed refers to",
-        "fetch the bundle again, or remove the blob",
-        hint="the bundle was changed after it was signed: fetch or build it again",
+        "the bundle was changed after it was signed: fetch or build it again",
     ),
     "AOTC-E205": Code(
         "layers of an image are not the blobs its bundle manifest refers to",
-        "build the bundle again",
-        hint="the bundle was put together wrongly: build it again",
+        "the bundle was put together wrongly: build it again",
     ),
     "AOTC-E206": Code(
         "somebody wrote into a file of the bundle after it was verified",
-        "verify it again; replace a bundle by renaming another over it",
+        "verify it again; replace bundles by renaming a new one over them, or pass `sealed=True` "
+        "to `verify`",
         expected="the file as it was when it was verified",
-        hint="verify it again; replace bundles by renaming a new one over them, "
-        "or pass `sealed=True` to `verify`",
     ),
 }
 
 TRUST = {
-    "AOTC-E301": Code(
-        "the bundle is not signed",
-        "`aotc sign BUNDLE --key KEY`",
-        hint="sign it with `aotc sign BUNDLE --key KEY`",
-    ),
+    "AOTC-E301": Code("the bundle is not signed", "sign it with `aotc sign BUNDLE --key KEY`"),
     "AOTC-E302": Code(
         "signed, but by none of the policy's keys",
         "sign with a trusted key, or add the signer's key to the policy",
-        hint="sign with a trusted key, or add the signer's key to the policy",
     ),
     "AOTC-E303": Code(
         "a signature under a trusted key's id does not verify",
-        "the attestation was changed: fetch or sign the bundle again",
-        hint="the attestation was changed: fetch the bundle again, or sign it again",
+        "the attestation was changed: fetch the bundle again, or sign it again",
     ),
     "AOTC-E304": Code(
         "signed by keys of fewer distinct holders than the threshold",
-        "have another key holder sign",
-        hint="have another key holder run `aotc sign BUNDLE --key KEY`",
+        "have another key holder run `aotc sign BUNDLE --key KEY`",
     ),
     "AOTC-E305": Code(
         "a trusted signature about something else: another bundle, or of a type that is not known",
-        "sign this bundle",
-        hint="the signature is about something else: sign this bundle with `aotc sign`",
+        "the signature is about something else: sign this bundle with `aotc sign`",
     ),
     "AOTC-E306": Code(
         "the bundle's name is not one the policy is for",
         "load the right bundle, or write a policy for this one",
-        hint="load the bundle this policy is for, or write a policy for this one",
     ),
     "AOTC-E307": Code(
         "the version is older than the policy allows",
         "deploy the newer version; lowering `minimum_version` allows rollback",
-        hint="deploy the newer version; lowering minimum_version allows rollback",
     ),
     "AOTC-E308": Code(
         "the trust policy or a key file cannot be read",
@@ -276,8 +238,8 @@ TRUST = {
         "the trust policy is not valid", "correct it ([trust.md](trust.md) lists the keys)"
     ),
     "AOTC-E310": Code(
-        "a key in the policy is no Ed25519 or ECDSA P-256 public key, is one that is nobody's "
-        "(of small order), or has something else beside it",
+        "a key in the policy is no Ed25519 or ECDSA P-256 public key, is one that is nobody's (of "
+        "small order), or has something else beside it",
         "use the `.pub` file that `aotc keygen` wrote",
     ),
     "AOTC-E311": Code(
@@ -287,27 +249,23 @@ TRUST = {
     ),
     "AOTC-E312": Code(
         "too few signatures count, because a key is revoked",
-        "sign with another key of the policy",
+        "sign with another key of the policy; a revoked key never counts, listed under `keys` or "
+        "not",
         expected="a signature by a key that is not revoked",
-        hint="sign with another key of the policy; a revoked key never counts, listed under "
-        "keys or not",
     ),
     "AOTC-E313": Code(
         "the policy has revoked this root digest",
-        "deploy another build",
+        "deploy another build; ask whoever revoked this one for the reason",
         expected="a bundle that the policy does not list under revoked.roots",
-        hint="deploy another build; ask whoever revoked this one for the reason",
     ),
     "AOTC-E314": Code(
         "the policy has revoked a blob of this bundle",
-        "deploy a build without it",
+        "deploy a build without it; ask whoever revoked it for the reason",
         expected="a blob that the policy does not list under revoked.blobs",
-        hint="deploy a build without it; ask whoever revoked it for the reason",
     ),
     "AOTC-E315": Code(
         "built before `minimum_build_time`, at no stated time, or in the future",
-        "deploy a newer build",
-        hint="deploy a newer build; an earlier minimum_build_time allows rollback",
+        "deploy a newer build; an earlier minimum_build_time allows rollback",
     ),
     "AOTC-E316": Code(
         "built by a builder that the policy does not accept, or by none that says so",
@@ -324,103 +282,86 @@ TRUST = {
     "AOTC-E319": Code(
         "an entry point falls back further than `furthest_fallback`",
         "build it with another policy, or move the limit",
-        hint="build the entry point with another policy, or move furthest_fallback",
     ),
     "AOTC-E320": Code(
         "a blob, the bundle or the number of blobs exceeds the policy's `limits`",
-        "deploy a smaller bundle, or raise the limit",
-        hint="deploy a smaller bundle, or raise the limit in the policy",
+        "deploy a smaller bundle, or raise the limit in the policy",
     ),
     "AOTC-E322": Code(
         "executables of an engine that is not among the policy's `engines`",
-        "deploy a bundle with a target of an accepted engine, or add the engine",
-        hint="build a target with an accepted engine, or add this one to the policy's engines",
+        "build a target with an accepted engine, or add this one to the policy's engines",
     ),
     "AOTC-E323": Code(
         "a build described by a key that may not speak for its builder",
-        "deploy what the builder's own key describes, or add the builder to the key's `builders`",
-        hint="have the builder's own key sign its provenance (`aotc build --key`), or add the "
-        "builder to this key's builders in the policy; other keys endorse with `aotc sign`",
+        "have the builder's own key sign its provenance (`aotc build --key`), or add the builder "
+        "to this key's builders in the policy; other keys endorse with `aotc sign`",
     ),
     "AOTC-E324": Code(
         "a timestamp of a trusted signature that is damaged, of something else or of the future",
-        "fetch the bundle again, or have it signed anew",
+        "fetch the bundle again; or sign it anew with `aotc sign --timestamp`",
         expected="an RFC 3161 timestamp of this signature",
-        hint="fetch the bundle again; or sign it anew with `aotc sign --timestamp`",
     ),
     "AOTC-E325": Code(
         "a policy with timestamp authorities where rfc3161-client is not installed",
         "in a clone, `pip install './runtime[timestamps]'`",
         expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
-        hint="in a clone, `pip install './runtime[timestamps]'`",
     ),
     "AOTC-E326": Code(
         "a reference by a tag, or by no name at all, where the policy takes digests alone",
-        "name the digest that `aotc push` printed",
+        "write …@sha256:…: `aotc push` printed it",
         expected='a digest, as the policy\'s references = "digest" has it',
-        hint="write …@sha256:…: `aotc push` printed it",
     ),
     "AOTC-E327": Code(
         "a bundle of a name that the channel does not have",
-        "correct `name` in the policy's `[channel]`, or publish the bundle there",
+        "correct the channel's `name` in the policy, or `aotc channel publish` the bundle there",
         expected="a bundle that the channel names",
-        hint="correct the channel's name in the policy, or `aotc channel publish` the bundle there",
     ),
     "AOTC-E328": Code(
         "metadata of a channel that are older than what this host saw before, or of several "
         "states mixed: a rollback",
-        "find out who serves them; a mirror may be behind",
+        "copy the mirror again, or find out who serves old metadata",
         expected="metadata at least as new as those that this host saw last, of one state",
-        hint="copy the mirror again, or find out who serves old metadata",
     ),
     "AOTC-E329": Code(
         "metadata of a channel that have expired: nobody says any more what is deployed",
-        "copy the mirror again; `aotc channel publish FOLDER --online-key KEY` renews them",
+        "copy the mirror again; its owner renews it with `aotc channel publish`",
         expected="metadata that have not expired, by the clock of this host",
-        hint="copy the mirror again; its owner renews it with `aotc channel publish`",
     ),
     "AOTC-E330": Code(
-        "metadata of a channel that are damaged, too large, or not signed by enough keys of "
-        "their role",
+        "metadata of a channel that are damaged, too large, or not signed by enough keys of their "
+        "role",
         "check `root_file` in the policy's `[channel]`, and who serves the metadata",
         expected="TUF metadata signed by as many keys as their role asks for",
-        hint="check root_file in the policy, and who serves the metadata",
     ),
     "AOTC-E331": Code(
         "metadata of a channel that cannot be had: no answer, or one that takes too long",
         "check `source` in the policy's `[channel]`",
         expected="the channel's metadata, within a minute",
-        hint="check source in the policy, and that this host reaches it",
     ),
     "AOTC-E332": Code(
         "what this host saw last of a channel is damaged, of another channel, or cannot be read "
         "or written",
-        "check `state` in the policy's `[channel]`",
+        "make the folder's parent, and let whoever verifies write there",
         expected="a folder with what this host saw last, or one to keep it in",
-        hint="make the folder's parent, and let whoever verifies write there",
     ),
     "AOTC-E333": Code(
         "a channel is asked where python-tuf is not installed",
         "in a clone, `pip install ./runtime './runtime/serve[channel]'`",
         expected="python-tuf, which verifies channels",
-        hint="in a clone, `pip install ./runtime './runtime/serve[channel]'`",
     ),
     "AOTC-E334": Code(
         "a signature by Sigstore and a policy with identities, where sigstore is not installed",
         "in a clone, `pip install './runtime[sigstore]'`",
         expected="sigstore, which verifies signatures for the policy's identities",
-        hint="in a clone, `pip install './runtime[sigstore]'`",
     ),
     "AOTC-E335": Code(
         "a bundle that is not the one that the channel names",
-        "deploy the one that it names, or publish this one: `aotc channel publish`",
-        hint="deploy that one; or `aotc channel publish` this one, if it is to be deployed",
+        "deploy that one; or `aotc channel publish` this one, if it is to be deployed",
     ),
     "AOTC-E336": Code(
         "an entry point that states finite numbers, under a policy that asks for IEEE numerics",
         'build it without `numerics = "finite"`, or remove `numerics` from the policy',
         expected='NaN and infinities compared at build, as the policy\'s numerics = "ieee" has it',
-        hint='build it without `numerics = "finite"`, or remove `numerics` from the policy',
     ),
 }
 
@@ -449,33 +390,28 @@ RUNTIME = {
     ),
     "AOTC-E406": Code(
         "what fetches or serves bundles over the network is not installed",
-        "in a clone, `pip install ./runtime './runtime/serve[serve]'`",
+        "install it: in a clone, `pip install ./runtime './runtime/serve[serve]'`",
         expected="aotc-serve, and to serve also its extra `serve`",
-        hint="install it: in a clone, `pip install ./runtime './runtime/serve[serve]'`",
     ),
     "AOTC-E411": Code(
-        "beside E401 or E403: a certificate for this version by a key that has expired, is not yet "
-        "valid or is revoked",
-        "certify again with a key that counts, or move its window",
+        "beside E401 or E403: a certificate for this version by a key that has expired, is not "
+        "yet valid or is revoked",
+        "`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
         expected="a certifier's key that counts now",
-        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
     "AOTC-E412": Code(
-        "beside E401 or E403: the policy names certifiers, and none of their certificates is about "
-        "this root, target and version; it says what they are about",
-        "`aotc certify` the bundle under this version",
-        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
+        "beside E401 or E403: the policy names certifiers, and none of their certificates is "
+        "about this root, target and version; it says what they are about",
+        "`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
     "AOTC-E413": Code(
         "beside E401 or E403: a certificate says that this target did not pass under this version",
-        "run the builder's version, or build with this one",
-        hint="run the version that the bundle was built with, or build with this one",
+        "run the version that the bundle was built with, or build with this one",
     ),
     "AOTC-E414": Code(
-        "beside E401 or E403: a certificate of other fixtures or executables than the bundle's, or "
-        "not of all",
-        "certify this bundle",
-        hint="`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
+        "beside E401 or E403: a certificate of other fixtures or executables than the bundle's, "
+        "or not of all",
+        "`aotc certify BUNDLE --with PACKAGE==VERSION --key KEY`, by one of the certifiers",
     ),
 }
 
@@ -495,13 +431,12 @@ HOST = {
         "`devices` to the first load",
     ),
     "AOTC-E504": Code(
-        "custom calls that this runtime cannot serve",
-        "use an `aotc-runtime` that serves them",
+        "custom calls that this runtime cannot serve", "use an `aotc-runtime` that serves them"
     ),
     "AOTC-E505": Code("the bundle has no such target", "pass one that it has, or none"),
     "AOTC-E506": Code(
-        "the installed jaxlib, or numpy, cannot run on this processor; found out before either "
-        "is loaded",
+        "the installed jaxlib, or numpy, cannot run on this processor; found out before either is "
+        "loaded",
         "use a host with these features",
     ),
     "AOTC-E507": Code(
@@ -513,8 +448,7 @@ HOST = {
     ),
     "AOTC-E509": Code("a driver older than the executables need", "update it"),
     "AOTC-E510": Code(
-        "a Python package is missing that custom calls need: scipy, for LAPACK",
-        "install it",
+        "a Python package is missing that custom calls need: scipy, for LAPACK", "install it"
     ),
 }
 
@@ -530,17 +464,16 @@ RESOURCES = {
     ),
     "AOTC-E553": Code(
         "no memory for padded inputs, or for results that are cut or joined",
-        "free some, or call with a profile's sizes; the bundle stays usable",
+        "the bundle stays usable; free some, or call with sizes of a profile",
         expected="memory for padded inputs, and for results that are cut or joined",
-        hint="the bundle stays usable; free some, or call with sizes of a profile",
     ),
     "AOTC-E554": Code(
         "less free memory on an accelerator than the bundle needs",
         "free some, or build smaller profiles",
     ),
     "AOTC-E555": Code(
-        "another number of devices was asked for than XLA was started with in this process, or "
-        "an impossible one",
+        "another number of devices was asked for than XLA was started with in this process, or an "
+        "impossible one",
         "pass `devices` to the first load of the process",
     ),
     "AOTC-E556": Code(
@@ -551,14 +484,12 @@ RESOURCES = {
 STORES = {
     "AOTC-E560": Code(
         "a store of bundles, or what is fetched, cannot be written: full, read-only, or no folder",
-        "check the folder, its permissions and the free space; `aotc store prune` makes room",
+        "check the folder, its permissions and free space; what was there is as it was",
         expected="a folder that can be written, with room",
-        hint="check the folder, its permissions and free space; what was there is as it was",
     ),
     "AOTC-E561": Code(
         "a bundle that is larger than the limit of the store",
-        "raise the limit, or name one target",
-        hint="raise the limit, or fetch one target alone",
+        "raise the limit, or fetch one target alone",
     ),
 }
 
@@ -570,8 +501,7 @@ CALLS = {
     "AOTC-E602": Code("no such entry point", "use one that `aotc inspect` lists"),
     "AOTC-E604": Code(
         "an argument's structure (dicts, lists, tuples) is another",
-        "pass the structure it was built with",
-        hint="pass the structure that the entry point was built with (`aotc inspect`)",
+        "pass the structure that the entry point was built with (`aotc inspect`)",
     ),
     "AOTC-E605": Code("an argument is no array", "pass `np.asarray(value, dtype)`"),
     "AOTC-E606": Code(
@@ -589,15 +519,13 @@ CALLS = {
     "AOTC-E613": Code(
         "sizes that the bundle does not accept: outside of a dimension's range, no multiple, or "
         "against a relation",
-        "call with accepted sizes, or widen the build manifest and rebuild",
-        hint="call with sizes that the build manifest states, or widen it and build again",
+        "call with sizes that the build manifest states, or widen it and build again",
     ),
     "AOTC-E614": Code(
         "no executable for these sizes yet: it is being compiled, beside the calls",
-        "call again later, or with a profile's sizes",
+        "call again later, or with sizes of a profile; sizes that are asked for often should be "
+        "`profiles`",
         expected="an executable that was compiled for these sizes",
-        hint="call again later, or with sizes of a profile; sizes that are asked for often should "
-        "be `profiles`",
     ),
     "AOTC-E615": Code(
         "compiling for these sizes failed, or took longer than the policy allows",
@@ -611,52 +539,42 @@ CALLS = {
     ),
     "AOTC-E631": Code(
         "an array that an earlier call used up, because it donates that input",
-        "use what that call returned",
+        "use the call's result instead, or keep a copy with `np.asarray` before",
         expected="an array that is still there",
-        hint="use the call's result instead, or keep a copy with np.asarray before",
     ),
     "AOTC-E632": Code(
         "one array passed twice in a call that donates it",
-        "pass a copy",
+        "pass a copy for the other argument: `np.asarray(x)`",
         expected="a donated array passed once",
-        hint="pass a copy for the other argument: np.asarray(x)",
     ),
-    "AOTC-E633": Code(
-        "the bundle was closed, or is no bundle that is ready",
-        "load it again",
-    ),
+    "AOTC-E633": Code("the bundle was closed, or is no bundle that is ready", "load it again"),
     "AOTC-E634": Code(
         "an array that lies on several devices was asked for through DLPack",
         "copy it to the host: `np.asarray(x)`",
         expected="an array on one device, which DLPack describes",
-        hint="copy it to the host: np.asarray(x)",
     ),
 }
 
 READINESS = {
     "AOTC-E701": Code(
         "a fixture's result differs from the one recorded at build",
-        "do not serve from this host; rebuild or report it",
-        hint="this host computes something else: rebuild for it, or raise the tolerance if "
-        "the difference is harmless",
+        "do not serve from this host: rebuild for it, or raise the tolerance if the difference is "
+        "harmless",
     ),
     "AOTC-E702": Code(
         "a recorded fixture is not what the manifest says about it",
-        "build the bundle again",
-        hint="the bundle was put together wrongly: build it again",
+        "the bundle was put together wrongly: build it again",
     ),
     "AOTC-E703": Code(
         "something was compiled while loading",
-        "a bug in aotc-runtime: report it",
+        "this is a bug in aotc-runtime: please report it",
         expected="0 compilations",
-        hint="this is a bug in aotc-runtime: please report it",
     ),
     "AOTC-E704": Code(
         "an executable gives another result in a second call with the same inputs",
-        "do not serve from this host; report it with the engine's version",
+        "do not serve this bundle: build for another engine, and report it with the engine's "
+        "version",
         expected="the same bytes in every call with the same inputs",
-        hint="do not serve this bundle: build for another engine, and report it with the "
-        "engine's version",
     ),
 }
 
@@ -664,31 +582,26 @@ BACKEND = {
     "AOTC-E750": Code(
         "XLA refuses the `XLA_FLAGS` of this process; left to itself it would end the process",
         "correct the variable or unset it: executables of bundles do not depend on it",
-        hint="correct the variable or unset it; executables of bundles do not depend on it",
     ),
     "AOTC-E751": Code(
         "jaxlib lacks a private name that the runtime uses",
         "install a jaxlib that this `aotc-runtime` supports",
         expected="the private names of jaxlib 0.11.2 to 0.12.0 (aotc_runtime/engines/xla)",
-        hint="install a jaxlib that this aotc-runtime supports",
     ),
     "AOTC-E752": Code(
         "jaxlib does not describe this processor",
         "install a jaxlib that this `aotc-runtime` supports",
         expected="a description in jaxlib's topology",
-        hint="install a jaxlib that this aotc-runtime supports",
     ),
     "AOTC-E753": Code(
         "the engine cannot load an executable",
         "rebuild with the release of the engine that is installed here",
         expected="an executable that XLA loads",
-        hint="rebuild the bundle with the jaxlib that is installed here",
     ),
     "AOTC-E754": Code(
         "a bundle used in a fork of the process that loaded it",
-        "load in each worker after the fork, or use spawn",
+        "load after forking (gunicorn: in post_fork), or start processes with spawn",
         expected="bundles loaded in the process that uses them",
-        hint="load after forking (gunicorn: in post_fork), or start processes with spawn",
     ),
     "AOTC-E755": Code(
         "XLA failed while running an executable", "the message is XLA's; the bundle stays usable"
@@ -697,13 +610,11 @@ BACKEND = {
         "XLA failed to compile the bundled module for a call's sizes, the module compiled here "
         "gives other results than recorded, or there is no memory for a call; told to calls as "
         "E615",
-        "add these sizes to `profiles` and rebuild",
-        hint="call with sizes of a profile, or add these to `profiles` and build again",
+        "call with sizes of a profile, or add these to `profiles` and build again",
     ),
     "AOTC-E757": Code(
         "an executable over several devices is not cut as the manifest says",
-        "rebuild; the bundle was put together wrongly",
-        hint="the bundle was put together wrongly: build it again",
+        "the bundle was put together wrongly: build it again",
     ),
     "AOTC-E758": Code(
         "XLA finds no device of the bundle's platform, although the host seemed to have one; or "
@@ -738,15 +649,14 @@ SERVER = {
         "a server that is starting, ending, or has too much to do (HTTP 503, UNAVAILABLE)",
         "try again later, or elsewhere",
         expected="a server with room for this request",
-        hint="try again later",
     ),
     "AOTC-E767": Code(
         "a part of the protocol that this server does not offer (HTTP 501, UNIMPLEMENTED)",
         "leave it out of the request",
     ),
     "AOTC-E768": Code(
-        "loading and unloading over the network, which was not allowed when the server was started "
-        "(HTTP 403, PERMISSION_DENIED)",
+        "loading and unloading over the network, which was not allowed when the server was "
+        "started (HTTP 403, PERMISSION_DENIED)",
         "start the server with `--control`, or send it SIGHUP",
     ),
     "AOTC-E769": Code(
@@ -760,15 +670,13 @@ SERVER = {
     ),
     "AOTC-E781": Code(
         "a fault of the server itself; its log has the details (HTTP 500, INTERNAL)",
-        "report it",
+        "the log of the server has the details; please report it",
         expected="an answer",
-        hint="the log of the server has the details; please report it",
     ),
     "AOTC-E782": Code(
         "an address that the server cannot listen at",
-        "pass another `--host` or `--port`",
+        "pass another `--host`, `--port` or `--grpc-port`",
         expected="an address to listen at",
-        hint="pass another --host, --port or --grpc-port",
     ),
     "AOTC-E783": Code(
         "a replica that finds another bundle than the one that its deployment was made with",
@@ -780,9 +688,8 @@ SERVER = {
     ),
     "AOTC-E786": Code(
         "a model whose bundle the policy has revoked since it was loaded (HTTP 503, UNAVAILABLE)",
-        "ask another server; deploy a bundle that the policy accepts, and send SIGHUP",
+        "deploy a bundle that the policy accepts, and send the server SIGHUP",
         expected="a bundle that the policy accepts",
-        hint="deploy a bundle that the policy accepts, and send the server SIGHUP",
     ),
 }
 
@@ -791,7 +698,6 @@ REGISTRY = {
         "`--ca` names no file of certificates",
         "name the PEM file of whoever signed the registry's certificate",
         expected="a file of PEM certificates",
-        hint="name the PEM file of whoever signed the registry's certificate",
     ),
     "AOTC-E771": Code(
         "a reference that names no place in a registry",
@@ -810,20 +716,17 @@ REGISTRY = {
         "a registry does not let this user in, or the credentials cannot be read",
         "`docker login HOST`, as a user who may read, or write, the repository",
         expected="to be let in",
-        hint="log in, as `docker login` does, as a user who may",
     ),
     "AOTC-E774": Code(
         "a registry has no such repository, tag, digest or blob",
-        "look at the reference; registries say the same of what they do not let one see",
+        "look at the reference, and whether this user may see it",
         expected="what the reference names",
-        hint="look at the reference, and whether this user may see it",
     ),
     "AOTC-E775": Code(
-        "a registry refuses a request, or says what registries do not say: other ranges, too much, "
-        "redirects without TLS, documents that are none of a bundle",
+        "a registry refuses a request, or says what registries do not say: other ranges, too "
+        "much, redirects without TLS, documents that are none of a bundle",
         "report it to whoever runs the registry; nothing of it was used",
         expected="what the OCI distribution specification says",
-        hint="report it to whoever runs the registry; nothing of it was used",
     ),
 }
 

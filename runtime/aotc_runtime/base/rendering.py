@@ -121,3 +121,13 @@ def first_line(error: BaseException) -> str:
     """The first line of what an error says; its type if it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what a package says that verifies certificates for us. A panic of one that
+    is written in Rust is no Exception (https://docs.rs/pyo3/latest/pyo3/panic/), and must not end
+    who verifies bytes by strangers; anything else of that kind, such as Ctrl-C, is raised again.
+    """
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+    return first_line(error)[:200]

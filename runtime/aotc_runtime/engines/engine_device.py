@@ -123,28 +123,15 @@ class Device(ABC):
         runs an executable faster than `put` and `execute` do; None if there is none.
 
         Asked only for an executable that takes the weights first, then every input, and donates
-        none.
+        none. It may have an attribute `on_host`: the same from arrays to arrays, where that is
+        faster.
         """
         return None
 
-    def on_host(self, direct: Callable[..., list[Buffer]]) -> Callable[..., list[Array]] | None:
-        """What `direct` made, as a function from arrays to arrays, where that is faster."""
-        found: Callable[..., list[Array]] | None = getattr(direct, "on_host", None)
-        return found
-
-    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
-        """A function that reads all results of a call as `to_numpy` does; made once, called
-        often.
-        """
+    def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+        """A function that reads results of an aval as `to_numpy` does; made once, called often."""
         read = self.to_numpy
-        return lambda buffers: [read(b, a) for b, a in zip(buffers, avals, strict=True)]
-
-    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """A function that reads a call's only result as `to_numpy` does and returns it by itself;
-        made once, called often.
-        """
-        read = self.to_numpy
-        return lambda buffers: read(buffers[0], aval)
+        return lambda buffer: read(buffer, aval)
 
     def is_deleted(self, buffer: Buffer) -> bool:
         """Whether a call that donated the buffer used it up."""

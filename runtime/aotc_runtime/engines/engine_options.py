@@ -28,13 +28,8 @@ def require_numbers(threads: int | None, devices: int | None, memory_limit: int 
 
 def refused_devices(expected: str, found: object) -> AotcError:
     """AOTC-E555 for the number of devices that `load` is asked for."""
-    return refusal(
-        "AOTC-E555",
-        "load devices",
-        repr(found)[:80],
-        expected=expected,
-        hint="pass `devices` to the first load of the process, or leave it out",
-    )
+    hint = "pass `devices` to the first load of the process, or leave it out"
+    return refusal("AOTC-E555", "load devices", repr(found)[:80], expected=expected, hint=hint)
 
 
 def _is_number(value: Any, least: int) -> bool:
@@ -48,35 +43,25 @@ def _refused(code: str, argument: str, expected: str, found: object, hint: str) 
 
 def no_engine(platform: str, group: str) -> AotcError:
     """AOTC-E758 for a platform whose engine is not installed. group: of the entry points."""
-    return refusal(
-        "AOTC-E758",
-        platform,
-        "none installed",
-        expected=f"the engine {engine_of(platform)}, which runs executables for {platform}",
-        hint=f"install the package that brings it (an entry point of {group})",
-    )
+    expected = f"the engine {engine_of(platform)}, which runs executables for {platform}"
+    hint = f"install the package that brings it (an entry point of {group})"
+    return refusal("AOTC-E758", platform, "none installed", expected=expected, hint=hint)
 
 
 def other_platform(platform: str, known: str) -> AotcError:
     """AOTC-E758 for a platform of an engine that has the processor alone, under the known name."""
-    return refusal(
-        "AOTC-E758",
-        platform,
-        "none that this runtime can start",
-        expected=f"the platform {known}, which is this host's processor",
-        hint="update aotc-runtime, or load a bundle for processors",
-    )
+    found = "none that this runtime can start"
+    expected = f"the platform {known}, which is this host's processor"
+    hint = "update aotc-runtime, or load a bundle for processors"
+    return refusal("AOTC-E758", platform, found, expected=expected, hint=hint)
 
 
 def other_threads(engine: str, started: int, threads: int) -> AotcError:
     """AOTC-E552 for a number of threads with which an engine was not started."""
-    return refusal(
-        "AOTC-E552",
-        "load",
-        f"{started}, with which {engine} was started in this process",
-        expected=f"{threads} threads for {engine}",
-        hint="pass `threads` to the first load of the process",
-    )
+    found = f"{started}, with which {engine} was started in this process"
+    expected = f"{threads} threads for {engine}"
+    hint = "pass `threads` to the first load of the process"
+    return refusal("AOTC-E552", "load", found, expected=expected, hint=hint)
 
 
 def forked(engine: str, parent: int) -> AotcError:
@@ -90,9 +75,5 @@ def forked(engine: str, parent: int) -> AotcError:
 
 def only_profiles(where: str, platform: str) -> AotcError:
     """AOTC-E756 for a platform whose engine compiles nothing for calls."""
-    return refusal(
-        "AOTC-E756",
-        where,
-        "others: the bundled module is for processors",
-        expected=f"sizes of a profile, on {platform}",
-    )
+    found = "others: the bundled module is for processors"
+    return refusal("AOTC-E756", where, found, expected=f"sizes of a profile, on {platform}")

@@ -98,16 +98,6 @@ class ProcessorDevice(Device):
         """A result as numpy: read-only, without a copy, keeping the buffer alive."""
         return self.viewer(aval)(buffer)
 
-    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
-        """A function that reads all results of a call."""
-        viewers = tuple(map(self.viewer, avals))
-        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
-
-    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """A function that reads a call's only result."""
-        show = self.viewer(aval)
-        return lambda buffers: show(buffers[0])
-
 
 class Library(Struct, frozen=True):
     """What runs executables. package: as it is imported.  distribution: that brings it.  extra: of

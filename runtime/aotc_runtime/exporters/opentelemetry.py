@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from aotc_runtime.serving.call_metrics import ServedCalls
-from aotc_runtime.serving.loaded_bundle import LoadedBundle
+from aotc_runtime.serving.call_metrics import Latency
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, LoadedEntryPoint
 
 Bundles = Callable[[], Iterable[LoadedBundle]]
 
@@ -24,34 +24,37 @@ def observe(meter: Meter, bundles: Bundles) -> None:
     bundles: gives the bundles that are loaded when the meter asks.
     """
 
-    def calls(_: CallbackOptions) -> Iterator[Observation]:
+    def served() -> Iterator[tuple[dict[str, str], Latency]]:
+        for identity, entry_point in every():
+            for each in entry_point.metrics.served():
+                way = {"path": each.path.value, "executable": each.executable}
+                yield {**identity, **way}, each.latency
+
+    def every() -> Iterator[tuple[dict[str, str], LoadedEntryPoint]]:
         for bundle in bundles():
             for entry_point in bundle.entry_points.values():
-                for each in entry_point.metrics.served():
-                    yield Observation(each.latency.calls, _way(bundle, each))
+                yield _identity(bundle), entry_point
+
+    def calls(_: CallbackOptions) -> Iterator[Observation]:
+        return (Observation(latency.calls, way) for way, latency in served())
 
     def call_time(_: CallbackOptions) -> Iterator[Observation]:
-        for bundle in bundles():
-            for entry_point in bundle.entry_points.values():
-                for each in entry_point.metrics.served():
-                    yield Observation(each.latency.seconds, _way(bundle, each))
+        return (Observation(latency.seconds, way) for way, latency in served())
 
     def refusals(_: CallbackOptions) -> Iterator[Observation]:
-        for bundle in bundles():
-            for entry_point in bundle.entry_points.values():
-                for code, count in entry_point.refusals.items():
-                    attributes = {"entry_point": entry_point.name, "code": code}
-                    yield Observation(count, {**_identity(bundle), **attributes})
+        for identity, entry_point in every():
+            for code, count in entry_point.refusals.items():
+                place = {"entry_point": entry_point.name, "code": code}
+                yield Observation(count, {**identity, **place})
 
     def padding(_: CallbackOptions) -> Iterator[Observation]:
-        for bundle in bundles():
-            for entry_point in bundle.entry_points.values():
-                attributes = {**_identity(bundle), "entry_point": entry_point.name}
-                for kind, count in (
-                    ("real", entry_point.metrics.padding.elements),
-                    ("filled", entry_point.metrics.padding.filled),
-                ):
-                    yield Observation(count, {**attributes, "kind": kind})
+        for identity, entry_point in every():
+            place, found = (
+                {**identity, "entry_point": entry_point.name},
+                entry_point.metrics.padding,
+            )
+            yield Observation(found.elements, {**place, "kind": "real"})
+            yield Observation(found.filled, {**place, "kind": "filled"})
 
     def load_time(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
@@ -69,10 +72,6 @@ def observe(meter: Meter, bundles: Bundles) -> None:
     meter.create_observable_gauge(
         "aotc.load.time", [load_time], unit="s", description="Duration of each stage of loading"
     )
-
-
-def _way(bundle: LoadedBundle, each: ServedCalls) -> dict[str, str]:
-    return {**_identity(bundle), "path": each.path.value, "executable": each.executable}
 
 
 def _identity(bundle: LoadedBundle) -> dict[str, str]:

@@ -46,13 +46,9 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     members: dict[str, Member] = {}
     at = 0
     if _is_text(bytes(data[:BLOCK])):
-        raise refusal(
-            "AOTC-E103",
-            where,
-            "a file of text",
-            expected="a bundle, which is a tar archive",
-            hint="pass the .aotb file that `aotc build` wrote, not a manifest, policy or key",
-        )
+        expected = "a bundle, which is a tar archive"
+        hint = "pass the .aotb file that `aotc build` wrote, not a manifest, policy or key"
+        raise refusal("AOTC-E103", where, "a file of text", expected=expected, hint=hint)
     while True:
         header = bytes(data[at : at + BLOCK])
         if len(header) < BLOCK:
@@ -60,27 +56,20 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
         if not any(header):
             break
         member = _member(header, at, where)
-        padded = -(-member.size // BLOCK) * BLOCK
-        if member.offset + padded > len(data):
+        place, end = f"{where} {member.name}", member.offset + member.size
+        at = member.offset + -(-member.size // BLOCK) * BLOCK
+        if at > len(data):
             found, expected = f"{len(data) - member.offset} bytes", f"{member.size} bytes"
-            raise refusal("AOTC-E103", f"{where} {member.name}", found, expected=expected)
-        if any(data[member.offset + member.size : member.offset + padded]):
-            raise refusal(
-                "AOTC-E105", f"{where} {member.name}", "other bytes", expected="zero padding"
-            )
+            raise refusal("AOTC-E103", place, found, expected=expected)
+        if any(data[end:at]):
+            raise refusal("AOTC-E105", place, "other bytes", expected="zero padding")
         if member.name in members:
-            raise refusal(
-                "AOTC-E104",
-                f"{where} {member.name}",
-                "a second member of this name",
-                expected="each name once",
-            )
+            found = "a second member of this name"
+            raise refusal("AOTC-E104", place, found, expected="each name once")
         if len(members) >= limits.BLOBS_MAX:
-            raise refusal(
-                "AOTC-E104", where, "more", expected=f"at most {limits.BLOBS_MAX} members"
-            )
+            expected = f"at most {limits.BLOBS_MAX} members"
+            raise refusal("AOTC-E104", where, "more", expected=expected)
         members[member.name] = member
-        at = member.offset + padded
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:
         raise refusal("AOTC-E103", where, "a truncated file")
@@ -95,42 +84,31 @@ def _is_text(start: bytes) -> bool:
 
 
 def _member(header: bytes, at: int, where: str) -> Member:
+    place = f"{where} at byte {at}"
     if header[257:265] not in MAGICS:
-        raise refusal(
-            "AOTC-E103", f"{where} at byte {at}", "something else", expected="a tar header"
-        )
+        raise refusal("AOTC-E103", place, "something else", expected="a tar header")
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
-    if _number(header[148:156], at, where) != checksum:
-        raise refusal(
-            "AOTC-E103",
-            f"{where} at byte {at}",
-            "a wrong checksum: it is damaged",
-            expected="a header with a correct checksum",
-        )
+    if _number(header[148:156], place) != checksum:
+        found, expected = "a wrong checksum: it is damaged", "a header with a correct checksum"
+        raise refusal("AOTC-E103", place, found, expected=expected)
     name = header[:100].rstrip(b"\0").decode("ascii", errors="replace")
     if header[156:157] != b"0":
-        kind = header[156:157].decode("ascii", errors="replace")
-        raise refusal(
-            "AOTC-E104", f"{where} {name}", f"type {kind!r}", expected="regular files only"
-        )
+        found = f"type {header[156:157].decode('ascii', errors='replace')!r}"
+        raise refusal("AOTC-E104", f"{where} {name}", found, expected="regular files only")
     if any(header[157:257]) or any(header[345:512]):
-        raise refusal(
-            "AOTC-E104",
-            f"{where} {name}",
-            "one with either",
-            expected="a name without link or prefix",
-        )
+        expected = "a name without link or prefix"
+        raise refusal("AOTC-E104", f"{where} {name}", "one with either", expected=expected)
     if not NAME.match(name):
         expected = "a relative name of letters, digits, dots, dashes and underscores"
         raise refusal("AOTC-E104", f"{where} {name!r}", "another name", expected=expected)
-    return Member(name, at + BLOCK, _number(header[124:136], at, where))
+    return Member(name, at + BLOCK, _number(header[124:136], place))
 
 
-def _number(field: bytes, at: int, where: str) -> int:
+def _number(field: bytes, place: str) -> int:
     """Octal digits, or GNU's base-256 for large sizes."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = _OCTAL.match(field)
     if digits is None:
-        raise refusal("AOTC-E103", f"{where} at byte {at}", repr(field), expected="an octal number")
+        raise refusal("AOTC-E103", place, repr(field), expected="an octal number")
     return int(digits[1], 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.host_facts_json import host_document
 from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.loader import bundle_sources
+from aotc_runtime.loader.bundle_sources import Looked
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
@@ -81,16 +83,13 @@ def verify_report(
     if channel:
         bundle_sources.channel_source().channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
+    opened: AbstractContextManager[Looked]
     if isinstance(bundle, Path):
-        source, facts = look_into(bundle, told), detect_all()
-        verdict = examine(source, policy, facts, now, asked)
-        report = report_of(str(bundle), verdict, facts)
-        return _beside(report, source, verdict, policy.channel, trust.parent, asks=channel)
-    if store is not None:
-        facts = detect_all()
+        opened = nullcontext(Looked(look_into(bundle, told), str(bundle), str(bundle), {}))
+    elif store is not None:
         try:
             kept = bundle_sources.fetch(
-                bundle, policy, store, asked, ask=lambda _: facts, kind=PassedMap, ca=ca
+                bundle, policy, store, asked, ask=lambda _: detect_all(), kind=PassedMap, ca=ca
             )
         except REFUSALS:
             # Refused before its weights were fetched: the verdict on the rest says by which gate.
@@ -98,33 +97,19 @@ def verify_report(
             if report.findings:
                 return report
             raise
-        verdict = examine(kept, policy, facts, now, asked)
-        report = report_of(kept.name, verdict, facts)
-        return _beside(report, kept, verdict, policy.channel, trust.parent, asks=channel)
-    with bundle_sources.looked_at(bundle, policy, now, full=full, ca=ca) as looked:
+        opened = nullcontext(Looked(kept, kept.name, bundle, {}))
+    else:
+        opened = bundle_sources.looked_at(bundle, policy, now, full=full, ca=ca)
+    with opened as looked:
         facts = detect_all()
         verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
         report = report_of(looked.shown, verdict, facts, looked.note)
-        return _beside(report, looked.source, verdict, policy.channel, trust.parent, asks=channel)
-
-
-def _beside(
-    report: Report,
-    source: BlobSource,
-    verdict: Verdict,
-    channel: Channel | None,
-    folder: Path,
-    *,
-    asks: bool,
-) -> Report:
-    """The report with what the policy's channel says, or that it was not asked."""
-    if channel is None or report.findings:
-        return report
-    if not asks:
-        return replace(
-            report, lines=(*report.lines, f"channel {channel.name} was not asked: --channel")
-        )
-    return _asked(channel, folder, source, verdict, report)
+        if policy.channel is None or report.findings:
+            return report
+        if not channel:
+            told_of = f"channel {policy.channel.name} was not asked: --channel"
+            return replace(report, lines=(*report.lines, told_of))
+        return _asked(policy.channel, trust.parent, looked.source, verdict, report)
 
 
 def _asked(
@@ -135,20 +120,16 @@ def _asked(
     """
     manifest = verdict.manifest
     assert manifest is not None, "a bundle that would be loaded has one"
-    name, version = manifest.name, manifest.version
     try:
         index = bytes(source.blob(verdict.root_digest) or b"")
-        asks = bundle_sources.channel_source()
-        stamp = asks.require_named(channel, folder, name, version, index)
+        stamp = bundle_sources.channel_source().require_named(
+            channel, folder, manifest.name, manifest.version, index
+        )
     except TrustError as error:
         return Report(error.findings, error.exit_code, report.document, ())
     document = report.document | {
         "gates": [*verdict.gates, "channel"],
-        "channel": {
-            "name": channel.name,
-            "timestamp": stamp.version,
-            "expires": stamp.expires,
-        },
+        "channel": {"name": channel.name, "timestamp": stamp.version, "expires": stamp.expires},
     }
     told = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"
     return Report((), 0, document, (*report.lines, told))

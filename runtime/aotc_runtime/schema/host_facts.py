@@ -93,6 +93,11 @@ class HostFacts(Struct, frozen=True):
     libraries: tuple[str, ...] | None = None
     devices_fixed: bool = False
 
+    def accelerator(self, platform: str) -> Accelerator:
+        """What it has of a platform; one without devices if nothing."""
+        found = (each for each in self.accelerators if each.platform == platform)
+        return next(found, Accelerator(platform, 0))
+
 
 class Wanted(Struct, frozen=True):
     """What has to be known of a host before a bundle, or one of its targets, can be judged.

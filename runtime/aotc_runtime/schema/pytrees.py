@@ -113,9 +113,6 @@ def builder(tree: Tree) -> Builder:
             return itemgetter(index)
         case NoneNode():
             return lambda leaves: None
-        case DictNode(items=items) if all(isinstance(child, Leaf) for child in items.values()):
-            indices = [(key, child.index) for key, child in items.items()]  # type: ignore[union-attr]
-            return lambda leaves: {key: leaves[index] for key, index in indices}
         case DictNode(items=items):
             named = {key: builder(child) for key, child in items.items()}
             return lambda leaves: {key: build(leaves) for key, build in named.items()}
@@ -128,14 +125,10 @@ def builder(tree: Tree) -> Builder:
         case TupleNode(items=children):
             tupled = [builder(child) for child in children]
             return lambda leaves: tuple(build(leaves) for build in tupled)
-        case NamedTupleNode(type=name, fields=fields, items=children):
-            from aotc_runtime.schema.result_records import named_tuple
+        case NamedTupleNode() | RecordNode():
+            from aotc_runtime.schema.result_records import record_maker, tuple_maker
 
-            class_ = named_tuple(name, fields)
-            parts = [builder(child) for child in children]
-            return lambda leaves: class_._make([build(leaves) for build in parts])
-        case RecordNode(type=name, fields=fields, items=children):
-            from aotc_runtime.schema.result_records import Record
-
-            record = dict(zip(fields, (builder(child) for child in children), strict=True))
-            return lambda leaves: Record(name, {f: build(leaves) for f, build in record.items()})
+            is_tuple = isinstance(tree, NamedTupleNode)
+            make = (tuple_maker if is_tuple else record_maker)(tree.type, tree.fields)
+            parts = [builder(child) for child in tree.items]
+            return lambda leaves: make([build(leaves) for build in parts])

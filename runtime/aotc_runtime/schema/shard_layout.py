@@ -1,11 +1,16 @@
-"""Which piece of an array each device of a mesh holds; for bundles that have one."""
+"""Which piece of an array each device of a mesh holds, and a mesh for reports; for bundles that
+have one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
-from aotc_runtime.schema.bundle_manifest import Mesh, MeshAxis, Sharding
+from msgspec import UNSET
+
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Mesh, MeshAxis, Sharding
 
 type Piece = tuple[tuple[int, int], ...]
 """A part of an array: for each axis where it begins and ends."""
@@ -70,3 +75,27 @@ def pieces(mesh: Mesh, sharding: Sharding, shape: Sequence[int]) -> tuple[Piece,
 def text(sharding: Sharding) -> str:
     """A sharding for people: `data, -, model*pipe`."""
     return ", ".join("*".join(names) or "-" for names in sharding)
+
+
+def mesh_report(manifest: BundleManifest) -> dict[str, Any] | None:
+    """JSON-able: sizes by axis, the devices, and the shardings of what is cut, by owner and path;
+    None for a bundle that runs on one device.
+    """
+    if manifest.mesh is UNSET:
+        return None
+    shardings: dict[str, dict[str, str]] = {
+        f"weights {name}": {t.name: text(t.sharding) for t in set_.tensors if t.sharding}
+        for name, set_ in manifest.weights.items()
+    }
+    for name, spec in manifest.entry_points.items():
+        for kind, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+            shardings[f"{name} {kind}"] = {
+                tensor.path or "result": text(tensor.sharding)
+                for tensor in tensors
+                if tensor.sharding
+            }
+    return {
+        "axes": manifest.mesh.sizes,
+        "devices": list(manifest.mesh.devices),
+        "shardings": {owner: cut for owner, cut in shardings.items() if cut},
+    }

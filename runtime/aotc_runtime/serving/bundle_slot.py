@@ -112,13 +112,8 @@ class Calling:
 def _ready(bundle: object) -> LoadedBundle:
     if isinstance(bundle, LoadedBundle) and bundle.state is State.READY:
         return bundle
-    raise refusal(
-        "AOTC-E633",
-        "BundleSlot",
-        repr(bundle),
-        expected="a bundle that is ready",
-        hint="pass what `load` returns",
-    )
+    expected, hint = "a bundle that is ready", "pass what `load` returns"
+    raise refusal("AOTC-E633", "BundleSlot", repr(bundle), expected=expected, hint=hint)
 
 
 class SlotEntryPoint:

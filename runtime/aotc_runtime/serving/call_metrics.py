@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -99,36 +100,11 @@ class Padding(Struct, frozen=True):
         )
 
 
-class ShapeCounts:
-    """Counts combinations of sizes, forgetting rare ones when there are more than twice the limit.
-
-    Not safe to use from many threads.
-    """
-
-    def __init__(self, limit: int = SHAPES_MAX) -> None:
-        self._limit = limit
-        self._counts: dict[SizesKey, int] = {}
-        self.dropped = 0
-
-    def observe(self, sizes: SizesKey, calls: int = 1) -> None:
-        self._counts[sizes] = self._counts.get(sizes, 0) + calls
-        if len(self._counts) > 2 * self._limit:
-            self._drop()
-
-    def most_frequent(self) -> list[tuple[SizesKey, int]]:
-        """At most `limit`, the most frequent first."""
-        self._drop()
-        return self._sorted()
-
-    def _drop(self) -> None:
-        if len(self._counts) <= self._limit:
-            return
-        ranked = self._sorted()
-        self._counts = dict(ranked[: self._limit])
-        self.dropped += sum(count for _, count in ranked[self._limit :])
-
-    def _sorted(self) -> list[tuple[SizesKey, int]]:
-        return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+def most_frequent(counts: Counter[SizesKey]) -> tuple[Counter[SizesKey], int]:
+    """At most SHAPES_MAX of these sizes, the most frequent first, and the calls of the others."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    dropped = sum(count for _, count in ranked[SHAPES_MAX:])
+    return Counter(dict(ranked[:SHAPES_MAX])), dropped
 
 
 class Exact(Struct, frozen=True):
@@ -152,9 +128,10 @@ class CallMetrics:
         self._padding = Padding()
         self._padded_calls = 0
         self._parts = 0
-        self._refusals: dict[str, int] = {}
-        self._conversions: dict[str, int] = {}
-        self._shapes = ShapeCounts()
+        self._refusals: Counter[str] = Counter()
+        self._conversions: Counter[str] = Counter()
+        self._shapes: Counter[SizesKey] = Counter()
+        self._dropped = 0
 
     def count(
         self, path: Path, executable: str, padding: Padding | None, parts: int, nanoseconds: int
@@ -171,18 +148,21 @@ class CallMetrics:
     def seen(self, sizes: SizesKey) -> None:
         """Count sizes that no profile has and that were asked for, served or refused."""
         with self._lock:
-            self._shapes.observe(sizes)
+            self._shapes[sizes] += 1
+            if len(self._shapes) > 2 * SHAPES_MAX:
+                self._shapes, dropped = most_frequent(self._shapes)
+                self._dropped += dropped
 
     def refused(self, code: str) -> None:
         """Count a refusal."""
         with self._lock:
-            self._refusals[code] = self._refusals.get(code, 0) + 1
+            self._refusals[code] += 1
 
     def converted(self, given: Device, taken: Device) -> None:
         """Count an array that lay with one engine and went to another by the host."""
         which = f"{engine_of(given.platform)} to {engine_of(taken.platform)}"
         with self._lock:
-            self._conversions[which] = self._conversions.get(which, 0) + 1
+            self._conversions[which] += 1
 
     @property
     def conversions(self) -> dict[str, int]:
@@ -199,10 +179,10 @@ class CallMetrics:
     @property
     def calls(self) -> dict[str, int]:
         """Calls served, by the executable that did most of it."""
-        counts = {each.label: each.counter.calls for each in self._exact}
+        counts = Counter({each.label: each.counter.calls for each in self._exact})
         for served in self._outside():
-            counts[served.executable] = counts.get(served.executable, 0) + served.latency.calls
-        return counts
+            counts[served.executable] += served.latency.calls
+        return dict(counts)
 
     def served(self) -> list[ServedCalls]:
         """Calls served, by path and executable."""
@@ -253,13 +233,11 @@ class CallMetrics:
 
     def _seen(self) -> dict[str, Any]:
         """What `aotc profiles suggest` reads: sizes with how often they were asked for."""
-        counts = ShapeCounts()
         with self._lock:
-            for sizes, calls in self._shapes.most_frequent():
-                counts.observe(sizes, calls)
-            dropped = self._shapes.dropped
+            counts, dropped = self._shapes.copy(), self._dropped
         for each in self._exact:
             if each.sizes and (calls := each.counter.calls):
-                counts.observe(each.sizes, calls)
-        shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in counts.most_frequent()]
-        return {"shapes": shapes, "shapes_dropped": dropped + counts.dropped}
+                counts[each.sizes] += calls
+        kept, more = most_frequent(counts)
+        shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in kept.items()]
+        return {"shapes": shapes, "shapes_dropped": dropped + more}

@@ -34,13 +34,8 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise refusal(
-            "AOTC-E601",
-            name,
-            _found(error, signature, kwargs),
-            expected=f"{name}{signature}",
-            hint=_hint(signature, len(args), kwargs, spec),
-        ) from error
+        found, hint = _found(error, signature, kwargs), _hint(signature, len(args), kwargs, spec)
+        raise refusal("AOTC-E601", name, found, expected=f"{name}{signature}", hint=hint) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
 
 

@@ -208,10 +208,5 @@ class CheckedCalls:
 
 def closed_error(name: str) -> AotcError:
     """The error (AOTC-E633) for calls of a bundle that was closed."""
-    return refusal(
-        "AOTC-E633",
-        name,
-        "one that was closed",
-        expected="a bundle that is open",
-        hint="load it again",
-    )
+    found, expected = "one that was closed", "a bundle that is open"
+    return refusal("AOTC-E633", name, found, expected=expected, hint="load it again")

@@ -199,26 +199,16 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
 
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
     found = with_article(type(value).__name__) + more
-    return refusal(
-        "AOTC-E605",
-        where,
-        found,
-        expected=f"an array of {dtype.name}",
-        hint=f"pass np.asarray(value, {_spelled(dtype)})",
-    )
+    hint = f"pass np.asarray(value, {_spelled(dtype)})"
+    return refusal("AOTC-E605", where, found, expected=f"an array of {dtype.name}", hint=hint)
 
 
 def _wrong_dtype(array: Array, dtype: np.dtype[Any], where: str) -> AotcError:
     # numpy.save keeps no more than the width of types that are not numpy's own.
     is_same_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
     call = f"x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})"
-    return refusal(
-        "AOTC-E606",
-        where,
-        array.dtype.name,
-        expected=dtype.name,
-        hint=f"convert it: {call}; nothing is cast silently",
-    )
+    hint = f"convert it: {call}; nothing is cast silently"
+    return refusal("AOTC-E606", where, array.dtype.name, expected=dtype.name, hint=hint)
 
 
 def _wrong_number(found: str, dtype: np.dtype[Any], where: str) -> AotcError:

@@ -282,16 +282,15 @@ class LoadedBundle:
 
     def report(self) -> dict[str, Any]:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
-        from aotc_runtime.serving.loaded_report import fixtures_report, manifest_report
+        from aotc_runtime.serving.loaded_report import bundle_report
 
         return {
-            **manifest_report(self.manifest, self._choice, self._devices[0]),
+            **bundle_report(self.manifest, self._choice, self._devices[0], self.fixtures),
             "state": self.state.value,
             "root_digest": self.root_digest,
             "signers": list(self.signers),
             "timings": dict(self.timings),
             "compilations": self._compilations,
-            "fixtures": fixtures_report(self.fixtures),
             "entry_points": {name: each.report() for name, each in self.entry_points.items()},
         }
 
@@ -327,26 +326,11 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     E704 other results in a second call.
     """
     every = list(run_all(resident))
-    failed = [
-        (f"{profile.label} output {difference.worst or 'result'}", str(difference), tolerance)
-        for profile, (difference, *_) in every
-        if not difference.within
-        for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
-    ]
-    if failed:
-        from aotc_runtime.serving.serving_refusals import other_results
-
-        raise other_results(failed)
-    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
-    if changed:
-        from aotc_runtime.serving.serving_refusals import changed_results
-
-        raise changed_results(changed)
     compilations = sum(device.compilations() for device in resident.devices.values())
-    if compilations:
-        from aotc_runtime.serving.serving_refusals import compiled_here
+    if compilations or any(not r.difference.within or r.changed is not None for _, r in every):
+        from aotc_runtime.serving.loaded_report import not_ready
 
-        raise compiled_here(compilations)
+        raise not_ready(resident, every, compilations)
     fixtures = {profile.key: ran.difference for profile, ran in every}
     loaded = LoadedBundle(resident, fixtures, compilations)
     for profile, ran in every:

@@ -1,21 +1,31 @@
-"""What a bundle that is ready reports of itself."""
+"""What a bundle reports of itself, and why one is not ready."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
-from aotc_runtime.schema.mesh_report import mesh_report
-from aotc_runtime.serving.readiness import Difference
+from aotc_runtime.schema.shard_layout import mesh_report
+from aotc_runtime.serving.readiness import Difference, Ran
+from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
+from aotc_runtime.serving.serving_refusals import changed_results
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
 
 
-def manifest_report(manifest: BundleManifest, choice: Choice, device: Device) -> dict[str, Any]:
-    """JSON: identity, target, engines and what runs them here."""
+def bundle_report(
+    manifest: BundleManifest,
+    choice: Choice,
+    device: Device,
+    fixtures: Mapping[ExecutableKey, Difference],
+) -> dict[str, Any]:
+    """JSON: identity, target, engines and what runs them here, and how far the results of each
+    fixture were from the reference.
+    """
     return {
         "name": manifest.name,
         "version": manifest.version,
@@ -33,18 +43,35 @@ def manifest_report(manifest: BundleManifest, choice: Choice, device: Device) ->
         "xla_flags": device.flags or None,
         "devices": manifest.requires.devices,
         "mesh": mesh_report(manifest),
+        "fixtures": [
+            {
+                "label": key.label,
+                "max_abs": result.max_abs,
+                "max_rel": result.max_rel,
+                "ulp_max": result.ulp_max,
+                "elements": result.elements,
+            }
+            for key, result in fixtures.items()
+        ],
     }
 
 
-def fixtures_report(fixtures: Mapping[ExecutableKey, Difference]) -> list[dict[str, Any]]:
-    """JSON: how far the results of each fixture were from the reference."""
-    return [
-        {
-            "label": key.label,
-            "max_abs": result.max_abs,
-            "max_rel": result.max_rel,
-            "ulp_max": result.ulp_max,
-            "elements": result.elements,
-        }
-        for key, result in fixtures.items()
-    ]
+def not_ready(
+    resident: ResidentBundle, every: Sequence[tuple[ResidentProfile, Ran]], compilations: int
+) -> AotcError:
+    """The error for fixtures of which one did not match (AOTC-E701 beyond its tolerance, E704
+    another result in a second call), or for a load that compiled something (E703).
+    """
+    findings = []
+    for profile, (difference, *_) in every:
+        if not difference.within:
+            tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
+            where = f"{profile.label} output {difference.worst or 'result'}"
+            expected = "results as recorded at build, within "
+            expected += f"rtol={tolerance.rtol} atol={tolerance.atol}"
+            findings.append(finding("AOTC-E701", where, str(difference), expected=expected))
+    changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
+    if not findings and not changed:
+        found = f"{compilations} executables that did not come from the bundle"
+        return refusal("AOTC-E703", "load", found)
+    return ReadinessError(*findings) if findings else changed_results(changed)

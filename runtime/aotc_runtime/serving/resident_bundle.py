@@ -22,7 +22,6 @@ from aotc_runtime.schema.bundle_manifest import (
     ProfileRecord,
     Sharding,
     TensorSpec,
-    WeightArgument,
     WeightSet,
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
@@ -107,15 +106,13 @@ def load_executables(
         raise too_few_devices(manifest, device)
     executables: dict[ExecutableKey, Executable] = {}
     for platform, device in devices.items():
-        stored = {
-            key: Stored(
-                blobs[record.executable.digest], _outputs(device, spec, record, mesh), key.label
-            )
-            for name, spec in manifest.entry_points.items()
-            for record in spec.profiles
-            if manifest.platform_of(record) == platform
-            for key in [executable_key(name, record.sizes)]
-        }
+        stored: dict[ExecutableKey, Stored] = {}
+        for name, spec in manifest.entry_points.items():
+            for record in spec.profiles:
+                if manifest.platform_of(record) == platform:
+                    key = executable_key(name, record.sizes)
+                    outputs = _avals(device, spec.outputs, record.output_shapes, mesh)
+                    stored[key] = Stored(blobs[record.executable.digest], outputs, key.label)
         calls = manifest.requires.custom_call_targets
         made = device.deserialize(tuple(stored.values()), numbers, calls)
         executables |= zip(stored, made, strict=True)
@@ -194,8 +191,8 @@ def _profile(
     weights: Weights,
     mesh: Mesh | None,
 ) -> ResidentProfile:
-    inputs = _avals_on(device, spec.inputs, record.input_shapes, mesh)
-    outputs = _outputs(device, spec, record, mesh)
+    inputs = _avals(device, spec.inputs, record.input_shapes, mesh)
+    outputs = _avals(device, spec.outputs, record.output_shapes, mesh)
     arguments = bound_arguments(record.arguments, weights)
     where = key.label
     direct = None
@@ -216,14 +213,10 @@ def _profile(
 
 def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:
     """The buffers of bound weights, and the indices of the input leaves for the rest."""
-    found: list[Buffer | int] = []
-    for argument in arguments:
-        match argument:
-            case InputArgument(leaf=leaf):
-                found.append(leaf)
-            case WeightArgument(set=set_name, tensor=tensor):
-                found.append(weights[set_name, tensor].buffer)
-    return tuple(found)
+    return tuple(
+        each.leaf if isinstance(each, InputArgument) else weights[each.set, each.tensor].buffer
+        for each in arguments
+    )
 
 
 def direct_call(
@@ -244,19 +237,13 @@ def direct_call(
     return device.direct(executable, weights, inputs, outputs)
 
 
-def _outputs(
-    device: Device, spec: EntryPoint, record: ProfileRecord, mesh: Mesh | None
-) -> tuple[Aval, ...]:
-    return _avals_on(device, spec.outputs, record.output_shapes, mesh)
-
-
 def _mesh(manifest: BundleManifest) -> Mesh | None:
     """The mesh, or None for a program on one device."""
     mesh = manifest.mesh
     return None if mesh is UNSET or len(mesh.devices) == 1 else mesh
 
 
-def _avals_on(
+def _avals(
     device: Device,
     tensors: Sequence[TensorSpec],
     shapes: Sequence[tuple[int, ...]],

@@ -94,7 +94,7 @@ class Served:
         self.finish = _finisher(self.device, result, self.outputs)
         self.call = self.direct
         self.show = self.finish
-        if self.direct is not None and (on_host := self.device.on_host(self.direct)) is not None:
+        if (on_host := getattr(self.direct, "on_host", None)) is not None:
             self.call, self.show = on_host, builder(result)
 
 
@@ -102,7 +102,9 @@ def _finisher(
     device: Device, result: Tree, outputs: tuple[Aval, ...]
 ) -> Callable[[list[Buffer]], Any]:
     """Return a function from device buffers to the result of a call with numpy arrays."""
+    viewers = [device.viewer(aval) for aval in outputs]
     if isinstance(result, Leaf):
-        return device.reader_of_one(outputs[0])
-    read, build = device.reader(outputs), builder(result)
-    return lambda buffers: build(read(buffers))
+        show = viewers[0]
+        return lambda buffers: show(buffers[0])
+    build = builder(result)
+    return lambda buffers: build([v(each) for v, each in zip(viewers, buffers, strict=True)])

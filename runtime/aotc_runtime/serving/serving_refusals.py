@@ -14,7 +14,7 @@ from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.engines.engine_device import Aval, Device
-from aotc_runtime.schema.bundle_manifest import BundleManifest, DType, Tolerance
+from aotc_runtime.schema.bundle_manifest import BundleManifest, DType
 
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""
@@ -22,35 +22,23 @@ Tensor = tuple[str, DType, tuple[int, ...]]
 
 def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:
     """The error (AOTC-E602) for an entry point that a bundle does not have."""
-    return refusal(
-        "AOTC-E602",
-        bundle,
-        repr(name),
-        expected="one of " + ", ".join(known),
-        hint=did_you_mean(name, known, "use an entry point of this bundle"),
-    )
+    expected = "one of " + ", ".join(known)
+    hint = did_you_mean(name, known, "use an entry point of this bundle")
+    return refusal("AOTC-E602", bundle, repr(name), expected=expected, hint=hint)
 
 
 def no_policy(trust: object) -> AotcError:
     """The error (AOTC-E309) for a load that names no trust policy."""
-    return refusal(
-        "AOTC-E309",
-        "load",
-        f"a {type(trust).__name__}",
-        expected="trust= a policy, or the path of its TOML file",
-        hint="write a policy with `aotc trust init`; nothing loads without one",
-    )
+    expected = "trust= a policy, or the path of its TOML file"
+    hint = "write a policy with `aotc trust init`; nothing loads without one"
+    return refusal("AOTC-E309", "load", f"a {type(trust).__name__}", expected=expected, hint=hint)
 
 
 def failed(device: Device, label: str, error: Exception) -> AotcError:
     """The engine's error as ours (AOTC-E755)."""
-    return refusal(
-        "AOTC-E755",
-        label,
-        first_line(error),
-        expected=f"{device.engine} to run the executable",
-        hint="the bundle stays usable; if memory ran out, free some or call with less",
-    )
+    expected = f"{device.engine} to run the executable"
+    hint = "the bundle stays usable; if memory ran out, free some or call with less"
+    return refusal("AOTC-E755", label, first_line(error), expected=expected, hint=hint)
 
 
 def too_few_devices(manifest: BundleManifest, device: Device) -> AotcError:
@@ -85,43 +73,18 @@ def _tensor_text(tensor: Tensor | None) -> str:
 
 def fixture_failed(where: str, error: Exception) -> AotcError:
     """The error (AOTC-E755) for a fixture that the engine does not run."""
-    return refusal(
-        "AOTC-E755",
-        where,
-        first_line(error),
-        expected="the executable to run its fixture",
-        hint="rebuild the bundle with the jaxlib that is installed here",
-    )
+    expected = "the executable to run its fixture"
+    hint = "rebuild the bundle with the jaxlib that is installed here"
+    return refusal("AOTC-E755", where, first_line(error), expected=expected, hint=hint)
 
 
 def unfit_fixture(
     where: str, name: str, aval: Aval, array: np.ndarray[Any, Any] | None
 ) -> AotcError:
     """The error (AOTC-E702) for a fixture without this tensor, or with another one."""
-    return refusal(
-        "AOTC-E702",
-        where,
-        f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-        expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-    )
-
-
-def other_results(failed: Sequence[tuple[str, str, Tolerance]]) -> AotcError:
-    """The error (AOTC-E701) for executables whose results are beyond their tolerance. failed:
-    labels with an output, how far it is off in words, and the tolerance.
-    """
-    return ReadinessError(
-        *(
-            finding(
-                "AOTC-E701",
-                where,
-                found,
-                expected="results as recorded at build, within "
-                f"rtol={tolerance.rtol} atol={tolerance.atol}",
-            )
-            for where, found, tolerance in failed
-        )
-    )
+    found = f"{array.dtype.name}{list(array.shape)}" if array is not None else "none"
+    expected = f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}"
+    return refusal("AOTC-E702", where, found, expected=expected)
 
 
 def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
@@ -133,11 +96,4 @@ def changed_results(changed: Sequence[tuple[str, str]]) -> AotcError:
             finding("AOTC-E704", f"{label} output {path}", "another result in a second call")
             for label, path in changed
         )
-    )
-
-
-def compiled_here(compilations: int) -> AotcError:
-    """The error (AOTC-E703) for a load that compiled something."""
-    return refusal(
-        "AOTC-E703", "load", f"{compilations} executables that did not come from the bundle"
     )

@@ -94,8 +94,7 @@ type MapOf = Callable[..., mmap.mmap]
 
 def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryview:
     """The file's bytes, mapped read-only. kind: makes the map. Raises OSError."""
-    # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = _open(path)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -153,11 +152,7 @@ def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
         hexadecimal = name.removeprefix(oci_layout.BLOB_FOLDER)
         is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
         if not is_blob and name not in (oci_layout.LAYOUT_FILE, oci_layout.INDEX_FILE):
-            raise refusal(
-                "AOTC-E109",
-                f"{shown} {name}",
-                "another file",
-                expected=f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE} and "
-                f"{oci_layout.BLOB_FOLDER}<digest> only",
-                hint="remove it, or fetch the bundle again",
-            )
+            known = f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE}"
+            expected = f"{known} and {oci_layout.BLOB_FOLDER}<digest> only"
+            hint, place = "remove it, or fetch the bundle again", f"{shown} {name}"
+            raise refusal("AOTC-E109", place, "another file", expected=expected, hint=hint)

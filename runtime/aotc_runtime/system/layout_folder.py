@@ -58,13 +58,9 @@ def _identity(folder: Path) -> tuple[int, int, int]:
 
 def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
     if not (folder / oci_layout.LAYOUT_FILE).is_file():
-        raise refusal(
-            "AOTC-E109",
-            shown,
-            "a folder without it",
-            expected=f"an OCI layout folder, which has a file {oci_layout.LAYOUT_FILE}",
-            hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
-        )
+        expected = f"an OCI layout folder, which has a file {oci_layout.LAYOUT_FILE}"
+        hint = "pass the .aotb file, or the folder that `aotc build --layout` wrote"
+        raise refusal("AOTC-E109", shown, "a folder without it", expected=expected, hint=hint)
     members: dict[str, memoryview] = {}
     inner = 0
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
@@ -77,22 +73,13 @@ def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryv
             path, inside = f"{parent}/{name}", "/".join((*within, name))
             mode = _mode(path)
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise refusal(
-                    "AOTC-E109",
-                    f"{shown} {inside}",
-                    "a link or a special file",
-                    expected="regular files and folders",
-                    hint="copy the bundle without links",
-                )
+                place, expected = f"{shown} {inside}", "regular files and folders"
+                found, hint = "a link or a special file", "copy the bundle without links"
+                raise refusal("AOTC-E109", place, found, expected=expected, hint=hint)
             if stat.S_ISREG(mode):
                 if len(members) >= limits.BLOBS_MAX:
-                    raise refusal(
-                        "AOTC-E109",
-                        shown,
-                        "more",
-                        expected=f"at most {limits.BLOBS_MAX} files",
-                        hint="rebuild",
-                    )
+                    expected = f"at most {limits.BLOBS_MAX} files"
+                    raise refusal("AOTC-E109", shown, "more", expected=expected, hint="rebuild")
                 members[inside] = _mapped(path, map_file, shown, len(members))
     return members
 
@@ -112,13 +99,10 @@ def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview
     except OSError as error:
         if error.errno != errno.ENOMEM or _maps_one_page():
             raise
-        raise refusal(
-            "AOTC-E109",
-            shown,
-            f"no room for another after {before} files",
-            expected="as many files as this system maps for a process (vm.max_map_count)",
-            hint="raise that, or use the bundle as one .aotb file, which is one map",
-        ) from error
+        found = f"no room for another after {before} files"
+        expected = "as many files as this system maps for a process (vm.max_map_count)"
+        hint = "raise that, or use the bundle as one .aotb file, which is one map"
+        raise refusal("AOTC-E109", shown, found, expected=expected, hint=hint) from error
 
 
 def _maps_one_page() -> bool:

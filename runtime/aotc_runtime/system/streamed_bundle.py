@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from mmap import ALLOCATIONGRANULARITY as PAGE
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
@@ -35,30 +34,17 @@ def nobody(number: int) -> None:
     """A `Told` that tells nobody."""
 
 
-DESCRIPTORS_MAX = 64
-"""How many files of one bundle stay open; a folder may have more than a process may have open."""
-
-
 class PassedMap(mmap):
     """A map of which a piece at a time is in memory, for who reads it by `pieces`. told: of each
-    piece once it was read.  descriptor: of the file, for who has the system copy of it; -1 for
-    none.
+    piece once it was read.
     """
 
     told: Told = staticmethod(nobody)
-    descriptor = -1
-
-    def __del__(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-
-    def place(self, view: memoryview) -> int:
-        """Where in the file a view over this map begins."""
-        return _address(view) - _address(memoryview(self)) if len(view) else 0
 
     def pieces(self, view: memoryview) -> Iterator[memoryview]:
         """The bytes of a view over this map; the memory of each piece is given back after it."""
-        size, begin = len(view), self.place(view)
+        size = len(view)
+        begin = _address(view) - _address(memoryview(self)) if size else 0
         for start in range(0, size, PIECE_BYTES):
             piece = view[start : start + PIECE_BYTES]
             yield piece
@@ -83,16 +69,10 @@ def look_into(path: str | os.PathLike[str], told: Told = nobody) -> MappedBundle
     """A bundle to be passed through; as `aotc_runtime.system.bundle_files.open_bundle`. told: of
     each piece that somebody has read.
     """
-    left = DESCRIPTORS_MAX
 
-    def make(descriptor: int, *given: Any, **options: Any) -> PassedMap:
-        nonlocal left
-        made = PassedMap(descriptor, *given, **options)
+    def make(*given: Any, **options: Any) -> PassedMap:
+        made = PassedMap(*given, **options)
         made.told = told
-        if left:
-            with suppress(OSError):  # too many are open: then without
-                made.descriptor = os.dup(descriptor)
-                left -= 1
         return made
 
     return open_bundle(path, make)

@@ -27,6 +27,7 @@ from aotc_runtime.formats.oci_layout import (
     RootIndex,
 )
 from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, BlobRef, BundleManifest
+from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.verification.manifest_consistency import check_consistency
 
 ALL_READ: Mapping[str, int] = {}
@@ -290,24 +291,24 @@ def _check_format(version: str, where: str) -> None:
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
     """Digest to media type and size of every blob a manifest refers to."""
-    found: dict[str, tuple[str, int]] = {}
+    return {ref.digest: (media_type, ref.size) for ref, media_type, _ in roles_of(manifest)}
 
-    def add(ref: BlobRef, media_type: str) -> None:
-        found[ref.digest] = (media_type, ref.size)
 
-    for weights in manifest.weights.values():
+def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
+    """Every blob a manifest refers to, with its media type and what it is, in words."""
+    for name, weights in manifest.weights.items():
         for ref in weights.blobs:
-            add(ref, oci_layout.WEIGHTS_TYPE)
-    for entry_point in manifest.entry_points.values():
+            yield ref, oci_layout.WEIGHTS_TYPE, f"weights {name}"
+    for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:
-            add(profile.module, oci_layout.MODULE_TYPE)
-            add(profile.executable, oci_layout.EXECUTABLE_TYPE)
-            add(profile.fixture, oci_layout.FIXTURE_TYPE)
+            place = label(name, profile.sizes)
+            yield profile.module, oci_layout.MODULE_TYPE, f"module {place}"
+            yield profile.fixture, oci_layout.FIXTURE_TYPE, f"fixture {place}"
+            yield profile.executable, oci_layout.EXECUTABLE_TYPE, f"executable {place}"
         if entry_point.symbolic is not UNSET:
-            add(entry_point.symbolic.module, oci_layout.MODULE_TYPE)
+            yield entry_point.symbolic.module, oci_layout.MODULE_TYPE, f"symbolic module {name}"
     if manifest.evidence is not UNSET:
-        add(manifest.evidence, oci_layout.EVIDENCE_TYPE)
-    return found
+        yield manifest.evidence, oci_layout.EVIDENCE_TYPE, "evidence"
 
 
 def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -315,20 +316,13 @@ def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> 
     wanted = references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
-        yield finding(
-            "AOTC-E205",
-            where,
-            "another order, or one twice",
-            expected="the layers of an image in the order of their digests, each once",
-        )
+        expected = "the layers of an image in the order of their digests, each once"
+        yield finding("AOTC-E205", where, "another order, or one twice", expected=expected)
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):
-            yield finding(
-                "AOTC-E205",
-                f"{where} {digest}",
-                _layer_text(given.get(digest)),
-                expected=f"{_layer_text(wanted.get(digest))}, as the bundle manifest says",
-            )
+            expected = f"{_layer_text(wanted.get(digest))}, as the bundle manifest says"
+            found = _layer_text(given.get(digest))
+            yield finding("AOTC-E205", f"{where} {digest}", found, expected=expected)
 
 
 def _layer_text(layer: tuple[str, int] | None) -> str:

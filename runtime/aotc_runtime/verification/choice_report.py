@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from aotc_runtime.schema.certified_releases import Certified
 from aotc_runtime.verification.host_compatibility import Choice
 
@@ -38,13 +40,5 @@ def certified_report(certified: Certified | None) -> dict[str, Any] | None:
         "names": list(certified.names),
         "certified_on": certified.certified_on,
         "cpu": certified.cpu,
-        "differences": [
-            {
-                "label": difference.label,
-                "max_abs": difference.max_abs,
-                "max_rel": difference.max_rel,
-                "ulp_max": difference.ulp_max,
-            }
-            for difference in certified.differences
-        ],
+        "differences": [msgspec.to_builtins(each) for each in certified.differences],
     }

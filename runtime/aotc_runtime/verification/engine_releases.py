@@ -11,7 +11,6 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
 from aotc_runtime.schema.certified_releases import JAXLIB, AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
-from aotc_runtime.verification.accelerator_checks import accelerator
 
 
 def by_certificates(
@@ -48,7 +47,7 @@ def running(manifest: BundleManifest, host: HostFacts) -> Release | None:
     requires = manifest.requires
     if requires.device is UNSET or requires.engines is not UNSET:
         return None
-    version = accelerator(requires.platform, host).plugin
+    version = host.accelerator(requires.platform).plugin
     return Release(requires.device.plugin, version) if version else None
 
 

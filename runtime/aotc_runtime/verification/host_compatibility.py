@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, Split, engine_name, engine_of
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import HostFacts, Wanted, version_numbers
-from aotc_runtime.schema.manifest_labels import without_compiling
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.certified_releases import AskCertificates, Certified
@@ -113,9 +112,7 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
         return host.platform
     if manifest.requires.platform in ("iree", "onnxruntime", "openvino"):
         return manifest.requires.platform  # an absent one is told apart
-    from aotc_runtime.verification.accelerator_checks import accelerator
-
-    has = accelerator(manifest.requires.platform, host)
+    has = host.accelerator(manifest.requires.platform)
     return has.platform if has.devices else host.platform
 
 
@@ -151,9 +148,7 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
     """requires.devices (AOTC-E503). Accelerators that are not there at all are another platform."""
     requires = manifest.requires
     if requires.device is not UNSET:
-        from aotc_runtime.verification.accelerator_checks import accelerator
-
-        has = accelerator(requires.platform, host).devices or requires.devices
+        has = host.accelerator(requires.platform).devices or requires.devices
     else:  # a processor is divided as a bundle wants, once in a process
         has = host.devices if host.devices_fixed else requires.devices
     if has < requires.devices:
@@ -166,50 +161,22 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
     needs = {requires.platform: requires.device, **(requires.engines or {})}
     for platform, device in needs.items():
         if device is not UNSET:
-            from aotc_runtime.verification.accelerator_checks import accelerator, device_findings
-
-            has, spare = accelerator(platform, host), padding_bytes(manifest)
-            yield from device_findings(device, has, _findings().place(manifest), spare)
+            yield from _findings().device_findings(manifest, platform, device, host)
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register (AOTC-E504)."""
-    if manifest.requires.custom_call_targets:
-        yield from _findings().unserved_calls(manifest)
-
-
-def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has
-    (AOTC-E510).
+    """requires.custom_call_targets: those this runtime can register (AOTC-E504), with the Python
+    packages behind them, if it is known which the host has (AOTC-E510).
     """
     if manifest.requires.custom_call_targets:
-        yield from _findings().missing_libraries(manifest, host)
-
-
-def padding_bytes(manifest: BundleManifest) -> int:
-    """Bytes that a padded or split call needs beyond a call of a profile. A padded call needs its
-    results once more, cut; copies of its inputs are counted for the profile already. A split call
-    of two parts needs the results of the second part, and all results joined.
-    """
-    return max(
-        (
-            (JOINED if any(isinstance(p, Split) for p in policies) else 1)
-            * profile.memory.output_bytes
-            for entry_point in manifest.entry_points.values()
-            if (policies := [*without_compiling(entry_point).values()])
-            for profile in entry_point.profiles
-        ),
-        default=0,
-    )
-
-
-JOINED = 3
-"""The results of the second part, and those of both parts joined, in multiples of one part's."""
+        yield from _findings().unserved_calls(manifest, host)
 
 
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.memory_bytes, and what padded calls add to it (AOTC-E551)."""
-    needs = manifest.requires.memory_bytes + padding_bytes(manifest)
+    needs = manifest.requires.memory_bytes
+    if any(entry_point.out_of_profile for entry_point in manifest.entry_points.values()):
+        needs += _findings().padding_bytes(manifest)
     if host.memory_bytes < needs:
         yield _findings().too_little_memory(manifest, host, needs)
 
@@ -233,7 +200,6 @@ CHECKS: tuple[Check, ...] = (
     check_devices,
     check_device,
     check_custom_calls,
-    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""

@@ -1,5 +1,5 @@
 """Why executables may not run on a host, in words; and checks of what few bundles need. Imported
-where a host does not fit, or a bundle has custom calls or modules for other sizes.
+where a host does not fit, or a bundle needs accelerators, custom calls or policies for other sizes.
 
 The findings bring words of their own instead of the catalogue's, which takes milliseconds to
 import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
@@ -13,8 +13,9 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import did_you_mean
-from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequirements, Split
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_numbers
+from aotc_runtime.schema.manifest_labels import without_compiling
 from aotc_runtime.schema.served_kernels import LAPACK, SERVED, is_served
 
 
@@ -23,27 +24,24 @@ def place(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
+def _of(manifest: BundleManifest, code: str, expected: str, found: str, hint: str) -> Finding:
+    return Finding(code, place(manifest), expected, found, hint)
+
+
 def other_jaxlib(manifest: BundleManifest, host: HostFacts) -> Finding:
     """AOTC-E405 for a host without jaxlib, E401 for one with a version that is not accepted."""
     accepted, built_with = manifest.accepts_jaxlib, manifest.built_with.jaxlib
+    found = f"jaxlib {host.jaxlib}"
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={accepted[-1]}" if accepted else ""
-        return Finding(
-            code="AOTC-E405",
-            where=place(manifest),
-            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
-            found=f"jaxlib {NOT_INSTALLED}",
-            hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
-            "verified without it, but cannot be loaded",
-        )
+        expected = "the engine of its executables, jaxlib: the extra `xla` of aotc-runtime"
+        hint = f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
+        hint += "verified without it, but cannot be loaded"
+        return _of(manifest, "AOTC-E405", expected, found, hint)
+    expected = f"jaxlib {' or '.join(accepted)} (built with {built_with})"
     hint = f"rebuild with jaxlib {host.jaxlib}"
-    return Finding(
-        code="AOTC-E401",
-        where=place(manifest),
-        expected=f"jaxlib {' or '.join(accepted)} (built with {built_with})",
-        found=f"jaxlib {host.jaxlib}",
-        hint=f"`pip install jaxlib=={accepted[-1]}`, or {hint}" if accepted else hint,
-    )
+    hint = f"`pip install jaxlib=={accepted[-1]}`, or {hint}" if accepted else hint
+    return _of(manifest, "AOTC-E401", expected, found, hint)
 
 
 READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
@@ -60,57 +58,40 @@ def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
         needs = entry_point.symbolic.stablehlo
         if reads is not None and version_numbers(needs) > reads:
             yield Finding(
-                code="AOTC-E404",
-                where=f"{place(manifest)}, {name}",
-                expected=f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
-                found=f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
-                hint="install a newer jaxlib there, or build with an older one",
+                "AOTC-E404",
+                f"{place(manifest)}, {name}",
+                f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
+                f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
+                "install a newer jaxlib there, or build with an older one",
             )
 
 
 def newer_format(manifest: BundleManifest, host: HostFacts) -> Finding:
     """AOTC-E402."""
-    return Finding(
-        code="AOTC-E402",
-        where=place(manifest),
-        expected=f"a runtime that reads bundle format {manifest.format_version}",
-        found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
-        hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
-    )
+    expected = f"a runtime that reads bundle format {manifest.format_version}"
+    found = f"aotc-runtime {host.runtime}, which reads {host.bundle_format}"
+    hint = "update aotc-runtime there, or rebuild the bundle with the aotc of its release"
+    return _of(manifest, "AOTC-E402", expected, found, hint)
 
 
 def other_platform(manifest: BundleManifest, needs: Sequence[str], has: Sequence[str]) -> Finding:
     """AOTC-E501."""
-    return Finding(
-        code="AOTC-E501",
-        where=place(manifest),
-        expected=" ".join(needs),
-        found=" ".join(has),
-        hint="deploy to such a host, or build for a target of this one",
-    )
+    hint = "deploy to such a host, or build for a target of this one"
+    return _of(manifest, "AOTC-E501", " ".join(needs), " ".join(has), hint)
 
 
 def older_libc(floor: Sequence[int], host: HostFacts) -> Finding:
     """AOTC-E507."""
-    return Finding(
-        code="AOTC-E507",
-        where="this host's C library",
-        expected="glibc " + ".".join(map(str, floor)) + " or newer, for jaxlib",
-        found=host.libc,
-        hint="run on a newer system, or in a container of one",
-    )
+    expected = "glibc " + ".".join(map(str, floor)) + " or newer, for jaxlib"
+    hint = "run on a newer system, or in a container of one"
+    return Finding("AOTC-E507", "this host's C library", expected, host.libc, hint)
 
 
 def missing_features(manifest: BundleManifest, host: HostFacts, missing: Sequence[str]) -> Finding:
     """AOTC-E502."""
-    return Finding(
-        code="AOTC-E502",
-        where=place(manifest),
-        expected=f"a processor with {', '.join(missing)}",
-        found=f"{host.cpu}, which lacks them",
-        hint="add a target that this host has (`aotc targets list`) and build again, "
-        "or run on a host that has these features",
-    )
+    expected, found = f"a processor with {', '.join(missing)}", f"{host.cpu}, which lacks them"
+    hint = "add a target that this host has (`aotc targets list`) and build again, or run on a "
+    return _of(manifest, "AOTC-E502", expected, found, hint + "host that has these features")
 
 
 def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
@@ -119,56 +100,85 @@ def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
     if manifest.requires.device is UNSET:
         hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
         hint += f"pass devices={needs} to the first load"
-    return Finding(
-        code="AOTC-E503",
-        where=place(manifest),
-        expected=f"{needs} devices",
-        found=str(has),
-        hint=hint,
-    )
+    return _of(manifest, "AOTC-E503", f"{needs} devices", str(has), hint)
 
 
-def unserved_calls(manifest: BundleManifest) -> Iterator[Finding]:
-    """Custom calls that this runtime cannot register."""
-    unknown = [
-        target
-        for target in manifest.requires.custom_call_targets
-        if not is_served(manifest.requires.platform, target)
-    ]
-    if unknown:
-        yield Finding(
-            code="AOTC-E504",
-            where=place(manifest),
-            expected="custom calls this runtime serves: "
-            + SERVED.get(manifest.requires.platform, "none"),
-            found=", ".join(unknown),
-            hint="use an aotc-runtime that serves them",
-        )
+def device_findings(
+    manifest: BundleManifest, platform: str, needs: DeviceRequirements, host: HostFacts
+) -> Iterator[Finding]:
+    """Every reason why the devices of a platform, if there are any, cannot run what needs them:
+    AOTC-E403 plugin, E508 kind, E509 driver, E554 memory.
+    """
+    has = host.accelerator(platform)
+    if has.plugin not in needs.accepts_plugin:
+        expected = f"{needs.plugin} {' or '.join(needs.accepts_plugin)}"
+        found = f"{needs.plugin} {has.plugin}" if has.plugin else "none installed"
+        hint = "rebuild with the plugin installed"
+        if needs.accepts_plugin:
+            hint = f"`pip install {needs.plugin}=={needs.accepts_plugin[-1]}`"
+        yield _of(manifest, "AOTC-E403", expected, found, hint)
+    if not has.devices:
+        return
+    strange = sorted(set(has.kinds) - set(needs.kinds))
+    hint = "add a target for these devices and build again, or run on the expected ones"
+    if strange or not has.kinds:
+        expected, found = " or ".join(needs.kinds), ", ".join(strange) or "unknown"
+        yield _of(manifest, "AOTC-E508", expected, found, hint)
+    if needs.compute_capability and needs.compute_capability != has.compute_capability:
+        expected = f"devices of compute capability {needs.compute_capability}"
+        yield _of(manifest, "AOTC-E508", expected, has.compute_capability or "unknown", hint)
+    if needs.driver and version_numbers(has.driver) < version_numbers(needs.driver):
+        expected, found = f"a driver for CUDA {needs.driver} or newer", "none that says its version"
+        if has.driver:
+            found = f"{has.driver_release or 'one'} for CUDA {has.driver}"
+        hint = "update the driver, or build with a plugin for its CUDA version"
+        yield _of(manifest, "AOTC-E509", expected, found, hint)
+    memory = needs.memory_bytes + padding_bytes(manifest)
+    if has.memory_bytes < memory:
+        expected = f"{memory} bytes of free memory on each device"
+        hint = "free device memory, or build smaller profiles"
+        yield _of(manifest, "AOTC-E554", expected, f"{has.memory_bytes} bytes", hint)
 
 
-def missing_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind custom calls that the host lacks, if it is known which it has."""
-    needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
+def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """Custom calls that this runtime cannot register (AOTC-E504), and Python packages behind them
+    that the host lacks, if it is known which it has (E510).
+    """
+    platform, targets = manifest.requires.platform, manifest.requires.custom_call_targets
+    if unknown := [target for target in targets if not is_served(platform, target)]:
+        expected = "custom calls this runtime serves: " + SERVED.get(platform, "none")
+        hint = "use an aotc-runtime that serves them"
+        yield _of(manifest, "AOTC-E504", expected, ", ".join(unknown), hint)
+    needing = [target for target in targets if target.startswith(LAPACK)]
     if needing and host.libraries is not None and "scipy" not in host.libraries:
-        yield Finding(
-            code="AOTC-E510",
-            where=place(manifest),
-            expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
-            found="no package of this name",
-            hint="`pip install scipy`: jaxlib requires it, but it was left out here",
-        )
+        expected = f"scipy, whose LAPACK serves {', '.join(needing)}"
+        hint = "`pip install scipy`: jaxlib requires it, but it was left out here"
+        yield _of(manifest, "AOTC-E510", expected, "no package of this name", hint)
+
+
+JOINED = 3
+"""The results of the second part, and those of both parts joined, in multiples of one part's."""
+
+
+def padding_bytes(manifest: BundleManifest) -> int:
+    """Bytes that a padded or split call needs beyond a call of a profile. A padded call needs its
+    results once more, cut; copies of its inputs are counted for the profile already. A split call
+    of two parts needs the results of the second part, and all results joined.
+    """
+    needs = 0
+    for entry_point in manifest.entry_points.values():
+        if policies := without_compiling(entry_point).values():
+            factor = JOINED if any(isinstance(policy, Split) for policy in policies) else 1
+            needs = max(needs, *(factor * p.memory.output_bytes for p in entry_point.profiles))
+    return needs
 
 
 def too_little_memory(manifest: BundleManifest, host: HostFacts, needs: int) -> Finding:
     """AOTC-E551. needs: bytes."""
-    return Finding(
-        code="AOTC-E551",
-        where=place(manifest),
-        expected=f"{needs} bytes of free memory",
-        found=f"{host.memory_bytes} bytes",
-        hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
-        "build smaller profiles",
-    )
+    hint = "raise the limit of the container or of load (`memory_limit`), free memory, or build "
+    hint += "smaller profiles"
+    expected, found = f"{needs} bytes of free memory", f"{host.memory_bytes} bytes"
+    return _of(manifest, "AOTC-E551", expected, found, hint)
 
 
 def missing_target(
@@ -176,18 +186,11 @@ def missing_target(
 ) -> Finding:
     """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
     if wanted in absent:
-        return finding(
-            "AOTC-E505",
-            wanted,
-            "a target that was left out of it (`aotc extract`)",
-            expected="a target that this copy of the bundle holds: " + ", ".join(sorted(manifests)),
-            hint="take the whole bundle, or extract this target from it",
-        )
+        found = "a target that was left out of it (`aotc extract`)"
+        expected = "a target that this copy of the bundle holds: " + ", ".join(sorted(manifests))
+        hint = "take the whole bundle, or extract this target from it"
+        return finding("AOTC-E505", wanted, found, expected=expected, hint=hint)
     otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
-    return finding(
-        "AOTC-E505",
-        wanted,
-        "no such target",
-        expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
-        hint=did_you_mean(wanted, manifests, otherwise),
-    )
+    expected = "one of the bundle's targets: " + ", ".join(sorted(manifests))
+    hint = did_you_mean(wanted, manifests, otherwise)
+    return finding("AOTC-E505", wanted, "no such target", expected=expected, hint=hint)

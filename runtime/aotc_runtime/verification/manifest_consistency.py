@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import UNSET
 
@@ -19,7 +20,6 @@ from aotc_runtime.schema.bundle_manifest import (
     Argument,
     BundleManifest,
     Dimension,
-    DType,
     EntryPoint,
     Parameter,
     ParameterKind,
@@ -51,13 +51,9 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
     yield from _check_device(manifest, where)
     if _is_mixed(manifest):
-        from aotc_runtime.verification.mixed_consistency import check_mixed
-
-        yield from check_mixed(manifest, where)
+        yield from _rare().check_mixed(manifest, where)
     if _is_sharded(manifest):
-        from aotc_runtime.verification.mesh_consistency import check_mesh
-
-        yield from check_mesh(manifest, where)
+        yield from _rare().check_mesh(manifest, where)
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():
@@ -68,7 +64,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(place, expected, "one that is deeper")
             continue
         yield from _check_trees(entry_point, place)
-        yield from _check_keys(entry_point, place)
+        if any(spec.key_impl for spec in (*entry_point.inputs, *entry_point.outputs)):
+            yield from _rare().check_keys(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:
             yield _finding(place, "at least one profile", "none")
@@ -82,6 +79,13 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             arguments = entry_point.symbolic.arguments
             yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
         yield from check_shapes(entry_point, manifest.dimensions, place)
+
+
+def _rare() -> Any:
+    """Return the checks of what few manifests have, imported for the first that has it."""
+    from aotc_runtime.verification import rare_consistency
+
+    return rare_consistency
 
 
 def _is_sharded(manifest: BundleManifest) -> bool:
@@ -100,7 +104,7 @@ def _is_mixed(manifest: BundleManifest) -> bool:
 def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     target, requires = manifest.target, manifest.requires
     if engine_name(target) != XLA:
-        yield from _check_engine(manifest, where)
+        yield from _rare().check_engine(manifest, where)
         return
     family = "cpu" if target.device is UNSET else target.device.__struct_config__.tag
     if not target.platform == requires.platform == family:
@@ -108,21 +112,6 @@ def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
         yield _finding(f"{where} target", "one platform", found)
     if (target.device is UNSET) != (requires.device is UNSET):
         yield _finding(f"{where} requires", "requirements of the target's device", "one without")
-
-
-def _check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """The platform of another engine than XLA has no description here; what a host must have of the
-    engine is said as that of a device.
-    """
-    target, requires = manifest.target, manifest.requires
-    if target.platform != requires.platform:
-        found = f"{target.platform} and {requires.platform}"
-        yield _finding(f"{where} target", "one platform", found)
-    if target.device is not UNSET:
-        yield _finding(f"{where} target", f"no device of {target.platform}", "one")
-    if requires.device is UNSET:
-        expected = f"what a host needs of the engine for {target.platform}"
-        yield _finding(f"{where} requires", expected, "nothing")
 
 
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
@@ -135,45 +124,14 @@ def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
         if found != list(range(wanted)):
             yield _finding(f"{where} {what}", f"leaves 0 to {wanted - 1} in order", str(found))
     for root in (*roots, entry_point.result):
-        yield from _check_fields(root, where)
+        if _has_names(root):
+            yield from _rare().check_fields(root, where)
 
 
-def _check_fields(tree: Tree, where: str) -> Iterator[Finding]:
-    if isinstance(tree, NamedTupleNode | RecordNode):
-        named = isinstance(tree, NamedTupleNode)
-        names = (*tree.fields, tree.type) if named else ()
-        good = all(_is_name(name) for name in names) and not any(
-            named and field.startswith("_") for field in tree.fields
-        )
-        if not good or len(tree.fields) != len(tree.items) or _repeats(tree.fields):
-            found = f"{tree.type}({', '.join(tree.fields)}) with {len(tree.items)} items"
-            yield _finding(where, "one Python name for each item", found)
-    if isinstance(tree, IntDictNode) and (
-        len(tree.keys) != len(tree.items) or [*tree.keys] != sorted({*tree.keys}) or not tree.keys
-    ):
-        found = f"keys {', '.join(map(str, tree.keys))} with {len(tree.items)} items"
-        yield _finding(where, "one integer key for each item, in ascending order", found)
-    for child in children(tree):
-        yield from _check_fields(child, where)
-
-
-def _check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
-    """Random keys are described by their data: uint32, with the key's words in the last axis."""
-    profiles = entry_point.profiles
-    inputs = zip(*(profile.input_shapes for profile in profiles), strict=False)
-    outputs = zip(*(profile.output_shapes for profile in profiles), strict=False)
-    for spec, shapes in (
-        *zip(entry_point.inputs, inputs, strict=False),
-        *zip(entry_point.outputs, outputs, strict=False),
-    ):
-        if spec.key_impl is None:
-            continue
-        words = (spec.key_impl.words,)
-        if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
-            from aotc_runtime.schema.tensor_text import data_text
-
-            expected = f"key data: uint32 with a last axis of {words[0]}"
-            yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
+def _has_names(tree: Tree) -> bool:
+    """Whether a tree has nodes whose children have names, or numbers, that are stated apart."""
+    named = isinstance(tree, NamedTupleNode | RecordNode | IntDictNode)
+    return named or any(map(_has_names, children(tree)))
 
 
 def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[Finding]:
@@ -222,7 +180,7 @@ def _repeats(names: Sequence[str]) -> bool:
 Shape = tuple[int, ...]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-"""An expression that is a dimension by itself."""
+"""The name of a dimension, which is an expression by itself."""
 
 
 def check_shapes(
@@ -233,8 +191,7 @@ def check_shapes(
     Its trees, and the numbers of its shapes, are those of its tensors: checked before.
     """
     known = set(entry_point.dimensions)
-    unknown = sorted(known - dimensions.keys())
-    if unknown:
+    if unknown := [d for d in sorted(known) if d not in dimensions or not _PLAIN.fullmatch(d)]:
         yield _finding(where, "dimensions of the bundle", ", ".join(unknown))
     tensors = (*entry_point.inputs, *entry_point.outputs)
     bad = [axis for tensor in tensors for axis in tensor.shape if not _is_axis(axis, known)]
@@ -254,7 +211,7 @@ def check_shapes(
 
 
 def _is_axis(axis: int | str, known: set[str]) -> bool:
-    if isinstance(axis, int) or axis == "?" or (axis in known and _PLAIN.fullmatch(axis)):
+    if isinstance(axis, int) or axis == "?" or axis in known:
         return True
     from aotc_runtime.schema.size_expressions import parse_expression
 
@@ -296,7 +253,7 @@ def _is_shape_at(tensor: TensorSpec, shape: Shape, sizes: Mapping[str, int]) -> 
 def _size(axis: int | str, sizes: Mapping[str, int]) -> int:
     if isinstance(axis, int):
         return axis
-    if axis in sizes and _PLAIN.fullmatch(axis):
+    if axis in sizes:
         return sizes[axis]
     from aotc_runtime.schema.size_expressions import parse_expression
 

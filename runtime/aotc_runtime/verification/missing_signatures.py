@@ -60,13 +60,10 @@ def reasons(
     # A builder's bill of materials beside its provenance takes nothing away.
     others = [type_ for type_, signers in sorted(seen.other_statements.items()) if signers]
     more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
-    yield finding(
-        "AOTC-E304",
-        where,
-        "; ".join([f"{len(seen.found)} of them{names}", *([left] if missing else ()), *more]),
-        expected=f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}",
-        hint=f"have {' or '.join(missing)} run `aotc sign BUNDLE --key KEY`" if missing else None,
-    )
+    found = "; ".join([f"{len(seen.found)} of them{names}", *([left] if missing else ()), *more])
+    expected = f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}"
+    hint = f"have {' or '.join(missing)} run `aotc sign BUNDLE --key KEY`" if missing else None
+    yield finding("AOTC-E304", where, found, expected=expected, hint=hint)
 
 
 def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:

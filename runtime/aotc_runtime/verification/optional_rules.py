@@ -1,5 +1,6 @@
-"""Rules that most policies leave out: on the sizes of what is stored, on how a bundle is named, and
-on the engines and versions that run. Each yields what it refuses and what would satisfy it.
+"""Rules that most policies leave out: on the sizes of what is stored, on how a bundle is named, on
+blobs, and on the engines and versions that run. Each yields what it refuses and what would satisfy
+it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec import UNSET
 
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.formats.oci_layout import BlobSource
-from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_of
+from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
+from aotc_runtime.verification.bundle_contents import roles_of
 from aotc_runtime.verification.bundle_versions import version_key
 
 
@@ -43,12 +47,32 @@ def check_limits(
     )
     for name, where, limit, found, unit in measured:
         if limit is not None and found > limit:
-            yield finding(
-                "AOTC-E320",
-                where,
-                f"{found} {unit}",
-                expected=f"at most {limit} {unit}, the policy's limits.{name}",
-            )
+            expected = f"at most {limit} {unit}, the policy's limits.{name}"
+            yield finding("AOTC-E320", where, f"{found} {unit}", expected=expected)
+
+
+def roles_by_digest(
+    root_digest: str,
+    targets: Mapping[str, ImageManifest],
+    manifests: Mapping[str, BundleManifest],
+    attested: Iterable[str],
+) -> dict[str, str]:
+    """Digest to role. targets, manifests: by the target's name.  attested: digests of attestations
+    and what belongs to them.
+    """
+    roles = {root_digest: "root index"} | dict.fromkeys(attested, "attestation")
+    for target, image in targets.items():
+        roles[sha256(canonical_json.encode(image))] = f"image manifest of {target}"
+        roles[image.config.digest] = f"bundle manifest of {target}"
+        roles |= {ref.digest: f"{role} of {target}" for ref, _, role in roles_of(manifests[target])}
+    return roles
+
+
+def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
+    for digest in policy.revoked.blobs:
+        if digest in roles:
+            yield finding("AOTC-E314", roles[digest], digest)
 
 
 def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Finding]:
@@ -90,6 +114,23 @@ def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Itera
                 hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
                 "once it is approved",
             )
+
+
+def accepted_targets(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    policy: TrustPolicy,
+    target: str | None,
+) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
+    """The end of docs/trust.md 7: the targets whose engines the policy accepts, and what it refuses
+    of engines and versions. target: the one that the caller named.
+    """
+    findings: list[Finding] = []
+    if policy.engines is not None:
+        findings += check_engines(manifests, policy.engines, target)
+        manifests = accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for name, m in manifests.items() if target in (None, name)}
+    return manifests, [*findings, *check_runtime(host, policy.accepts, engines)]
 
 
 def accepted(

@@ -143,21 +143,25 @@ def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
     """What the types cannot say."""
     for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
         for index, key in enumerate(keys):
+            wrong = {}
             if bool(key.public_key) == bool(key.public_key_file):
-                yield _said().public_key(file.entry(table, index, key), key)
+                wrong["public_key"] = "both" if key.public_key else "neither"
             if key.not_before and key.not_after and key.not_before > key.not_after:
-                yield _said().window(file.entry(table, index, key), key)
+                wrong["window"] = f"{key.not_before.isoformat()} and {key.not_after.isoformat()}"
             if table == "certifiers" and (key.holder or key.builders is not None):
-                yield _said().certifiers_role(file.entry(table, index, key), key)
+                wrong["certifier"] = "holder" if key.holder else "builders"
+            for name, found in wrong.items():
+                yield _said().problem(name, file.entry(table, index, key), found)
     if not policy.keys and not policy.identities:
-        yield _said().nobody(file.place("keys"))
+        yield _said().problem("keys", file.place("keys"), "neither")
     if policy.binds_builders() and not any(policy.speakers()):
-        yield _said().no_speaker(file.place("keys"))
+        yield _said().problem("builders", file.place("keys"), "builders = [], everywhere")
     if policy.minimum_version:
         from aotc_runtime.verification.bundle_versions import version_key
 
         if version_key(policy.minimum_version) is None:
-            yield _said().minimum_version(file.place("minimum_version"), policy)
+            place = file.place("minimum_version")
+            yield _said().problem("minimum_version", place, repr(policy.minimum_version))
 
 
 def _said() -> Any:
@@ -186,9 +190,9 @@ def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
     """The keys of a policy whose fields are sound. Raises as `policy_keys`."""
     findings: list[Finding] = []
     if policy.timestamp_authorities:
-        from aotc_runtime.verification import timestamp_authorities
+        from aotc_runtime.verification import signature_timestamps
 
-        findings += timestamp_authorities.check_authorities(policy, file.name)
+        findings += signature_timestamps.check_authorities(policy, file.name)
     distinct = _distinct(policy, "keys", file, findings)
     if policy.identities:
         from aotc_runtime.verification import sigstore_identities
@@ -235,7 +239,9 @@ def _distinct(
         )
         other = distinct.setdefault(key.id, key)
         if _role(other) != _role(key):
-            findings.append(_said().other_role(file.entry(table, index, stated), key.id))
+            found = f"something else than where {key.id[:16]} stands first"
+            place = file.entry(table, index, stated)
+            findings.append(_said().problem("other_role", place, found))
     return distinct
 
 

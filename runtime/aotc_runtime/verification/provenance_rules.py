@@ -40,13 +40,10 @@ def check_builds(
         if provenance.buildDefinition.buildType != SIGN_TYPE
     ]
     if not builds:
-        yield finding(
-            "AOTC-E316",
-            where,
-            "only signatures added by `aotc sign`, which describe no build",
-            expected="provenance of the build, which the policy's rules on builds ask about",
-            hint="build with --key, so that the builder signs what it did",
-        )
+        found = "only signatures added by `aotc sign`, which describe no build"
+        expected = "provenance of the build, which the policy's rules on builds ask about"
+        hint = "build with --key, so that the builder signs what it did"
+        yield finding("AOTC-E316", where, found, expected=expected, hint=hint)
     for provenance, voucher in builds:
         yield from _check_speaker(provenance, voucher)
         yield from _check_clock(provenance, voucher.where, now)
@@ -68,12 +65,9 @@ def _check_speaker(provenance: Provenance, voucher: Voucher) -> Iterator[Finding
     if voucher.builders is not None and builder not in voucher.builders:
         signers = " and ".join(signer[:16] for signer in sorted(voucher.signers))
         may = " or ".join(sorted(voucher.builders)) or "none: it only endorses"
-        yield finding(
-            "AOTC-E323",
-            voucher.where,
-            f"a build by {builder or 'nobody'}, described by key {signers}",
-            expected=f"a builder that this key may speak for, by the policy's keys.builders: {may}",
-        )
+        found = f"a build by {builder or 'nobody'}, described by key {signers}"
+        expected = f"a builder that this key may speak for, by the policy's keys.builders: {may}"
+        yield finding("AOTC-E323", voucher.where, found, expected=expected)
 
 
 def _check_clock(provenance: Provenance, where: str, now: float) -> Iterator[Finding]:
@@ -81,13 +75,9 @@ def _check_clock(provenance: Provenance, where: str, now: float) -> Iterator[Fin
     finished = provenance.runDetails.metadata.finishedOn
     if finished is not None and finished.timestamp() > now + CLOCKS_DIFFER:
         clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-        yield finding(
-            "AOTC-E315",
-            where,
-            finished.isoformat(),
-            expected=f"a build that has ended by {clock}, the time of checking",
-            hint="set the clock of the builder, or of this host, or SOURCE_DATE_EPOCH of the build",
-        )
+        expected = f"a build that has ended by {clock}, the time of checking"
+        hint = "set the clock of the builder, or of this host, or SOURCE_DATE_EPOCH of the build"
+        yield finding("AOTC-E315", where, finished.isoformat(), expected=expected, hint=hint)
 
 
 def _check_time(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
@@ -107,26 +97,18 @@ def _check_builder(provenance: Provenance, policy: TrustPolicy, where: str) -> I
     found = provenance.runDetails.builder.id
     accepted = policy.accepts.builders or ()
     if found not in accepted:
-        yield finding(
-            "AOTC-E316",
-            where,
-            found or "no builder id",
-            expected=f"built by {' or '.join(accepted)}, the policy's accepts.builders",
-            hint="deploy what an accepted builder built, or add this one to the policy",
-        )
+        expected = f"built by {' or '.join(accepted)}, the policy's accepts.builders"
+        hint = "deploy what an accepted builder built, or add this one to the policy"
+        yield finding("AOTC-E316", where, found or "no builder id", expected=expected, hint=hint)
 
 
 def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     accepted = set(policy.accepts.sources or ())
     sources = provenance.sources()
     if not sources:
-        yield finding(
-            "AOTC-E317",
-            where,
-            "none",
-            expected="provenance with digests of its sources, for the policy's accepts.sources",
-            hint="deploy a build whose provenance names them",
-        )
+        expected = "provenance with digests of its sources, for the policy's accepts.sources"
+        hint = "deploy a build whose provenance names them"
+        yield finding("AOTC-E317", where, "none", expected=expected, hint=hint)
     for source in sources:
         digests = [f"{algorithm}:{value}" for algorithm, value in sorted(source.digest.items())]
         if not accepted.intersection(digests):

@@ -157,10 +157,6 @@ def require_ed25519_point(der: bytes, where: str) -> None:
     point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
     y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
     if y in _SMALL_ORDER:
-        raise refusal(
-            "AOTC-E310",
-            where,
-            "a point of small order, which is nobody's key",
-            expected="a key of the large group",
-            hint="ask its owner for the key; somebody made this up",
-        )
+        found = "a point of small order, which is nobody's key"
+        hint = "ask its owner for the key; somebody made this up"
+        raise refusal("AOTC-E310", where, found, expected="a key of the large group", hint=hint)

@@ -150,12 +150,9 @@ def _signers(
     for (_, signature), (claimed, signer) in tried:
         named = keys.get(claimed)
         if named is not None and signer is not named:
-            raise refusal(
-                "AOTC-E303",
-                signed.where,
-                "a signature that does not match what it signs",
-                expected=f"a valid signature by key {named.name or named.id[:16]}",
-            )
+            wrong = "a signature that does not match what it signs"
+            expected = f"a valid signature by key {named.name or named.id[:16]}"
+            raise refusal("AOTC-E303", signed.where, wrong, expected=expected)
         if signer is not None:
             found.append((signer.id, signature))
         elif policy.identities and signature in signed.materials:

@@ -1,21 +1,23 @@
 """RFC 3161 timestamps over signatures: when one of a policy's authorities says that one was made.
 
-Imported where a policy names authorities and a signature has a timestamp.
+Imported where a policy names authorities.
 https://www.rfc-editor.org/rfc/rfc3161
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
+from cryptography import x509
+
 from aotc_runtime.base import limits
-from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.errors import AotcError, Finding, finding, refusal
+from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.formats import in_toto
-from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification.package_errors import reason_of
+from aotc_runtime.schema.trust_policy import TimestampAuthority, TrustPolicy
 from aotc_runtime.verification.public_keys import Moment, Trials
-from aotc_runtime.verification.timestamp_authorities import certificates_of
 
 CLOCKS_DIFFER = 300
 """Seconds by which an authority's clock may be ahead of this host's."""
@@ -28,6 +30,29 @@ _HASHES = {
     "2.16.840.1.101.3.4.2.2": hashlib.sha384,
     "2.16.840.1.101.3.4.2.3": hashlib.sha512,
 }
+
+
+def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """AOTC-E309 for each authority whose certificates are none, or stated twice."""
+    for index, authority in enumerate(policy.timestamp_authorities):
+        place = f"{where} timestamp_authorities[{index}] {authority.name}".rstrip()
+        if bool(authority.certificates) == bool(authority.certificates_file):
+            found = "both" if authority.certificates else "neither"
+            expected = "exactly one of certificates and certificates_file"
+            hint = "certificates holds PEM text, certificates_file the path of a file with it"
+            yield finding("AOTC-E309", place, found, expected=expected, hint=hint)
+            continue
+        try:
+            certificates_of(authority)
+        except ValueError as error:
+            expected = "PEM certificates: the authority's root, and those between"
+            hint = "ask the authority for its chain of certificates"
+            yield finding("AOTC-E309", place, reason_of(error), expected=expected, hint=hint)
+
+
+def certificates_of(authority: TimestampAuthority) -> list[Any]:
+    """Its certificates, at least one. Raises ValueError for what holds none."""
+    return x509.load_pem_x509_certificates(authority.certificates.encode())
 
 
 def moment_of(

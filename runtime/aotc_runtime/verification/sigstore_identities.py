@@ -26,10 +26,10 @@ from msgspec import Meta, Struct
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256_bytes
 from aotc_runtime.base.errors import Finding, TrustError, finding, refusal
+from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import SignedPayload
 from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
-from aotc_runtime.verification.package_errors import reason_of
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -74,13 +74,10 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
     for index, identity in enumerate(policy.identities):
         place = _place(where, index, identity)
         if bool(identity.trusted_root) == bool(identity.trusted_root_file):
-            yield finding(
-                "AOTC-E309",
-                place,
-                "both" if identity.trusted_root else "neither",
-                expected="exactly one of trusted_root and trusted_root_file",
-                hint="trusted_root holds JSON text, trusted_root_file the path of a file with it",
-            )
+            found = "both" if identity.trusted_root else "neither"
+            expected = "exactly one of trusted_root and trusted_root_file"
+            hint = "trusted_root holds JSON text, trusted_root_file the path of a file with it"
+            yield finding("AOTC-E309", place, found, expected=expected, hint=hint)
         if key_id(identity) in seen:
             expected, hint = "each identity once", "remove one of them"
             yield finding("AOTC-E309", place, identity.identity, expected=expected, hint=hint)
@@ -255,13 +252,9 @@ def _sigstore() -> Any:
 
 
 def _no_root(where: str, error: BaseException) -> Finding:
-    return finding(
-        "AOTC-E309",
-        where,
-        reason_of(error),
-        expected="a trusted root of Sigstore, JSON",
-        hint="ask whoever runs the Sigstore instance for its trusted_root.json",
-    )
+    expected = "a trusted root of Sigstore, JSON"
+    hint = "ask whoever runs the Sigstore instance for its trusted_root.json"
+    return finding("AOTC-E309", where, reason_of(error), expected=expected, hint=hint)
 
 
 def _place(where: str, index: int, identity: Identity) -> str:

@@ -25,7 +25,7 @@ from aotc_runtime.base.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
-from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification import policy_rules, root_signatures
 from aotc_runtime.verification.bundle_contents import (
     ALL_READ,
@@ -67,7 +67,11 @@ class Framed(Struct, frozen=True):
 def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Framed:
     """docs/trust.md 1."""
     root = read_root(source)
-    raise_if(policy_rules.check_limits(source, policy, unread))
+    if policy.limits != SizeLimits():
+        # Imported here and below, because most policies need none of these rules.
+        from aotc_runtime.verification import optional_rules
+
+        raise_if(optional_rules.check_limits(source, policy.limits, unread))
     return Framed(source, policy, root, unread)
 
 
@@ -199,8 +203,12 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
     contents, policy = vouched._contents, vouched.signed.framed.policy
-    manifests, findings = policy_rules.accepted_targets(contents.manifests, facts, policy, target)
-    _refuse(vouched, findings)
+    manifests = contents.manifests
+    if policy.engines is not None or policy.accepts != Accepts():
+        from aotc_runtime.verification import optional_rules
+
+        manifests, findings = optional_rules.accepted_targets(manifests, facts, policy, target)
+        _refuse(vouched, findings)
     certificates = certificates_of(vouched.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
     return Judged(vouched, choice)
@@ -317,17 +325,19 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     policy, where = signed.framed.policy, signed.framed.source.name
     manifests = contents.manifests.values()
     yield from policy_rules.check_identity(next(iter(manifests)), policy)
-    # Imported here, because most policies do not need it.
     if policy.revoked.blobs:
-        from aotc_runtime.verification.blob_roles import roles_by_digest
+        from aotc_runtime.verification import optional_rules
 
-        roles = roles_by_digest(
+        roles = optional_rules.roles_by_digest(
             contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
-        yield from policy_rules.check_revoked_blobs(roles, policy)
+        yield from optional_rules.check_revoked_blobs(roles, policy)
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance_rules
 
         yield from provenance_rules.check_builds(signed.vouchers, policy, where, signed.now)
     yield from policy_rules.check_fallbacks(manifests, policy)
-    yield from policy_rules.check_numerics(manifests, policy)
+    if policy.numerics is not None:
+        from aotc_runtime.verification import optional_rules
+
+        yield from optional_rules.check_numerics(manifests)

@@ -192,13 +192,9 @@ def _traces() -> Traces:
     try:
         from aotc_serve.inference.request_spans import Traces
     except ImportError as error:
-        raise refusal(
-            "AOTC-E406",
-            "serve --traces",
-            f"no {error.name}",
-            expected="the extra aotc-runtime[opentelemetry]",
-            hint="in a clone of aotc, `pip install './runtime[opentelemetry]'`",
-        ) from error
+        found, expected = f"no {error.name}", "the extra aotc-runtime[opentelemetry]"
+        hint = "in a clone of aotc, `pip install './runtime[opentelemetry]'`"
+        raise refusal("AOTC-E406", "serve --traces", found, expected=expected, hint=hint) from error
     return Traces()
 
 

@@ -13,7 +13,7 @@ from slate_engine import COMPUTES, DISTRIBUTION, PLATFORM
 from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.compiler_protocol import Backend, plugin_requirements
-from aotc.compile.cpu import arm_processors
+from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
 from aotc.compile.target_model import TRIPLES
 from aotc.compile.xla.xla_compiler import built_with
@@ -35,7 +35,7 @@ class SlateKind(ProcessorKind[SlateModel]):
 
     model = SlateModel
     platform = PLATFORM
-    triples = (*TRIPLES, arm_processors.TRIPLE)
+    triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
     checked = "run"
 
     def requirements(

@@ -143,6 +143,7 @@ ARCHIVES: tuple[Case, ...] = (
             "a size below zero in base 256": size(b"\xff" * 12),
             "a blank size": size(b" " * 12),
             "a size with a 9": size(b"00000000009\0"),
+            "a size with a sign": size(b"+0000000036\0"),
             "a size in hex": size(b"0x000000024\0"),
             "a size with a zero byte inside": size(b"00\x000000036\0"),
             "a size that swallows the next header": size(b"%011o\0" % 1024),
@@ -223,6 +224,8 @@ ARCHIVES: tuple[Case, ...] = (
         "AOTC-E105",
         {
             "a byte behind the archive": lambda kit: whole(kit) + b"x",
+            "a zero byte behind the archive": lambda kit: whole(kit) + b"\0",
+            "a byte behind a block of zeros": lambda kit: whole(kit) + bytes(511) + b"x",
             "an archive behind the archive": lambda kit: whole(kit) * 2,
             "a member behind the end mark": lambda kit: (
                 whole(kit)[: end_of(whole(kit)) + 1024] + archive([entry("index.json", b"{}")])

@@ -142,6 +142,16 @@ def config_of(data: bytes) -> Callable[[Kit], MemoryBundle]:
     return make
 
 
+def under_two_attestations(kit: Kit) -> MemoryBundle:
+    """One envelope, in documents that another tool may have annotated."""
+    document = json.loads(kit.bundle.blobs[roles(kit.bundle)["attestation"]])
+    data = to_json({**document, "annotations": {"number": "2"}})
+    index = json.loads(kit.bundle.files["index.json"])
+    more = {**index["manifests"][1], "digest": digest_of(data), "size": len(data)}
+    index["manifests"].append(more)
+    return kit.bundle.with_blob(digest_of(data), data).with_file("index.json", to_json(index))
+
+
 def large_envelopes(kit: Kit) -> MemoryBundle:
     """Each within its limit: one too many for all."""
     documents = kit.documents()
@@ -206,6 +216,7 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E111",
         stating(predicate={"more": [[]] * limits.STATEMENT_MARKS_MAX}),
     ),
+    "an envelope under two attestations": ("AOTC-E114", under_two_attestations),
     "envelopes beyond their sum": ("AOTC-E111", large_envelopes),
     "base64 spelled otherwise": (
         "AOTC-E107",

@@ -8,17 +8,19 @@ of a limit the limit itself is on.
 from __future__ import annotations
 
 import ast
-import importlib
-import inspect
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import NamedTuple
 
-from .areas import AREAS, Area
+from .checkout import ROOT
 
-NOT_CHECKS = ("report.py",)
+LISTED = tomllib.loads(Path(__file__).with_name("modules.toml").read_text("utf-8"))
+"""`checks`: modules by folder.  `decisions`: those that decide, in which whatever depends on a
+condition has to be missed, too.  `equivalent`: survivors that no input can tell, by file and text,
+with what stands there if the other way round it is told, each with the reason.
+"""
 
 _CHECKING = re.compile(r"_?(raise_if|check|require|refuse)")
 """How functions begin that are called for what they raise."""
@@ -33,11 +35,12 @@ type Change = tuple[ast.stmt | ast.expr, str]
 
 
 class Mutant(NamedTuple):
-    """One check less. text: of the check.  source: of the file without it."""
+    """One check less. file: in the checkout.  lines: that are changed.  text: of the check.  by:
+    what stands there then.  source: of the file without it.
+    """
 
-    area: Area
     file: Path
-    line: int
+    lines: range
     text: str
     by: str
     source: str
@@ -46,61 +49,38 @@ class Mutant(NamedTuple):
     def label(self) -> str:
         text = " ".join(self.text.split())
         by = "" if self.by in ("pass", "yield from ()") else f" -> {self.by}"
-        return f"{self.file.relative_to(self.area.root.parent)}:{self.line} {text[:90]}{by}"
+        return f"{self.file}:{self.lines.start} {text[:90]}{by}"
 
 
 def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
     """Every check, removed. texts: of which one has to stand in the path; none for all."""
-    for area in AREAS:
-        if area.lacking():
-            continue
-        for place in area.places:
-            path = area.root / place
-            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
-                wanted = not texts or any(text in str(file) for text in texts)
-                if wanted and file.name not in NOT_CHECKS:
-                    yield from _of(area, file)
+    for kind in ("checks", "decisions"):
+        for folder, names in LISTED[kind].items():
+            for name in names.split():
+                for path in sorted((ROOT / folder).glob(f"{name}.py")):
+                    file = path.relative_to(ROOT)
+                    if not texts or any(text in str(file) for text in texts):
+                        yield from _of(file, decisions=kind == "decisions")
 
 
-def apply(mutant: Mutant) -> None:
-    """Let the functions of this process be those of the mutant.
-
-    Raises LookupError if none of them becomes another one.
-    """
-    root = mutant.area.root.parent
-    name = ".".join(mutant.file.relative_to(root).with_suffix("").parts)
-    module = importlib.import_module(name)
-    code = compile(mutant.source, str(mutant.file), "exec")
-    changed = {part.co_qualname: part for part in inside(code)}
-    owners = [module, *(value for value in vars(module).values() if isinstance(value, type))]
-    is_another = False
-    for owner in owners:
-        for value in list(vars(owner).values()):
-            if isinstance(value, property):
-                value = value.fget
-            is_function = callable(value) or isinstance(value, classmethod)
-            function = inspect.unwrap(value) if is_function else value
-            if isinstance(function, FunctionType) and function.__module__ == name:
-                # What dataclasses make is in no source.
-                made = changed.get(function.__code__.co_qualname, function.__code__)
-                is_another |= made != function.__code__
-                function.__code__ = made
-    if not is_another:
-        raise LookupError(mutant.label)
+def equivalent(mutant: Mutant) -> str:
+    """Why no input can tell a mutant from the code; "" if one can."""
+    reasons: dict[str, str] = LISTED["equivalent"].get(mutant.file.name, {})
+    return reasons.get(mutant.text) or reasons.get(f"{mutant.text} -> {mutant.by}", "")
 
 
-def _of(area: Area, file: Path) -> Iterator[Mutant]:
-    text = file.read_text("utf-8")
+def _of(file: Path, *, decisions: bool) -> Iterator[Mutant]:
+    text = (ROOT / file).read_text("utf-8")
     seen = set()
-    for node, by in _changes(ast.parse(text), answers=not area.attacks, decisions=area.decisions):
+    for node, by in _changes(ast.parse(text), decisions=decisions):
         place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)
         if place not in seen:
             seen.add(place)
-            yield _replaced(area, file, text, node, by)
+            yield _replaced(file, text, node, by)
 
 
-def _changes(tree: ast.AST, *, answers: bool, decisions: bool) -> Iterator[Change]:
-    """Everything that can be removed. answers: values may be refusals.  decisions: as `Area`'s."""
+def _changes(tree: ast.AST, *, decisions: bool) -> Iterator[Change]:
+    """Everything that can be removed. decisions: whatever depends on a condition, too."""
     wording = {id(part) for node in ast.walk(tree) for part in _wording(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
@@ -112,16 +92,16 @@ def _changes(tree: ast.AST, *, answers: bool, decisions: bool) -> Iterator[Chang
         elif isinstance(node, ast.If) and _refuses(node.body):
             yield from _operands(node.test)
             yield from _limits(node.test)
-        elif answers and isinstance(node, ast.If) and _leaves(node.body[0]):
+        elif isinstance(node, ast.If) and _leaves(node.body[0]):
             yield node.test, "False"
             yield from _operands(node.test)
             yield from _limits(node.test)
-        elif answers and isinstance(node, ast.Return) and _answers(node.value):
+        elif isinstance(node, ast.Return) and _answers(node.value):
             yield node.value, "True"
             yield node.value, "False"
             yield from _operands(node.value)
             yield from _limits(node.value)
-        elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
             yield node.value.test, "True"
             yield node.value.test, "False"
         if decisions and id(node) not in wording:
@@ -224,7 +204,7 @@ def _name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _replaced(area: Area, file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
+def _replaced(file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None and node.end_col_offset is not None
     first, last = node.lineno - 1, node.end_lineno - 1
@@ -233,12 +213,5 @@ def _replaced(area: Area, file: Path, text: str, node: ast.stmt | ast.expr, by: 
     tail = lines[last].encode()[node.end_col_offset :].decode()
     padding = "\n" * (last - first) if isinstance(node, ast.stmt) else ""
     source = "".join([*lines[:first], head + by + padding + tail, *lines[last + 1 :]])
-    return Mutant(area, file, node.lineno, ast.get_source_segment(text, node) or "", by, source)
-
-
-def inside(code: CodeType) -> Iterator[CodeType]:
-    """The code of every function in this code."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from inside(constant)
+    changed = range(node.lineno, node.end_lineno + 1)
+    return Mutant(file, changed, ast.get_source_segment(text, node) or "", by, source)

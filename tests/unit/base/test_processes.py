@@ -66,36 +66,6 @@ def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> 
         raise AssertionError("nothing is started any more")
 
 
-POLITE = (
-    sys.executable,
-    "-c",
-    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7)); "
-    "print(1, flush=True); time.sleep(60)",
-)
-
-
-def test_with_grace_a_process_may_end_by_itself() -> None:
-    with Processes().started(POLITE, grace=60.0, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-    assert process.returncode == 7
-
-
-STUBBORN = (
-    sys.executable,
-    "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); "
-    "time.sleep(60)",
-)
-
-
-def test_what_does_not_listen_is_killed() -> None:
-    with Processes().started(STUBBORN, grace=0.1, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-    assert process.returncode == -9
-
-
 def test_a_timeout_is_told_as_of_any_process() -> None:
     with Processes().started(SLEEPING, stdout=subprocess.PIPE) as process:
         assert process.poll() is None

@@ -1,4 +1,4 @@
-"""`axes.expression` recovers what is multilinear exactly and says "?" to everything else."""
+"""A size by trial is recovered exactly where it is multilinear; any other is "?"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.capture import axis_expressions
+from aotc.capture import leaf_axes
 
 NAMES = ("batch", "heads", "seq")
 SUBSETS = [
@@ -18,7 +18,7 @@ SUBSETS = [
 ]
 
 
-def sizes(function: Callable[[dict[str, int]], int], points: list[axis_expressions.Point]) -> dict:
+def sizes(function: Callable[[dict[str, int]], int], points: list[leaf_axes.Point]) -> dict:
     return {point: function(dict(zip(NAMES, point, strict=True))) for point in points}
 
 
@@ -30,17 +30,15 @@ def sizes(function: Callable[[dict[str, int]], int], points: list[axis_expressio
 )
 def test_every_multilinear_size_is_recovered(
     coefficients: list[int],
-    lows: axis_expressions.Point,
-    widths: axis_expressions.Point,
-    further: list[axis_expressions.Point],
+    lows: leaf_axes.Point,
+    widths: leaf_axes.Point,
+    further: list[leaf_axes.Point],
 ) -> None:
     def size(at: dict[str, int]) -> int:
         return sum(c * prod(at[n] for n in s) for c, s in zip(coefficients, SUBSETS, strict=True))
 
     box = {n: (low, low + w) for n, low, w in zip(NAMES, lows, widths, strict=True)}
-    found = axis_expressions.expression(
-        NAMES, box, sizes(size, [*axis_expressions.corners(box), *further])
-    )
+    found = leaf_axes.expression(NAMES, box, sizes(size, [*leaf_axes.corners(box), *further]))
     for point in [*further, lows]:
         at = dict(zip(NAMES, point, strict=True))
         assert eval(str(found), {}, at) == size(at), found
@@ -50,16 +48,16 @@ def test_every_multilinear_size_is_recovered(
 def test_a_size_that_another_point_contradicts_is_unknown(low: int, high: int) -> None:
     box = {"batch": (low, high)}
     points = {(low,): low**2, (high,): high**2, (high + 1,): (high + 1) ** 2}
-    assert axis_expressions.expression(("batch",), box, points) == "?"
+    assert leaf_axes.expression(("batch",), box, points) == "?"
 
 
 def test_a_fractional_slope_is_unknown() -> None:
-    assert axis_expressions.expression(("batch",), {"batch": (1, 3)}, {(1,): 1, (3,): 2}) == "?"
+    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 1, (3,): 2}) == "?"
 
 
 def test_a_missing_corner_is_unknown() -> None:
-    assert axis_expressions.expression(("batch",), {"batch": (1, 3)}, {(1,): 1}) == "?"
+    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 1}) == "?"
 
 
 def test_a_constant_is_a_number() -> None:
-    assert axis_expressions.expression(("batch",), {"batch": (1, 3)}, {(1,): 7, (3,): 7}) == 7
+    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 7, (3,): 7}) == 7

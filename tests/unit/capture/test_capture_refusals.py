@@ -8,70 +8,25 @@ from pathlib import Path
 import pytest
 from capturing import BATCHED, ONE_INPUT, Capture
 
+MADE = "jax.ShapeDtypeStruct((4,), jnp.float32)"
 CALLBACKS = {
-    "pure_callback": """
-        def f(x):
-            return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((4,), jnp.float32), x)
-    """,
-    "io_callback": """
-        from jax.experimental import io_callback
-        def f(x):
-            return io_callback(lambda y: y, jax.ShapeDtypeStruct((4,), jnp.float32), x)
-    """,
-    "ordered io_callback": """
-        from jax.experimental import io_callback
-        def f(x):
-            io_callback(print, None, x, ordered=True)
-            return x
-    """,
-    "buffer_callback": """
-        from jax.experimental.buffer_callback import buffer_callback
-        def f(x):
-            result = jax.ShapeDtypeStruct((4,), jnp.float32)
-            return buffer_callback(lambda context, out, y: None, result)(x)
-    """,
-    "debug.print": """
-        def f(x):
-            jax.debug.print("{}", x)
-            return x
-    """,
-    "ordered debug.print": """
-        def f(x):
-            jax.debug.print("{}", x, ordered=True)
-            return x
-    """,
-    "debug.callback": """
-        def f(x):
-            jax.debug.callback(print, x)
-            return x
-    """,
-    "debug.breakpoint": """
-        def f(x):
-            jax.debug.breakpoint()
-            return x
-    """,
-    "debug.inspect_array_sharding": """
-        def f(x):
-            jax.debug.inspect_array_sharding(x, callback=print)
-            return x
-    """,
+    "pure_callback": f"return jax.pure_callback(lambda y: y, {MADE}, x)",
+    "io_callback": f"return io_callback(lambda y: y, {MADE}, x)",
+    "ordered io_callback": "io_callback(print, None, x, ordered=True)\n    return x",
+    "buffer_callback": f"return buffer_callback(lambda context, out, y: None, {MADE})(x)",
+    "debug.print": "jax.debug.print('{}', x)\n    return x",
+    "ordered debug.print": "jax.debug.print('{}', x, ordered=True)\n    return x",
+    "debug.callback": "jax.debug.callback(print, x)\n    return x",
+    "debug.breakpoint": "jax.debug.breakpoint()\n    return x",
+    "debug.inspect": "jax.debug.inspect_array_sharding(x, callback=print)\n    return x",
 }
 
 NESTED = {
     "jit in vmap": "return jax.vmap(jax.jit(noisy))(x)",
     "scan": "return jax.lax.scan(lambda c, a: (noisy(c), a), 0.0, x)",
     "cond": "return jax.lax.cond(x[0] > 0, noisy, lambda a: a, x)",
-    "switch": "return jax.lax.switch(x[0].astype(int), [lambda a: a, noisy, jnp.sin], x)",
-    "while_loop": "return jax.lax.while_loop(lambda a: a[0] < 3, noisy, x)",
     "while_loop's condition": "return jax.lax.while_loop(lambda a: noisy(a)[0] < 3, jnp.sin, x)",
-    "fori_loop": "return jax.lax.fori_loop(0, 3, lambda i, a: noisy(a), x)",
-    "map": "return jax.lax.map(noisy, x)",
     "remat and grad": "return jax.grad(lambda a: jax.checkpoint(noisy)(a).sum())(x)",
-    "custom_jvp": """
-            g = jax.custom_jvp(noisy)
-            g.defjvp(lambda p, t: (g(*p), t[0]))
-            return g(x)
-    """,
     "custom_vjp": """
             g = jax.custom_vjp(noisy)
             g.defvjp(lambda a: (noisy(a), None), lambda _, c: (c,))
@@ -85,7 +40,11 @@ NESTED = {
 
 @pytest.mark.parametrize("kind", CALLBACKS)
 def test_a_call_into_python_is_refused_with_its_line(capture: Capture, kind: str) -> None:
-    refusal = capture(CALLBACKS[kind]).refusal
+    refusal = capture(
+        "from jax.experimental import io_callback\n"
+        "from jax.experimental.buffer_callback import buffer_callback\n"
+        f"def f(x):\n    {CALLBACKS[kind]}\n"
+    ).refusal
     assert refusal.code == "AOTC-E822"
     assert refusal.where == "f"
     assert re.search(r" at program\.py:\d+ \(f\)$", refusal.found)
@@ -113,34 +72,16 @@ def test_an_operation_that_a_transformation_repeats_is_reported_once(capture: Ca
     assert len(capture(noisy + source).findings) == 1
 
 
-def test_every_callback_of_a_program_is_reported_at_once(capture: Capture) -> None:
-    outcome = capture("""
-        def f(x):
-            jax.debug.print("one")
-            jax.debug.callback(print, x)
-            return x
-    """)
-    assert [finding.code for finding in outcome.findings] == ["AOTC-E822", "AOTC-E822"]
-
-
 @pytest.mark.parametrize(
-    "source",
+    "body",
     [
-        """
-        def f(x):
-            result = jax.ShapeDtypeStruct((4,), jnp.float32)
-            return jax.ffi.ffi_call("foo", result, has_side_effect=True)(x)
-        """,
-        """
-        from jax.experimental import checkify
-        def f(x):
-            checkify.check(x.sum() > 3, "too small")
-            return x
-        """,
+        f"return jax.ffi.ffi_call('foo', {MADE}, has_side_effect=True)(x)",
+        "checkify.check(x.sum() > 3, 'too small')\n    return x",
     ],
     ids=["ffi call", "checkify"],
 )
-def test_any_other_effect_is_refused(capture: Capture, source: str) -> None:
+def test_any_other_effect_is_refused(capture: Capture, body: str) -> None:
+    source = f"from jax.experimental import checkify\ndef f(x):\n    {body}\n"
     assert capture(source).refusal.code == "AOTC-E823"
 
 
@@ -269,18 +210,6 @@ def test_a_line_outside_the_manifests_folder_is_named_by_its_module(
     assert " at package/library.py:3" in refusal.found
 
 
-def test_of_a_callback_that_a_library_makes_the_programs_own_line_comes_first(
-    capture: Capture, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("installed")
-    (folder / "chatty.py").write_text("import jax\ndef say():\n    jax.debug.print('')\n")
-    refusal = capture(
-        f"import sys\nsys.path.append({str(folder)!r})\nimport chatty\n"
-        "def f(x):\n    chatty.say()\n    return x\n"
-    ).refusal
-    assert refusal.found.endswith(" at program.py:9 (f), through chatty.py:3 (say)")
-
-
 @pytest.mark.parametrize("folder", [".venv/lib/site-packages", "../site-packages"])
 def test_a_library_is_not_the_program_even_below_the_manifests_folder(
     capture: Capture, tmp_path: Path, folder: str
@@ -385,22 +314,6 @@ def test_an_output_dtype_that_the_format_lacks_is_refused(
     refusal = capture(f"def f(x):\n    return {result}\n").refusal
     assert (refusal.code, refusal.where) == ("AOTC-E832", f"f output {path}")
     assert dtype in refusal.found
-
-
-@pytest.mark.parametrize(
-    ("result", "where"),
-    [
-        ("{1.5: x}", "f result"),
-        ("{(0, 1): x}", "f result"),
-        ("[{'a': {b'k': x}}]", "f result 0/a"),
-        ("{'a/b': x, 'a': {'b': x}}", "f result"),
-    ],
-)
-def test_a_dict_whose_keys_name_no_leaf_is_refused(
-    capture: Capture, result: str, where: str
-) -> None:
-    refusal = capture(f"def f(x):\n    return {result}\n").refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E833", where)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
-from aotc.pipeline.build_evidence import counted
+from aotc.pipeline.build_notes import counted
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """

@@ -1,4 +1,4 @@
-"""Digests of files that are asked for more than once."""
+"""Digests of files that are asked for more than once, and files that change meanwhile."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from aotc.base.errors import CaptureError
 from aotc.capture import file_digests
-from aotc.capture.file_digests import digest_of
+from aotc.capture.file_digests import changed, digest_of, read_source
+from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.bundle_files import open_regular
 
 
 @pytest.fixture
@@ -99,3 +103,48 @@ def test_what_another_process_knows_of_a_large_file_is_believed_while_it_is_the_
 def test_digests_of_small_files_are_not_told(path: Path) -> None:
     digest = digest_of(path)
     assert digest not in file_digests.known().values()
+
+
+class Written:
+    """A file that somebody writes while it is read."""
+
+    def __init__(self, path: Path, becomes: bytes) -> None:
+        self._path, self._becomes, self._file = path, becomes, open_regular(path)
+        self.fileno = self._file.fileno
+
+    def read(self) -> bytes:
+        data = self._file.read()
+        self._path.write_bytes(self._becomes)
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
+    (tmp_path / "w").write_bytes(b"weights")
+    found = read_source(SourceFile("w", tmp_path / "w"), "weights.w")
+    assert found == (b"weights", sha256(b"weights"))
+
+
+@pytest.mark.parametrize("becomes", [b"weightS", b"weights and more", b""])
+def test_a_file_that_is_written_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: bytes
+) -> None:
+    path = tmp_path / "w"
+    path.write_bytes(b"weights")
+    os.utime(path, (0, 0))
+    monkeypatch.setattr(file_digests, "open_regular", lambda path: Written(path, becomes))
+    with pytest.raises(CaptureError) as refused:
+        read_source(SourceFile("w", path), "weights.w")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E840", "weights.w")
+
+
+def test_files_of_which_nothing_is_known_have_not_changed() -> None:
+    first = {"a.py": "sha256:1", "b.py": "sha256:2"}
+    found = list(changed(first, [("a.py", "sha256:1"), ("b.py", "sha256:3"), ("c.py", "sha256:4")]))
+    assert [(f.code, f.where) for f in found] == [("AOTC-E840", "b.py")]

@@ -1,12 +1,17 @@
-"""Modules hold what is computed and nothing of where it was written."""
+"""Modules hold what is computed and how it is cut, and nothing of where it was written."""
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jaxlib.mlir import ir
 
 from aotc.base.stages import Module
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
+from aotc.compile.xla import jaxlib_private
 from tests.modules import parsed
 
 TEXT = """
@@ -75,3 +80,92 @@ def test_custom_calls_are_listed_sorted_and_once(module: Module) -> None:
 
 def test_the_artifact_is_in_the_version_it_says(module: Module) -> None:
     assert f"StableHLO_v{module.stablehlo_version}".encode() in module.artifact[:64]
+
+
+PRODUCTS = """
+module {{
+  func.func public @main(%a: tensor<4x4x{dtype}>) -> tensor<4x4x{dtype}> {{
+    %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0]{stated}
+        : (tensor<4x4x{dtype}>, tensor<4x4x{dtype}>) -> tensor<4x4x{dtype}>
+    return %0 : tensor<4x4x{dtype}>
+  }}
+}}
+"""
+DEFAULT, HIGH, HIGHEST = (f", precision = [{p}, {p}]" for p in ("DEFAULT", "HIGH", "HIGHEST"))
+TF32 = (
+    ", precision = [DEFAULT, DEFAULT], algorithm = <lhs_precision_type = tf32, "
+    "rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, "
+    "rhs_component_count = 1, num_primitive_operations = 1, allow_imprecise_accumulation = false>"
+)
+
+
+@pytest.mark.parametrize(
+    ("platform", "dtype", "stated", "expected"),
+    [
+        ("cuda", "f32", "", HIGHEST),
+        ("cuda", "f32", DEFAULT, HIGHEST),
+        ("tpu", "f32", DEFAULT, HIGHEST),
+        ("cuda", "complex<f32>", DEFAULT, HIGHEST),
+        ("cuda", "f32", ", precision = [DEFAULT, HIGH]", ", precision = [HIGHEST, HIGH]"),
+        ("cuda", "f32", HIGH, HIGH),
+        ("cuda", "f32", TF32, TF32),
+        ("cuda", "bf16", DEFAULT, DEFAULT),
+        ("cuda", "f64", DEFAULT, DEFAULT),
+        ("cpu", "f32", DEFAULT, DEFAULT),
+        ("cpu", "f32", "", ""),
+    ],
+)
+def test_products_of_float32_are_asked_for_in_float32_on_accelerators(
+    platform: str, dtype: str, stated: str, expected: str
+) -> None:
+    made = portable(parsed(PRODUCTS.format(dtype=dtype, stated=stated)), platform)
+    assert made == portable(parsed(PRODUCTS.format(dtype=dtype, stated=expected)))
+
+
+def test_convolutions_of_float32_are_asked_for_in_float32_on_accelerators() -> None:
+    lowered = jax.jit(lambda x: jax.lax.conv(x, x, (1, 1), "SAME")).lower(
+        np.ones((2, 2, 3, 3), "f")
+    )
+    text = text_of(portable(lowered.compiler_ir(), "cuda"))
+    assert "HIGHEST" in text and "DEFAULT" not in text
+
+
+def test_cumulative_sums_for_gpus_are_written_down() -> None:
+    traced = jax.jit(lambda x: jnp.cumsum(x, axis=1)).trace(np.ones((4, 4), np.float32))
+    module = portable(traced.lower(lowering_platforms=("cuda",)).compiler_ir(), "cuda")
+    assert '"chlo.scan"' in text_of(module)
+
+
+SHARDED = """
+module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["data"=2]>
+  func.func public @main(
+      %arg0: tensor<4x8xf32>,
+      %arg1: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}
+    ) -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) {
+    %0 = stablehlo.add %arg0, %arg1 : tensor<4x8xf32>
+    %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"data"}]> : tensor<4x8xf32>
+    return %1 : tensor<4x8xf32>
+  }
+}
+"""
+
+
+@pytest.fixture
+def sharded() -> ir.Module:
+    return parsed(SHARDED)
+
+
+def test_a_closed_over_array_is_whole_on_every_device(sharded: ir.Module) -> None:
+    read = mlir_context.read_artifact(portable(sharded).artifact)
+    with read.context:
+        main = ir.SymbolTable(read.operation)["main"]
+        attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+        shardings = [ir.StringAttr(each["mhlo.sharding"]).value for each in attributes]
+    assert shardings == ["{replicated}", "{devices=[2,1]<=[2]}"]
+
+
+def test_how_a_program_is_cut_is_no_call_into_a_library(sharded: ir.Module) -> None:
+    made = portable(sharded)
+    assert "Sharding" in made.custom_call_targets or b"Sharding" in made.artifact
+    assert jaxlib_private.custom_call_targets(mlir_context.read_artifact(made.artifact)) == []

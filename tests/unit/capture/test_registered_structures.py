@@ -173,41 +173,8 @@ def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: An
     found = builder(described)(leaves)
     assert list(differences(spell(structure), found, 0.0, 0.0)) == []
 
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(STRUCTURES)
-def test_the_loader_takes_what_it_returns(structure: Any) -> None:
-    if has_repeated_names(structure):
-        return
-    described = jax_trees.describe(structure, itertools.count(), "f result")
-    leaves = jax.tree.leaves(structure)
-    found = dict(flatten(described, builder(described)(leaves), "f x"))
-    assert all(found[index] is leaf for index, leaf in enumerate(leaves))
-
-
-def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
-    result = numbered(Reordered(0, 0))
-    described = jax_trees.describe(result, itertools.count(), "f result")
-    assert described.fields == ("high", "low")  # type: ignore[union-attr]
-    assert isinstance(described, RecordNode)
-    found = builder(described)(["first", "second"])
-    assert (found.high, found.low) == ("first", "second")
-
-
-def test_a_named_tuple_registered_by_names_of_its_own_has_those() -> None:
-    described = jax_trees.describe(numbered(Renamed(0, 0)), itertools.count(), "f result")
-    assert described.fields == ("first", "second")  # type: ignore[union-attr]
-
-
-def test_children_whose_fields_cannot_be_found_out_are_numbered() -> None:
-    described = jax_trees.describe(numbered(Summed(0, 0)), itertools.count(), "f result")
-    assert described.fields == ("0", "1")  # type: ignore[union-attr]
-
-
-def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
-    described = jax_trees.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
-    assert isinstance(described, RecordNode)
-    assert described.fields == ("packed",)
+    again = dict(flatten(described, found, "f x"))
+    assert all(again[index] is leaf for index, leaf in enumerate(leaves))
 
 
 def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
@@ -227,11 +194,6 @@ def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
 )
 def test_pythons_own_numbers_are_told_from_arrays(leaf: Any, is_number: bool) -> None:
     assert jax_trees.is_number(leaf) is is_number
-
-
-def test_an_ordinary_named_tuple_stays_one() -> None:
-    described = jax_trees.describe(numbered(Plain(None, 0)), itertools.count(), "f result")
-    assert isinstance(described, NamedTupleNode)
 
 
 class Logarithm:
@@ -355,6 +317,24 @@ for map_ in (IntMap, TextMap):
         lambda v: (tuple(v.values()), tuple(v)),
         lambda keys, c, map_=map_: map_(zip(keys, c, strict=True)),
     )
+
+
+@pytest.mark.parametrize(
+    ("structure", "node", "fields"),
+    [
+        (Plain(None, 0), NamedTupleNode, ("low", "high")),
+        (Reordered(0, 0), RecordNode, ("high", "low")),
+        (Renamed(0, 0), RecordNode, ("first", "second")),
+        (Summed(0, 0), RecordNode, ("0", "1")),
+        (Packed([0, 0]), RecordNode, ("packed",)),
+    ],
+)
+def test_children_of_a_named_tuple_have_the_names_of_the_fields_that_they_become(
+    structure: Any, node: type, fields: tuple[str, ...]
+) -> None:
+    described = jax_trees.describe(numbered(structure), itertools.count(), "f result")
+    assert isinstance(described, NamedTupleNode | RecordNode)
+    assert (type(described), described.fields) == (node, fields)
 
 
 @pytest.mark.parametrize(

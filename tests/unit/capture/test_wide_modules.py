@@ -13,9 +13,8 @@ from jax import lax
 
 from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture import jax_private
-from aotc.capture.float64_module import widened
+from aotc.capture.float64_module import NotInterpretedError, interpreted, widened
 from aotc.capture.portable_stablehlo import portable
-from aotc.capture.reference_interpreter import NotInterpretedError, interpreted
 from aotc_runtime.engines.engine_device import Aval
 from aotc_runtime.engines.engine_registry import start
 from aotc_runtime.engines.xla.xla_cpu_device import Processor

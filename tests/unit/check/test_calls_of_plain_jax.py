@@ -266,18 +266,6 @@ def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> No
         (described(result=DictNode(items={"a": ZERO, "c": ONE})), "f the result"),
         (described(result=TupleNode(items=(ZERO, ONE))), "f the result"),
     ],
-    ids=[
-        "fields of each other",
-        "parameters of each other",
-        "another order",
-        "another name",
-        "another kind",
-        "a parameter less",
-        "another structure",
-        "results of each other",
-        "another key",
-        "another container",
-    ],
 )
 def test_a_wrong_description_is_noticed_without_running_anything(
     manifest: Any, where: str, called: Path

@@ -54,13 +54,14 @@ inputs.x = { shape = [4, 4], dtype = "float32" }
 tolerance = { rtol = 1e-3, atol = 1e-3 }
 """
 
+type Gated = tuple[BuildManifest, list[TargetParts]]
 type Once = Callable[[str, Callable[[Path], object]], Path]
 
 V3, V4 = "f for cpu-x86-64-v3", "f for cpu-x86-64-v4"
 
 
 @pytest.fixture(scope="module")
-def gated(once: Once) -> tuple[BuildManifest, list[TargetParts]]:
+def gated(once: Once) -> Gated:
     def fill(folder: Path) -> None:
         (folder / "gated.py").write_text(PROGRAM)
         (folder / "gated.toml").write_text(MANIFEST)
@@ -78,7 +79,7 @@ def gated(once: Once) -> tuple[BuildManifest, list[TargetParts]]:
     return read_build_manifest(folder / "gated.toml"), parts
 
 
-def findings(gated: tuple[BuildManifest, list[TargetParts]], **stated: Any) -> list[Finding]:
+def findings(gated: Gated, **stated: Any) -> list[Finding]:
     manifest, parts = gated
     found = list(gates.check(replace(manifest, gates=Gates(**stated)), assembled(parts)))
     assert {finding.code for finding in found} <= {"AOTC-E975"}
@@ -87,7 +88,7 @@ def findings(gated: tuple[BuildManifest, list[TargetParts]], **stated: Any) -> l
     return found
 
 
-def test_nothing_is_found_without_gates(gated: tuple[BuildManifest, list[TargetParts]]) -> None:
+def test_nothing_is_found_without_gates(gated: Gated) -> None:
     manifest, parts = gated
     assert list(manifest.gates.stated()) == []
     assert list(gates.check(manifest, assembled(parts))) == []
@@ -107,7 +108,7 @@ def test_nothing_is_found_without_gates(gated: tuple[BuildManifest, list[TargetP
     ],
 )
 def test_a_gate_refuses_what_goes_beyond_it_and_nothing_else(
-    gated: tuple[BuildManifest, list[TargetParts]],
+    gated: Gated,
     gate: str,
     tight: Any,
     loose: Any,
@@ -117,16 +118,14 @@ def test_a_gate_refuses_what_goes_beyond_it_and_nothing_else(
     assert findings(gated, **{gate: loose}) == []
 
 
-def test_custom_calls_are_named(gated: tuple[BuildManifest, list[TargetParts]]) -> None:
+def test_custom_calls_are_named(gated: Gated) -> None:
     (first, _) = findings(gated, max_custom_calls=0)
     assert first.found == f"{V3}: 1: 1 lapack_spotrf_ffi"
     (first, _) = findings(gated, forbid_libraries=("LAPACK",))
     assert first.found == f"{V3}: 1 lapack_spotrf_ffi"
 
 
-def test_lines_that_were_not_traced_are_named(
-    gated: tuple[BuildManifest, list[TargetParts]],
-) -> None:
+def test_lines_that_were_not_traced_are_named(gated: Gated) -> None:
     manifest, parts = gated
     bare = list(gates.check(replace(manifest, gates=Gates(min_coverage=1.0)), assembled(parts)))
     assert [f.found.endswith("; not gated.py in helper") for f in bare] == [True]
@@ -161,7 +160,7 @@ def test_exactly_the_part_of_the_lines_that_is_wanted_is_enough(
     lines: int,
     limit: float,
     refused: bool,
-    gated: tuple[BuildManifest, list[TargetParts]],
+    gated: Gated,
 ) -> None:
     manifest, parts = gated
     files = {"gated.py": [{"name": "f", "lines": lines, "traced": traced}]}
@@ -170,9 +169,7 @@ def test_exactly_the_part_of_the_lines_that_is_wanted_is_enough(
     assert len(findings((manifest, [part]), min_coverage=limit)) == refused
 
 
-def test_what_a_gate_allows_at_most_is_allowed(
-    gated: tuple[BuildManifest, list[TargetParts]],
-) -> None:
+def test_what_a_gate_allows_at_most_is_allowed(gated: Gated) -> None:
     manifest, parts = gated
     (record,) = parts[0].manifest.entry_points["f"].profiles
     (told,) = evidence_of(parts[0]).entry_points["f"].profiles
@@ -226,9 +223,7 @@ def profiles_of(parts: TargetParts, sizes: Sequence[int], temp_bytes: Sequence[i
     return TargetParts(manifest, [with_profiles(blob) for blob in parts.blobs])
 
 
-def test_one_cause_in_several_profiles_is_one_finding(
-    gated: tuple[BuildManifest, list[TargetParts]],
-) -> None:
+def test_one_cause_in_several_profiles_is_one_finding(gated: Gated) -> None:
     manifest, parts = gated
     many = (manifest, [profiles_of(part, [1, 8, 64], [9, 9, 9]) for part in parts])
     same = "1 lapack_spotrf_ffi (n=1, n=8, n=64)"
@@ -240,9 +235,7 @@ def test_one_cause_in_several_profiles_is_one_finding(
     assert len(found) == 4
 
 
-def test_what_differs_between_profiles_is_told_for_each(
-    gated: tuple[BuildManifest, list[TargetParts]],
-) -> None:
+def test_what_differs_between_profiles_is_told_for_each(gated: Gated) -> None:
     manifest, parts = gated
     many = (manifest, [profiles_of(parts[0], [1, 2, 4, 8], [9, 100, 100, 200])])
     (found,) = findings(many, max_temp_memory=16)
@@ -251,23 +244,17 @@ def test_what_differs_between_profiles_is_told_for_each(
     assert found.found == "f[n=8] for cpu-x86-64-v3: 200"
 
 
-def test_a_gate_that_cannot_be_judged_refuses(
-    gated: tuple[BuildManifest, list[TargetParts]],
-) -> None:
+def test_a_gate_that_cannot_be_judged_refuses(gated: Gated) -> None:
     manifest, parts = gated
-    blind = [TargetParts(parts[0].manifest, [_without_compiled(b) for b in parts[0].blobs])]
+    blind = [
+        TargetParts(
+            parts[0].manifest, [_changed(b, compiled=msgspec.UNSET) for b in parts[0].blobs]
+        )
+    ]
     assert len(findings((manifest, blind), max_custom_calls=9)) == 1
     assert len(findings((manifest, blind), max_temp_memory=10**6)) == 0
-    uncovered = [TargetParts(parts[0].manifest, [_without_files(b) for b in parts[0].blobs])]
+    uncovered = [TargetParts(parts[0].manifest, [_changed(b, files={}) for b in parts[0].blobs])]
     assert len(findings((manifest, uncovered), min_coverage=0.0)) == 1
-
-
-def _without_compiled(blob: Blob) -> Blob:
-    return _changed(blob, compiled=msgspec.UNSET)
-
-
-def _without_files(blob: Blob) -> Blob:
-    return _changed(blob, files={})
 
 
 def _changed(blob: Blob, **what: Any) -> Blob:

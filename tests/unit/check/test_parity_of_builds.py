@@ -74,29 +74,20 @@ def test_a_target_that_this_host_cannot_run_is_recorded_as_not_run(tmp_path: Pat
     assert "fma4" in not_run.reason
 
 
-def test_a_bundle_that_the_policy_refuses_is_never_not_run_here(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    stranger = tmp_path / "trust.toml"
-    stranger.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]))
-    with pytest.raises(ParityError) as caught:
-        parity_process.run(digits_bundle[0], stranger, "cpu-x86-64-v3", tmp_path, Processes())
-    assert {finding.code for finding in caught.value.findings} == {"AOTC-E953"}
-    assert caught.value.findings[0].found.startswith("AOTC-E3")
-
-
-def test_a_damaged_bundle_is_never_not_run_here(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
+@pytest.mark.parametrize(("damaged", "code"), [(False, "AOTC-E3"), (True, ("AOTC-E1", "AOTC-E2"))])
+def test_a_bundle_that_is_refused_is_never_not_run_here(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, damaged: bool, code: str | tuple[str, ...]
 ) -> None:
     data = bytearray(digits_bundle[0].read_bytes())
-    data[-5000] ^= 1
-    (tmp_path / "damaged.aotb").write_bytes(data)
+    data[-5000] ^= damaged
+    (tmp_path / "b.aotb").write_bytes(data)
+    stranger = tmp_path / "trust.toml"
+    stranger.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]))
+    policy = digits_bundle[1] if damaged else stranger
     with pytest.raises(ParityError) as caught:
-        parity_process.run(
-            tmp_path / "damaged.aotb", digits_bundle[1], "cpu-x86-64-v3", tmp_path, Processes()
-        )
-    assert caught.value.code == "AOTC-E953"
-    assert caught.value.findings[0].found.startswith(("AOTC-E1", "AOTC-E2"))
+        parity_process.run(tmp_path / "b.aotb", policy, "cpu-x86-64-v3", tmp_path, Processes())
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E953"}
+    assert caught.value.findings[0].found.startswith(code)
 
 
 def test_every_executable_of_a_build_has_run(

@@ -31,31 +31,6 @@ def test_a_manifest_with_problems_is_refused_with_all_of_them(refused: Run, tmp_
     assert "AOTC-E803 m.toml:2 nam\n" in done.stderr
 
 
-@pytest.mark.parametrize("path", ["gone.toml", ".", "/dev/null/m.toml"])
-def test_a_manifest_that_cannot_be_read_is_refused(refused: Run, path: str) -> None:
-    refused(["build", path], 3, "AOTC-E801")
-
-
-@pytest.mark.parametrize("output", ["gone/b.aotb", "."])
-def test_a_place_that_cannot_be_written_is_refused(refused: Run, output: str) -> None:
-    refused(["build", DIGITS, "-o", output], 2, "AOTC-E003")
-
-
-@pytest.mark.parametrize("content", ["schema = 1", "-----BEGIN PRIVATE KEY-----"])
-def test_a_file_that_is_no_bundle_is_never_replaced(
-    refused: Run, tmp_path: Path, content: str
-) -> None:
-    (tmp_path / "precious").write_text(content)
-    refused(["build", DIGITS, "-o", "precious"], 2, "AOTC-E004")
-    assert (tmp_path / "precious").read_text() == content
-
-
-def test_a_folder_with_other_things_in_it_is_never_replaced(refused: Run, tmp_path: Path) -> None:
-    (tmp_path / "precious").touch()
-    refused(["build", DIGITS, "--layout", tmp_path], 2, "AOTC-E004")
-    assert (tmp_path / "precious").exists()
-
-
 def test_an_unknown_target_is_refused_naming_the_option(refused: Run) -> None:
     done = refused(["build", DIGITS, "--target", "nope"], 3, "AOTC-E811")
     assert "AOTC-E811 --target\n" in done.stderr
@@ -66,34 +41,12 @@ def test_a_target_twice_is_refused(refused: Run) -> None:
     refused(["build", DIGITS, *v3, *v3], 3, "AOTC-E813")
 
 
-def test_a_key_that_cannot_sign_is_refused(refused: Run) -> None:
-    refused(["build", DIGITS, "--key", "gone.key"], 2, "AOTC-E006")
-
-
 def test_a_missing_folder_for_temporary_files_is_refused(
     refused: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/dev/null")
     done = refused(["build", DIGITS], 2, "AOTC-E003")
     assert "TMPDIR" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "options",
-    [["--tune", "--tuning", "t.json"], ["--save-tuning", "t.json"]],
-    ids=["measured and repeated", "nothing to save"],
-)
-def test_options_of_tuning_that_make_no_sense_are_refused(refused: Run, options: list[str]) -> None:
-    refused(["build", DIGITS, *options], 2, "AOTC-E001")
-
-
-def test_choices_are_written_in_place_of_older_ones_only(refused: Run, tmp_path: Path) -> None:
-    (tmp_path / "precious.json").write_text('{"precious": 1}')
-    refused(["build", DIGITS, "--tune", "--save-tuning", "precious.json"], 2, "AOTC-E004")
-
-
-def test_a_tuning_file_that_cannot_be_read_is_refused(refused: Run) -> None:
-    refused(["build", DIGITS, "--tuning", "gone.json"], 2, "AOTC-E030")
 
 
 def test_tuning_for_a_target_that_this_host_cannot_run_is_refused(
@@ -127,10 +80,3 @@ def test_results_of_one_build_never_replace_each_other(
     (tmp_path / "here" / "empty").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     refused(["build", DIGITS, *arguments], 2, "AOTC-E004")
-
-
-@pytest.mark.parametrize("option", ["-o", "--layout", "--sbom"])
-def test_a_name_too_long_for_its_temporary_neighbour_is_refused_first(
-    refused: Run, option: str
-) -> None:
-    refused(["build", DIGITS, option, "a" * 250], 2, "AOTC-E003")

@@ -33,13 +33,6 @@ STOPS = [
 ENDED_SECONDS_MAX = 30
 LOCAL_MODES = 3  # of what `termios.tcgetattr` returns
 
-PROGRAM = """
-import os, pathlib, time
-pathlib.Path("writing").write_text(str(os.getpid()))
-pathlib.Path("writing").rename("traced")
-def f(x):
-    time.sleep(60)
-"""
 
 SLOW_TO_COMPILE = """
 import jax
@@ -64,9 +57,8 @@ fixtures.seed = 0
 @pytest.fixture
 def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have `aotc inspect` do something else where it opens the bundle."""
-    aotc(
-        "inspect", "b"
-    )  # modules that are imported only afterwards would do it in later tests, too
+    # Modules that are imported only afterwards would do it in later tests, too.
+    aotc("inspect", "b")
     return lambda instead: monkeypatch.setattr(bundle_sources, "look_into", instead)
 
 
@@ -161,7 +153,9 @@ def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_w
     terminal = {"preexec_fn": partial(os.login_tty, its), "pass_fds": (its,)}
     with ThreadPoolExecutor() as readers:  # a full terminal would have the build wait
         reading = readers.submit(lambda: b"".join(said_at(ours)))
-        with building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal) as process:
+        with building(
+            SLOW % "time.sleep(60)", (tmp_path / "left").exists, terminal=terminal
+        ) as process:
             os.close(its)
             os.write(ours, b"\x03")
             said = reading.result().decode()
@@ -170,7 +164,7 @@ def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_w
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h")  # the cursor, hidden and shown
     assert termios.tcgetattr(ours) == before
     os.close(ours)
-    wait_for_the_end(int((tmp_path / "traced").read_text("utf-8")))
+    wait_for_the_end(*ids_of(tmp_path))
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -236,8 +230,7 @@ def test_the_capture_of_a_build_that_is_killed_ends_with_it(
 ) -> None:
     with building(SLOW % "time.sleep(600)", (tmp_path / "left").exists) as process:
         process.kill()
-    (capture,) = ids_of(tmp_path)
-    wait_for_the_end(capture)
+    wait_for_the_end(*ids_of(tmp_path))
 
 
 @pytest.mark.parametrize(

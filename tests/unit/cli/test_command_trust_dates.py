@@ -43,12 +43,6 @@ def test_a_key_is_revoked_from_a_time_on(aotc: Run, key: str, table: str) -> Non
     assert f"revoked.since  {key} 1999-01-01T00:00:00" in aotc("trust", "show", "trust.toml").stdout
 
 
-def test_since_is_about_keys(refused: Run, key: str) -> None:
-    blob = ("--blob", "sha256:" + "0" * 64)
-    refused(["trust", "revoke", "trust.toml", *blob, "--since", "2027-01-01"], 2, "AOTC-E001")
-    refused([*REVOKE, "--since", "soon"], 2, "AOTC-E001")
-
-
 @pytest.mark.parametrize(
     ("since", "place"),
     [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +20,57 @@ from aotc_runtime.loader import bundle_sources
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
-MISUSED: dict[str, tuple[Sequence[str], str, str]] = {
-    "no such command": (["nonsense"], "aotc", "nonsense"),
-    "a misspelled command": (["buld", "x"], "aotc", "Did you mean 'build'?"),
-    "no manifest": (["build"], "aotc build", "MANIFEST"),
-    "no bundle": (["verify", "--trust", "t"], "aotc verify", "BUNDLE"),
-    "no policy": (["verify", "b"], "aotc verify", "--trust"),
-    "no such option": (["inspect", "b", "--bogus"], "aotc inspect", "--bogus"),
-    "one argument too many": (["inspect", "b", "c"], "aotc inspect", "c"),
-    "no jobs": (["build", "m", "--jobs", "0"], "aotc build", "--jobs"),
-    "a file and a folder": (["build", "m", "-o", "a", "--layout", "b"], "aotc build", "--layout"),
-    "an empty key": (["build", "m", "--key", ""], "aotc build", "--key with an empty value"),
-    "an empty cache": (["cache", "clear", "--cache="], "aotc cache clear", "--cache with an empty"),
-    "an empty name": (["init", "m:f", "--name", ""], "aotc init", "--name with an empty value"),
-    "one empty target of two": (
-        ["build", "m", "--target", "native", "--target", ""],
-        "aotc build",
-        "--target with an empty value",
+# Command lines, with the command that tells how it is used, and what is found.
+MISUSED = [
+    ("nonsense", "aotc", "nonsense"),
+    ("buld x", "aotc", "Did you mean 'build'?"),
+    ("build", "aotc build", "MANIFEST"),
+    ("verify --trust t", "aotc verify", "BUNDLE"),
+    ("verify b", "aotc verify", "--trust"),
+    ("inspect b --bogus", "aotc inspect", "--bogus"),
+    ("inspect b c", "aotc inspect", "c"),
+    ("build m --jobs 0", "aotc build", "--jobs"),
+    ("build m -o a --layout b", "aotc build", "--layout"),
+    ("build m --tune --tuning t.json", "aotc build", "exclude each other"),
+    ("build m --save-tuning t.json", "aotc build", "goes with --tune"),
+    ("build m --key ''", "aotc build", "--key with an empty value"),
+    ("build m --target native --target ''", "aotc build", "--target with an empty value"),
+    ("cache clear --cache=", "aotc cache clear", "--cache with an empty"),
+    ("init m:f --name ''", "aotc init", "--name with an empty value"),
+    ("run b e --trust t --rtol=-1", "aotc run", "finite number of at least 0"),
+    ("run b e --trust t --atol=nan", "aotc run", "finite number of at least 0"),
+    ("keygen k --plain --passphrase-file p", "aotc keygen", "exclude each other"),
+    ("keygen k --plain --type rsa", "aotc keygen", "rsa"),
+    ("targets bogus", "aotc targets", "bogus"),
+    ("targets detect --toml 'no name'", "aotc targets detect", "a target's name has"),
+    ("trust init --key k --name n --threshold 0", "aotc trust init", "--threshold"),
+    *(
+        (f"trust init --key k --name {name}", "aotc trust init", "neither a bundle name nor a glob")
+        for name in ("'two words'", "'a\"b'", "'a\nb'", "é", "\udcff", "x" * 129)
     ),
-    "no threshold": (
-        ["trust", "init", "--key", "k", "--name", "n", "--threshold", "0"],
-        "aotc trust init",
-        "--threshold",
+    *(
+        (f"trust add-key p --key k {options}", "aotc trust add-key", found)
+        for options, found in (
+            ("--certifier --holder ci", "are not for certifiers"),
+            ("--certifier --builder x", "are not for certifiers"),
+            ("--certifier --endorses-only", "are not for certifiers"),
+            ("--builder x --endorses-only", "not both"),
+            ("--not-after 2027-01-01T00:00:00", "has no offset from UTC"),
+            ("--not-after tomorrow", "no time"),
+            ("--not-before 2026-13-01", "no time"),
+        )
     ),
-    "a tolerance below zero": (
-        ["run", "b", "e", "--trust", "t", "--rtol=-1"],
-        "aotc run",
-        "finite number of at least 0",
-    ),
-    "a tolerance that is no number": (
-        ["run", "b", "e", "--trust", "t", "--atol=nan"],
-        "aotc run",
-        "finite number of at least 0",
-    ),
-    "plain and encrypted": (
-        ["keygen", "k", "--plain", "--passphrase-file", "p"],
-        "aotc keygen",
-        "exclude each other",
-    ),
-    "a group's unknown command": (["targets", "bogus"], "aotc targets", "bogus"),
-}
+    ("trust revoke p", "aotc trust revoke", "name what to revoke"),
+    ("trust revoke p --blob x --since 2027-01-01", "aotc trust revoke", "--since says when"),
+    ("trust revoke p --key k --since soon", "aotc trust revoke", "no time"),
+]
 
 
-@pytest.mark.parametrize(("arguments", "where", "found"), MISUSED.values(), ids=MISUSED.keys())
+@pytest.mark.parametrize(("line", "where", "found"), MISUSED)
 def test_a_misused_command_is_told_what_is_wrong_and_how_it_is_used(
-    refused: Run, aotc: Run, arguments: Sequence[str], where: str, found: str
+    refused: Run, aotc: Run, line: str, where: str, found: str
 ) -> None:
+    arguments = shlex.split(line)
     refused(arguments, 2, "AOTC-E001")
     (finding,) = aotc(*arguments, "--json").document["findings"]
     assert finding["where"] == where

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aotc.cli.command_output import print_notes
 from aotc_runtime.base import rendering
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats import oci_layout
@@ -87,6 +88,13 @@ def test_each_field_of_an_event_of_a_server_is_plain(
         server._teller(as_json)(event, facts)
         (line,) = capsys.readouterr().out.removesuffix("\n").split("\n")
         require_plain(line)
+
+
+def test_a_note_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_notes(["HTTP 500 \x1b[31mno\nnote: the bundle is signed", "\udcff"])
+    assert capsys.readouterr().err == (
+        "note: HTTP 500 \\x1b[31mno\\nnote: the bundle is signed\nnote: \\udcff\n"
+    )
 
 
 def test_a_traceback_is_plain(capsys: pytest.CaptureFixture[str]) -> None:

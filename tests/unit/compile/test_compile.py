@@ -39,6 +39,9 @@ module @aotc {
 """
 
 
+WIDE = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
+
+
 @pytest.fixture(scope="module")
 def varied(make_job: MakeJob) -> Executable:
     return XlaBackend().compile(make_job())
@@ -109,9 +112,8 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
 def test_forked_compilers_give_the_bytes_of_processes_of_their_own_in_any_order(
     make_job: MakeJob, varied: Executable, v3: Target
 ) -> None:
-    wide = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
     fewer = msgspec.structs.replace(v3, threads=1)
-    jobs = [make_job(), make_job(ADD), make_job(wide), make_job(wide, fewer)]
+    jobs = [make_job(), make_job(ADD), make_job(WIDE), make_job(WIDE, fewer)]
     alone = XlaBackend(worker=worker_parent.module(compiling.WORKER))
     expected = [alone.compile(job).digest for job in jobs]
     assert expected[0] == varied.digest
@@ -166,9 +168,8 @@ def test_an_executable_is_described_by_what_is_inside_it(varied: Executable, v3:
 
 
 def test_loops_are_cut_for_the_threads_of_the_target(make_job: MakeJob, v3: Target) -> None:
-    wide = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
     made = {
-        threads: XlaBackend().compile(make_job(wide, msgspec.structs.replace(v3, threads=threads)))
+        threads: XlaBackend().compile(make_job(WIDE, msgspec.structs.replace(v3, threads=threads)))
         for threads in (1, 2, 16, 4096)
     }
     assert len({executable.digest for executable in made.values()}) == len(made)
@@ -176,12 +177,11 @@ def test_loops_are_cut_for_the_threads_of_the_target(make_job: MakeJob, v3: Targ
 
 
 def test_the_processors_of_the_build_host_do_not_matter(make_job: MakeJob, v3: Target) -> None:
-    wide = ADD.replace("4xf32", "999x999xf32").replace("stablehlo.add %a, %a", "stablehlo.tanh %a")
     pinning = "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
     start = "os.execv(sys.argv[1], sys.argv[1:])"
     command = worker_parent.module(compiling.WORKER)
     pinned = XlaBackend(worker=(sys.executable, "-c", pinning + start, *command))
-    assert pinned.compile(make_job(wide)).digest == XlaBackend().compile(make_job(wide)).digest
+    assert pinned.compile(make_job(WIDE)).digest == XlaBackend().compile(make_job(WIDE)).digest
 
 
 def test_options_of_the_target_reach_the_compiler(
@@ -192,9 +192,7 @@ def test_options_of_the_target_reach_the_compiler(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"xla_no_such_option": "1"}, {"xla_cpu_enable_fast_math": "perhaps"}],
-    ids=["unknown", "malformed"],
+    "options", [{"xla_no_such_option": "1"}, {"xla_cpu_enable_fast_math": "perhaps"}]
 )
 def test_an_option_that_xla_does_not_take_is_refused(
     make_job: MakeJob, v3: Target, options: dict[str, str]
@@ -205,14 +203,11 @@ def test_an_option_that_xla_does_not_take_is_refused(
     assert next(iter(options)) in error.findings[0].found
 
 
-def test_a_program_that_xla_refuses_is_quoted(make_job: MakeJob) -> None:
+def test_a_program_that_xla_refuses_is_quoted(make_job: MakeJob, v3: Target) -> None:
     # An MLIR module without a main function.
     error = failure(XlaBackend(), make_job("module @aotc {}"))
     assert error.code == "AOTC-E901"
     assert "main" in error.findings[0].found
-
-
-def test_bytes_that_are_no_module_are_refused(v3: Target) -> None:
     job = CompileJob("main", Module(b"no artifact", sha256(b""), "", ()), v3)
     assert failure(XlaBackend(), job).code == "AOTC-E901"
 
@@ -226,7 +221,6 @@ def test_bytes_that_are_no_module_are_refused(v3: Target) -> None:
         ("raise SystemExit('out of luck')", ("exit status 1", "out of luck")),
         ("pass", ("exit status 0",)),
     ],
-    ids=["abort", "segmentation fault", "killed", "error", "no result"],
 )
 def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
     make_job: MakeJob, code: str, said: tuple[str, ...]
@@ -260,12 +254,8 @@ def test_a_worker_without_room_for_its_result_is_understood_although_there_is_ro
 
 def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
     line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
-    error = failure(
-        worker(
-            f"import sys; sys.stderr.write('the end\\n' + {line!r} + '\\n'); raise SystemExit(3)"
-        ),
-        make_job(ADD),
-    )
+    code = f"import sys; sys.stderr.write('the end\\n' + {line!r} + '\\n'); raise SystemExit(3)"
+    error = failure(worker(code), make_job(ADD))
     assert error.findings[0].found == "exit status 3\n| the end"
 
 

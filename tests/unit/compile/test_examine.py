@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from jaxlib import _hlo
 
-from aotc.base.evidence import ExecutableEvidence, Place
+from aotc.base.evidence import XLA, ExecutableEvidence, Place
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile import pass_log
 from aotc.compile.binary import elf
-from aotc.compile.xla import hlo_module, work_placement, xla_objects
+from aotc.compile.xla import cpu_evidence, hlo_module, xla_objects
 from aotc.compile.xla.cpu_evidence import examine_module
-from aotc.compile.xla.memory_plan import memory_plan
+from aotc.compile.xla.hlo_module import memory_plan
 from aotc.compile.xla.xla_compiler import XlaBackend
 
 MakeJob = Callable[..., CompileJob]
@@ -60,7 +60,7 @@ def test_operations_are_those_of_the_module_with_loops_counted_once(
 def test_every_generated_step_is_a_kernel_of_known_size(
     varied: Executable, evidence: ExecutableEvidence
 ) -> None:
-    generated = next(place for place in evidence.placement if place.name == work_placement.XLA)
+    generated = next(place for place in evidence.placement if place.name == XLA)
     assert generated.steps == {"kernel": varied.thunks["kernel"]}
     assert len(evidence.kernels) >= 2
     assert 0 < sum(evidence.kernels.values()) < varied.memory.code_bytes
@@ -111,7 +111,7 @@ def test_the_hlo_is_read_as_xla_prints_it(varied: Executable) -> None:
 
 def test_work_of_a_gpu_is_placed_by_its_instructions() -> None:
     module = _hlo.hlo_module_from_text(GPU).as_serialized_hlo_module_proto()
-    assert work_placement.of_instructions(hlo_module.instructions(module)) == (
+    assert cpu_evidence.of_instructions(hlo_module.instructions(module)) == (
         Place(name="XLA", steps={"fusion": 1}),
         Place(name="Triton", steps={"fusion": 1}),
         Place(name="collectives", steps={"all-reduce": 1}),
@@ -135,7 +135,7 @@ def test_an_accelerators_evidence_is_that_of_its_module() -> None:
 def test_work_of_a_cpu_is_placed_by_its_thunks() -> None:
     thunks = {"kernel": 3, "ynn-fusion": 2, "custom-call": 2, "while": 1, "dot": 1, "sort": 1}
     calls = {"lapack_spotrf_ffi": 1, "TopK": 1}
-    assert work_placement.of_thunks(thunks, calls) == (
+    assert cpu_evidence.of_thunks(thunks, calls) == (
         Place(name="XLA", steps={"kernel": 3}),
         Place(name="Eigen", steps={"dot": 1}),
         Place(name="LAPACK", steps={"lapack_spotrf_ffi": 1}),

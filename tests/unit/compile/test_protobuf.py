@@ -66,31 +66,20 @@ def test_a_truncated_message_never_parses_to_the_same_fields(
         assert protobuf.parse(cut) != fields
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x80",
-        b"\xff" * 11,
-        b"\x00\x01",
-        b"\x0a\x05abc",
-        b"\x0d\x00\x00\x00",
-        b"\x09\x00\x00\x00\x00\x00\x00\x00",
-        b"\x0b\x0c",
-        b"\x0e\x00",
-        b"\x08",
-    ],
-    ids=[
-        "open varint",
-        "endless varint",
-        "field number 0",
-        "short text",
-        "short fixed32",
-        "short fixed64",
-        "groups",
-        "unknown wire type",
-        "no value",
-    ],
-)
+NO_MESSAGES = {
+    "open varint": b"\x80",
+    "endless varint": b"\xff" * 11,
+    "field number 0": b"\x00\x01",
+    "short text": b"\x0a\x05abc",
+    "short fixed32": b"\x0d\x00\x00\x00",
+    "short fixed64": b"\x09\x00\x00\x00\x00\x00\x00\x00",
+    "groups": b"\x0b\x0c",
+    "unknown wire type": b"\x0e\x00",
+    "no value": b"\x08",
+}
+
+
+@pytest.mark.parametrize("data", NO_MESSAGES.values(), ids=NO_MESSAGES)
 def test_bytes_that_are_no_message_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError):
         protobuf.parse(data)

@@ -1,4 +1,6 @@
-"""The compile worker's process: memory is laid out the same way each time."""
+"""The compile worker's process: memory is laid out the same way each time, it starts anew before it
+imports anything large, and it sees as many processors as it is told.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +30,39 @@ def test_two_workers_lay_out_their_memory_alike() -> None:
     if first[0] == "True":
         pytest.skip("this system does not let a process turn address randomization off")
     assert [layout()[1] for _ in range(3)] == [first[1]] * 3
+
+
+def test_nothing_large_is_imported_before_the_process_starts_anew() -> None:
+    program = "import sys; import aotc.compile.xla.xla_worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    imported = done.stdout.split()
+    assert "aotc.compile.xla.xla_worker" in imported
+    assert not {"msgspec", "numpy", "jaxlib", "aotc.base.workers.worker_child"} & set(imported)
+
+
+SEEN = """
+import ctypes, errno, os, sys
+from aotc.compile.xla import processor_count as processors
+
+count = int(sys.argv[1])
+assert processors.pretend(count)
+assert len(os.sched_getaffinity(0)) == count
+assert os.sched_getaffinity(0) == set(range(count))
+libc = ctypes.CDLL(None, use_errno=True)
+small = ctypes.create_string_buffer(b"x" * 999)
+assert libc.sched_getaffinity(0, ctypes.c_size_t(count // 8), small) == -1
+assert ctypes.get_errno() == errno.EINVAL
+assert small.raw == b"x" * 999 + bytes(1), "nothing is written into a mask that is too small"
+fitting = ctypes.c_size_t(count // 8 + 1)
+assert libc.sched_getaffinity(0, fitting, small) == 0
+assert small.raw[count // 8 + 1 : 999] == b"x" * (998 - count // 8)
+print("ok")
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 64, 65, 1024, 4096])
+def test_a_process_sees_the_processors_it_was_told(count: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SEEN, str(count)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "ok\n", done.stderr

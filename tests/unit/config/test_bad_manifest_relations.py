@@ -21,11 +21,6 @@ BAD: dict[str, Bad] = {
         "AOTC-E809", "m.toml:3 tune.objective",
         "several engines", "one for each target", 'engines = ["iree", "xla"]',
     ),
-    "a misspelled dimension": (
-        '"batch", 64', '"bath", 64',
-        "AOTC-E806", f"{IMAGE}.shape[0]",
-        "a dimension: batch", '"bath"', "did you mean batch?",
-    ),
     "a dimension nobody declared": (
         '"batch", 64', '"batch", "width"',
         "AOTC-E806", f"{IMAGE}.shape[1]",
@@ -40,11 +35,6 @@ BAD: dict[str, Bad] = {
         INPUT, '{ like = "a:b", arguments = { n = "bath" } }',
         "AOTC-E806", f"{IMAGE}.arguments.n",
         "a dimension: batch", '"bath"', "did you mean batch?",
-    ),
-    "misspelled weights": (
-        '{ params = "params" }', '{ params = "parms" }',
-        "AOTC-E806", f"m.toml:15 {ENTRY}.bind.params",
-        "a weights set: params", '"parms"', "did you mean params?",
     ),
     "weights nobody declared": (
         '{ params = "params" }', '{ params = "zzz" }',

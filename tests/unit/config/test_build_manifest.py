@@ -13,7 +13,9 @@ from aotc.config.build_manifest import (
     InputLeaf,
     InputLike,
     InputList,
+    decode_build_manifest,
     dimensions_of,
+    encode_build_manifest,
     leaf_paths,
     profiles_of,
     read_build_manifest,
@@ -72,9 +74,17 @@ def test_a_plain_manifest_becomes_values_with_defaults(
     assert source[""].path == (manifest_folder / "params.safetensors").resolve()
     predict = manifest.entry_points["predict"]
     assert predict.inputs == {"image": InputLeaf(("batch", 64), DType.FLOAT32)}
-    assert (predict.rtol, predict.atol) == (1e-5, 1e-6)
+    assert (predict.tolerance.rtol, predict.tolerance.atol) == (1e-5, 1e-6)
     assert (predict.donate, predict.static) == ((), {})
     assert (predict.fixtures.file, predict.fixtures.seed) == (None, 0)
+
+
+def test_another_process_gets_the_same_manifest_without_its_file(
+    read: Read, manifest_folder: Path
+) -> None:
+    manifest = read(NESTED)
+    (manifest_folder / "m.toml").unlink()
+    assert decode_build_manifest(encode_build_manifest(manifest)) == manifest
 
 
 def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:

@@ -52,8 +52,8 @@ def test_a_manifest_with_a_mesh_is_read(read: Callable[[str], BuildManifest]) ->
     assert [*manifest.mesh.items()] == [("data", 2), ("model", 4)]
     assert manifest.weights["params"].shardings == {"*/kernel": ((), ("model",))}
     predict = manifest.entry_points["predict"]
-    assert predict.input_shardings == {"image": (("data",), ()), "pair/0": (("model", "data"),)}
-    assert predict.output_shardings == {"label": (("data",),)}
+    assert predict.shardings.inputs == {"image": (("data",), ()), "pair/0": (("model", "data"),)}
+    assert predict.shardings.outputs == {"label": (("data",),)}
     assert manifest.overrides["cpu-x86-64-v3"].devices == 8
 
 

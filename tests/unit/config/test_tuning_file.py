@@ -19,7 +19,7 @@ from aotc_runtime.schema.bundle_manifest import (
     WeightArgument,
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey
-from tests.unit.commands.tune.test_hosts import HOST
+from tests.unit.commands.tune.test_tuning_variants import HOST
 
 KEY = ExecutableKey("f", (("batch", 8),))
 POSITIONS = {KEY: 0}

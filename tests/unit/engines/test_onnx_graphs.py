@@ -13,13 +13,13 @@ import pytest
 from jax import lax
 
 from aotc.base.errors import CompileError
-from aotc.capture.portable_stablehlo import portable
-from aotc.compile.mlir import mlir_context
 from aotc.engines.onnx_graphs import stablehlo_program
 from aotc.engines.onnx_graphs.graph_builder import Graph
 from aotc.engines.onnx_graphs.graph_compiler import FORMAT, versions
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
+from tests.unit.engines.lowering import module_of
 
 ROWS = jnp.ones((2, 16, 32))
 ROW = jnp.ones(32)
@@ -27,9 +27,7 @@ IMAGE, KERNEL = jnp.ones((1, 8, 8, 4)), jnp.ones((3, 3, 4, 4))
 
 
 def graph_of(function: Callable[..., Any], *inputs: Any, weights: tuple[int, ...] = ()) -> Graph:
-    lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
-    module = portable(lowered.compiler_ir("stablehlo"))
-    return translate(stablehlo_program.read(mlir_context.read_artifact(module.artifact)), weights)
+    return translate(stablehlo_program.read(module_of(function, *inputs)), weights)
 
 
 def operators(graph: Graph) -> list[str]:
@@ -295,7 +293,7 @@ def test_what_onnx_lacks_is_refused_by_its_operation(name: str) -> None:
 
 def test_a_package_that_is_not_here_is_told_with_what_installs_it() -> None:
     try:
-        assert versions("onnxruntime", "onnx", (FORMAT, "onnxruntime"))[FORMAT] == version(FORMAT)
+        assert versions(OnnxKind.engine)[FORMAT] == version(FORMAT)
     except CompileError as error:
         with pytest.raises(PackageNotFoundError):
             version("onnx"), version("onnxruntime")

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.capture.portable_stablehlo import portable
-from aotc.compile.mlir import mlir_context
 from aotc.engines.onnx_graphs import stablehlo_program
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 from aotc.engines.openvino.openvino_exact import PLACES_MAX, require_exact
+from tests.unit.engines.lowering import module_of
 
 ROWS = np.ones((4, 8), np.float32)
 NUMBERS = np.arange(8, dtype=np.int32)
@@ -24,9 +23,7 @@ PLACE = np.array(1, np.int32)
 
 
 def required(function: Callable[..., Any], *inputs: Any) -> None:
-    lowered = jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
-    module = portable(lowered.compiler_ir("stablehlo"))
-    main = stablehlo_program.read(mlir_context.read_artifact(module.artifact))
+    main = stablehlo_program.read(module_of(function, *inputs))
     require_exact(main, translate(main, ()))
 
 

@@ -35,7 +35,11 @@ def test_wide_integers_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["i8=128", "u8=-1", "u64=18446744073709551616", "bool=yes", "f32=1j", "f32=", "8xf32x"]
+    "text",
+    [
+        *("i8=128", "u8=-1", "u64=18446744073709551616", "bool=yes", "bool=2", "i32=1.5"),
+        *("f32=1j", "f32=abc", "f32=", "8xf32x"),
+    ],
 )
 def test_numbers_that_do_not_fit_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.pipeline.cache.cache_keys import Kind, Task
-from aotc.pipeline.cache.cached_tasks import Done, End, Undone
-from aotc.pipeline.tasks.unfinished_tasks import Unfinished
-from aotc.report.tasks_report import (
+from aotc.pipeline.cached_tasks import Done, End, Kind, Task, Undone
+from aotc.pipeline.task_history import Unfinished
+from aotc.report.build_report import (
     FAILED_MAX,
     REASONS_MAX,
     print_tasks,

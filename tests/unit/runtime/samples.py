@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
+from aotc_runtime.base.errors import AotcError, family_of
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts
 
@@ -119,3 +123,11 @@ def host(**change: Any) -> HostFacts:
         "memory_bytes": 1000,
     }
     return HostFacts(**{**facts, **change})
+
+
+@contextmanager
+def refused(code: str) -> Iterator[pytest.ExceptionInfo[AotcError]]:
+    """Expect the exception of this code."""
+    with pytest.raises(family_of(code)) as caught:
+        yield caught
+    assert caught.value.code == code

@@ -15,50 +15,37 @@ from aotc.engines.iree.repairs import (
     angle_repairs,
     float_repairs,
     index_repairs,
-    mask_repairs,
     sort_repairs,
     sum_repairs,
 )
-from aotc.engines.iree.repairs.repair_text import UnrepairableError, kind_of
+from aotc.engines.iree.repairs.repair_text import UnrepairableError
 
 __all__ = ["UnrepairableError", "repair"]
 
 type Repairs = Mapping[str, Callable[[Any], None]]
 
-_OF_COMPLEX = (
-    "stablehlo.cosine",
-    "stablehlo.divide",
-    "stablehlo.exponential",
-    "stablehlo.exponential_minus_one",
-    "stablehlo.log",
-    "stablehlo.log_plus_one",
-    "stablehlo.logistic",
-    "stablehlo.power",
-    "stablehlo.sine",
+
+def _refuse(operation: Any) -> None:
+    raise UnrepairableError(f"{operation.name}, which XLA has: name xla after iree in `engines`")
+
+
+_REFUSED = (
+    "stablehlo.atan2",
+    "stablehlo.cbrt",
+    "stablehlo.select_and_scatter",
     "stablehlo.tan",
-    "stablehlo.tanh",
 )
-"""Functions that lose signs of zeros, large and small numbers, and angles, if they are complex."""
-
-
-def _refuse_complex(operation: Any) -> None:
-    if kind_of(operation.results[0])[1].startswith("complex"):
-        raise UnrepairableError(
-            f"{operation.name} of complex numbers, which XLA has: name xla after iree in `engines`"
-        )
 
 
 _FIRST: Repairs = {
     "stablehlo.composite": sort_repairs.composite,
     "stablehlo.dot_general": sum_repairs.long_product,
-    "stablehlo.multiply": mask_repairs.multiply,
-    "stablehlo.reduce_window": sum_repairs.windows,
+    "stablehlo.multiply": float_repairs.masked,
 }
 """Repairs that are made of operations which are repaired in turn."""
 
 _SECOND: Repairs = {
-    "stablehlo.atan2": float_repairs.atan2,
-    "stablehlo.cbrt": float_repairs.cbrt,
+    **dict.fromkeys(_REFUSED, _refuse),
     "stablehlo.convert": float_repairs.convert,
     "stablehlo.convolution": sum_repairs.convolution,
     "stablehlo.cosine": angle_repairs.angle,
@@ -70,11 +57,10 @@ _SECOND: Repairs = {
     "stablehlo.log_plus_one": float_repairs.refuse_double,
     "stablehlo.power": float_repairs.power,
     "stablehlo.reduce": sum_repairs.total,
+    "stablehlo.reduce_window": sum_repairs.require_windows,
     "stablehlo.scatter": index_repairs.scatter,
-    "stablehlo.select_and_scatter": sum_repairs.refuse,
     "stablehlo.sine": angle_repairs.angle,
     "stablehlo.sort": sort_repairs.sort,
-    "stablehlo.tan": angle_repairs.angle,
 }
 
 
@@ -83,8 +69,7 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
     with module.context, ir.Location.unknown():
         sort_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
-        _put_in_other_words(module, {"stablehlo.dot_general": mask_repairs.product})
-        _put_in_other_words(module, dict.fromkeys(_OF_COMPLEX, _refuse_complex))
+        _put_in_other_words(module, {"stablehlo.dot_general": float_repairs.masked_product})
         _put_in_other_words(module, _FIRST)
         sort_repairs.number_sorts(module)
         _put_in_other_words(module, _SECOND)

@@ -1,4 +1,4 @@
-"""Sines, cosines and tangents of every float32, and of what is smaller: IREE's lose digits of
+"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of
 negative numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
 
 A quarter turn is taken off as often as it fits, in float64, and polynomials that are exact to
@@ -55,7 +55,7 @@ def table() -> tuple[list[float], list[float]]:
 
 
 def angle(operation: Any) -> None:
-    """Put sine, cosine or tan in other words."""
+    """Put sine or cosine in other words."""
     kind, element = kind_of(operation.results[0])
     if element not in ("f16", "bf16", "f32"):
         return
@@ -77,6 +77,7 @@ def angle(operation: Any) -> None:
         + constants(single, c3="2.443315711809948e-5", bound=f"{2.0**_LARGE:.1f}")
         + constants(wide, share=repr(float(2 / _PI)), high=high, middle=middle, low=low, nil="0.0")
         + constants(whole, place="23", digits="8388607", hidden="1258291200", first="150")
+        + constants(whole, shift="1" if operation.name == "stablehlo.cosine" else "0")
         + constants(whole, zero="0", unit="1", two="2", three="3", last=str(len(first) - 1))
         + f"""
     %firsts = stablehlo.constant dense<{first}> : {kind_of_table}
@@ -114,7 +115,8 @@ def angle(operation: Any) -> None:
     %is_finite = stablehlo.compare EQ, %odd, %none : {pair(single)}
     %known_n = stablehlo.select %is_finite, %n, %nil : {chosen(wide)}
     %turned = stablehlo.convert %known_n : ({wide}) -> {whole}
-    %quadrant = stablehlo.and %turned, %three : {whole}
+    %moved = stablehlo.add %turned, %shift : {whole}
+    %quadrant = stablehlo.and %moved, %three : {whole}
     %reduced = stablehlo.convert %rest : ({wide}) -> {single}
     %is_near = stablehlo.compare LT, %size, %near : {pair(single)}
     %some = stablehlo.select %is_near, %x, %reduced : {chosen(single)}
@@ -140,36 +142,12 @@ def angle(operation: Any) -> None:
     %cosine = stablehlo.add %c11, %c9 : {single}
     %parity = stablehlo.and %quadrant, %unit : {whole}
     %is_turned = stablehlo.compare EQ, %parity, %unit : {pair(whole)}
+    %value = stablehlo.select %is_turned, %cosine, %sine : {chosen(single)}
+    %minus = stablehlo.negate %value : {single}
+    %half_turn = stablehlo.and %quadrant, %two : {whole}
+    %is_opposite = stablehlo.compare EQ, %half_turn, %two : {pair(whole)}
+    %made = stablehlo.select %is_opposite, %minus, %value : {chosen(single)}
+    %r = stablehlo.convert %made : ({single}) -> {kind}
 """
-        + _ENDS[operation.name].format(
-            kind=kind, single=single, whole=whole, chosen=chosen(single), pair=pair(whole)
-        )
     )
     replace(operation, body)
-
-
-_SIGNED = """
-    %minus = stablehlo.negate %value : {single}
-    %half_turn = stablehlo.and %count, %two : {whole}
-    %is_opposite = stablehlo.compare EQ, %half_turn, %two : {pair}
-    %made = stablehlo.select %is_opposite, %minus, %value : {chosen}
-    %r = stablehlo.convert %made : ({single}) -> {kind}
-"""
-
-_ENDS = {
-    "stablehlo.sine": """
-    %value = stablehlo.select %is_turned, %cosine, %sine : {chosen}
-    %count = stablehlo.add %quadrant, %zero : {whole}"""
-    + _SIGNED,
-    "stablehlo.cosine": """
-    %value = stablehlo.select %is_turned, %sine, %cosine : {chosen}
-    %count = stablehlo.add %quadrant, %unit : {whole}"""
-    + _SIGNED,
-    "stablehlo.tan": """
-    %minus = stablehlo.negate %cosine : {single}
-    %above = stablehlo.select %is_turned, %minus, %sine : {chosen}
-    %below = stablehlo.select %is_turned, %sine, %cosine : {chosen}
-    %made = stablehlo.divide %above, %below : {single}
-    %r = stablehlo.convert %made : ({single}) -> {kind}
-""",
-}

@@ -1,8 +1,14 @@
-"""Floats: powers, roots, logarithms and conversions as XLA has them."""
+"""Floats: powers, logarithms, conversions, and products with booleans as numbers, in which XLA
+chooses: what is masked may be no number.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from aotc.engines.iree.repairs.repair_text import (
     BITS,
@@ -15,10 +21,11 @@ from aotc.engines.iree.repairs.repair_text import (
     kind_of,
     like,
     pair,
+    put,
     replace,
+    shape_of,
+    within,
 )
-
-_INFINITY = {"f16": "0x7C00", "bf16": "0x7F80", "f32": "0x7F800000", "f64": "0x7FF0000000000000"}
 
 
 def power(operation: Any) -> None:
@@ -32,7 +39,7 @@ def power(operation: Any) -> None:
     wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
     replace(
         operation,
-        constants(wide, zero="0.0", one="1.0", two="2.0", infinity=_INFINITY["f64"])
+        constants(wide, zero="0.0", one="1.0", two="2.0", infinity="0x7FF0000000000000")
         + f"""
     %x = stablehlo.convert %a0 : ({kind}) -> {wide}
     %y = stablehlo.convert %a1 : ({kind}) -> {wide}
@@ -66,57 +73,6 @@ def power(operation: Any) -> None:
     %made = stablehlo.select %to_zero, %one, %kept : {chosen(wide)}
     %single = stablehlo.convert %made : ({wide}) -> {single}
     %r = stablehlo.convert %single : ({single}) -> {kind}
-""",
-    )
-
-
-def atan2(operation: Any) -> None:
-    """The angle without a sign, from ones for two infinities or zeros; then its sign."""
-    kind, element = kind_of(operation.results[0])
-    if element not in FLOATS:
-        return
-    known = "f64" if element == "f64" else "f32"
-    wide = like(kind, known)
-    replace(
-        operation,
-        constants(wide, zero="0.0", one="1.0", infinity=_INFINITY[known])
-        + f"""
-    %given_y = stablehlo.convert %a0 : ({kind}) -> {wide}
-    %given_x = stablehlo.convert %a1 : ({kind}) -> {wide}
-    %minus = stablehlo.negate %one : {wide}
-    %y_size = stablehlo.abs %given_y : {wide}
-    %x_size = stablehlo.abs %given_x : {wide}
-    %y_zero = stablehlo.compare EQ, %y_size, %zero : {pair(wide)}
-    %y_infinite = stablehlo.compare EQ, %y_size, %infinity : {pair(wide)}
-    %x_infinite = stablehlo.compare EQ, %x_size, %infinity : {pair(wide)}
-    %infinite = stablehlo.and %y_infinite, %x_infinite : {bools(wide)}
-    %x_number = stablehlo.compare EQ, %given_x, %given_x : {pair(wide)}
-    %on_axis = stablehlo.and %y_zero, %x_number : {bools(wide)}
-    %either = stablehlo.or %on_axis, %infinite : {bools(wide)}
-{is_negative("%given_y", "%y_negative", wide, known)}
-{is_negative("%given_x", "%x_negative", wide, known)}
-    %x_sign = stablehlo.select %x_negative, %minus, %one : {chosen(wide)}
-    %x = stablehlo.select %either, %x_sign, %given_x : {chosen(wide)}
-    %y = stablehlo.select %infinite, %one, %y_size : {chosen(wide)}
-    %angle = stablehlo.atan2 %y, %x : {wide}
-    %below = stablehlo.negate %angle : {wide}
-    %signed = stablehlo.select %y_negative, %below, %angle : {chosen(wide)}
-    %r = stablehlo.convert %signed : ({wide}) -> {kind}
-""",
-    )
-
-
-def cbrt(operation: Any) -> None:
-    """Infinity's is itself."""
-    kind, element = kind_of(operation.results[0])
-    replace(
-        operation,
-        constants(kind, infinity=_INFINITY[element])
-        + f"""
-    %size = stablehlo.abs %a0 : {kind}
-    %infinite = stablehlo.compare EQ, %size, %infinity : {pair(kind)}
-    %root = stablehlo.cbrt %a0 : {kind}
-    %r = stablehlo.select %infinite, %a0, %root : {chosen(kind)}
 """,
     )
 
@@ -219,3 +175,67 @@ def _to_integer(operation: Any, kind: str, element: str, given: str, wanted: str
     %r = stablehlo.select %is_none, %nothing, %low : {chosen(given)}
 """,
     )
+
+
+_MASKED = ("f16", "f32", "f64")
+"""Numbers whose products with booleans XLA selects."""
+
+
+def masked(operation: Any) -> None:
+    """Choose between a number and 0, by the booleans of the other factor."""
+    if within(operation) or kind_of(operation.results[0])[1] not in _MASKED:
+        return
+    for place, factor in enumerate(operation.operands):
+        condition = _condition(factor)
+        if condition is None:
+            continue
+        value = operation.operands[1 - place]
+        made = _selected(operation, condition, value)
+        operation.results[0].replace_all_uses_with(made)
+        operation.erase()
+        return
+
+
+def masked_product(operation: Any) -> None:
+    """Choose before a product that multiplies numbers with those in their place and adds them."""
+    numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
+    one = [*numbers.lhs_batching_dimensions, *numbers.lhs_contracting_dimensions]
+    other = [*numbers.rhs_batching_dimensions, *numbers.rhs_contracting_dimensions]
+    ranks = {len(shape_of(operand)) for operand in operation.operands}
+    if one != other or ranks != {len(one)}:
+        return
+    for place, factor in enumerate(operation.operands):
+        condition = _condition(factor)
+        if condition is not None and kind_of(factor)[1] in ("f32", "f64"):
+            value = operation.operands[1 - place]
+            operation.operands[1 - place] = _selected(operation, condition, value)
+            return
+
+
+def _condition(value: Any) -> Any:
+    """The booleans that a value is as numbers; None of another, and where XLA sees none: it knows
+    constants as numbers, and repeats numbers instead of booleans.
+    """
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "stablehlo.convert":
+        return None
+    condition = owner.operands[0]
+    if kind_of(condition)[1] != "i1":
+        return None
+    maker = condition.owner
+    if isinstance(maker, ir.Block):
+        return condition
+    if maker.name == "stablehlo.constant":
+        return None
+    if maker.name == "stablehlo.broadcast_in_dim":
+        return condition if prod(shape_of(maker.operands[0])) == prod(shape_of(condition)) else None
+    return condition
+
+
+def _selected(operation: Any, condition: Any, value: Any) -> Any:
+    kind = str(value.type)
+    body = constants(kind, zero="0.0") + (
+        f"    %r = stablehlo.select %a0, %a1, %zero : {chosen(kind)}\n"
+    )
+    (made,) = put(operation, body, [condition, value], [kind])
+    return made

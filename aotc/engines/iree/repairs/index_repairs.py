@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.engines.iree.repairs.integer_ranges import components
 from aotc.engines.iree.repairs.repair_text import (
     BITS,
     FLOATS,
-    UnrepairableError,
     bools,
     chosen,
     constants,
@@ -82,8 +81,6 @@ def scatter(operation: Any) -> None:
     count = len(operation.results)
     operands = list(operation.operands)
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
-    if any(kind_of(array)[1] == "complex<f32>" for array in arrays):
-        raise UnrepairableError(f"{operation.name} of complex numbers")  # its code crashes
     shape, windows = shape_of(arrays[0]), _windows(numbers, shape_of(updates[0]))
     axes = list(numbers.scattered_dims_to_operand_dims)
     window = [windows.get(axis, 1) for axis in range(len(shape))]
@@ -137,13 +134,58 @@ def _windows(numbers: Any, updates: Sequence[int]) -> dict[int, int]:
 
 def _fit(indices: Any, dimension: int, limits: Sequence[int]) -> bool:
     """Whether every window is known to lie inside, and the indices are as IREE takes them."""
-    if kind_of(indices)[1] not in ("i32", "i64"):
+    found = known(indices) if kind_of(indices)[1] in ("i32", "i64") else None
+    if found is None:
         return False
-    found = components(indices, dimension, len(limits))
-    return len(found) == len(limits) and all(
-        each is not None and each[0] >= 0 and each[1] <= limit
-        for each, limit in zip(found, limits, strict=True)
-    )
+    rows = found[..., None] if dimension == found.ndim else np.moveaxis(found, dimension, -1)
+    return bool((rows >= 0).all() and (rows <= np.asarray(limits)).all())
+
+
+_NUMBERS_MAX = 2**20
+"""Most numbers of an array that is computed here."""
+
+_DEPTH = 12
+"""Operations that are followed backwards."""
+
+
+def known(value: Any, depth: int = _DEPTH) -> Any:
+    """Return the numbers of an array that constants alone decide, as far as jax makes indices of
+    them; None of others.
+    """
+    owner, element, shape = value.owner, kind_of(value)[1], shape_of(value)
+    if depth == 0 or isinstance(owner, ir.Block) or prod(shape) > _NUMBERS_MAX:
+        return None
+    name, attributes = owner.name.removeprefix("stablehlo."), owner.attributes
+    if name == "constant":
+        is_whole = element in (*BITS, "i1")
+        return np.asarray(ir.DenseElementsAttr(attributes["value"])) if is_whole else None
+    if name == "iota" and element in BITS:
+        axis = ir.IntegerAttr(attributes["iota_dimension"]).value
+        row = np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - axis - 1))
+        return np.broadcast_to(row, shape)
+    given = [known(operand, depth - 1) for operand in owner.operands]
+    if any(each is None for each in given):
+        return None
+    match name:
+        case "add" if element in BITS:
+            return given[0] + given[1]
+        case "broadcast_in_dim":
+            own = [1] * len(shape)
+            axes = list(ir.DenseI64ArrayAttr(attributes["broadcast_dimensions"]))
+            for axis, size in zip(axes, given[0].shape, strict=True):
+                own[axis] = size
+            return np.broadcast_to(given[0].reshape(own), shape) if axes == sorted(axes) else None
+        case "compare" if "LT" in str(attributes["comparison_direction"]):
+            return given[0] < given[1]
+        case "concatenate":
+            return np.concatenate(given, ir.IntegerAttr(attributes["dimension"]).value)
+        case "convert" if element in BITS:
+            return given[0].astype(f"{element.rstrip('0123456789')[0]}{BITS[element] // 8}")
+        case "reshape":
+            return given[0].reshape(shape)
+        case "select":
+            return np.where(*given)
+    return None
 
 
 def _wide(indices: Any, limits: Sequence[int]) -> tuple[str, str]:
@@ -311,6 +353,4 @@ def _make_room(operation: Any, arrays: Sequence[Any], axis: int, size: int) -> N
 def _zero(element: str) -> str:
     if element == "i1":
         return "false"
-    if element in BITS:
-        return "0"
-    return "0.0" if element in FLOATS else "(0.0, 0.0)"
+    return "0" if element in BITS else "0.0"

@@ -95,10 +95,7 @@ def tensor(shape: Sequence[int], element: str) -> str:
 
 def like(kind: str, element: str) -> str:
     """The type of the same shape with another element."""
-    shape, _, last = kind.removeprefix("tensor<").removesuffix(">").rpartition("x")
-    if last.endswith(">"):  # complex<f32>
-        shape, _, _ = kind.removeprefix("tensor<").removesuffix(">").rpartition("xcomplex")
-        shape = "" if kind.startswith("tensor<complex") else shape
+    shape, _, _ = kind.removeprefix("tensor<").removesuffix(">").rpartition("x")
     return f"tensor<{shape}x{element}>" if shape else f"tensor<{element}>"
 
 

@@ -221,10 +221,7 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
 
     def visit(operation: Any) -> Any:
         if operation.name in WRITING:
-            # Scatters of complex numbers are refused.
-            kinds = {kind_of(value)[1] for value in operation.operands}
-            is_scatter = operation.name == "stablehlo.scatter"
-            written.update(k for k in kinds if not (is_scatter and "complex" in k))
+            written.update(kind_of(value)[1] for value in operation.operands)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

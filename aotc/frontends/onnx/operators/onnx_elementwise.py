@@ -73,9 +73,7 @@ for _operator, _name in _SAME_NAME.items():
     operator(_operator)(_same(_name))
 
 
-@operator("Identity")
-def identity(call: Call, x: Value) -> Value:
-    return x
+operator("Identity")(lambda call, x: x)
 
 
 @operator("Reciprocal")
@@ -262,9 +260,7 @@ def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:
     return lax.bitcast_convert_type(exponent.astype(jnp.uint8), target)
 
 
-@operator("Cast")
-def cast_to(call: Call, x: Value) -> Value:
-    return cast(call, x, call.dtype(call.attribute("to")))
+operator("Cast")(lambda call, x: cast(call, x, call.dtype(call.attribute("to"))))
 
 
 @operator("CastLike")
@@ -298,9 +294,7 @@ def is_inf(call: Call, x: Value) -> Value:
     return found
 
 
-@operator("Erf")
-def erf(call: Call, x: Value) -> Value:
-    return special.erf(call.traced(x))
+operator("Erf")(lambda call, x: special.erf(call.traced(x)))
 
 
 @operator("Relu")
@@ -309,93 +303,53 @@ def relu(call: Call, x: Value) -> Value:
     return jnp.maximum(x, jnp.zeros((), x.dtype))
 
 
-def _activation(*names: str) -> Callable[[Callable[[Call, Any], Any]], Callable[[Call, Any], Any]]:
-    """Register a function of an array of jax, whose result has the same type."""
-
-    def register(function: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Any]:
-        def apply(call: Call, x: Value) -> Value:
-            x = call.traced(x)
-            return function(call, x).astype(x.dtype)
-
-        operator(*names)(apply)
-        return function
-
-    return register
-
-
-@_activation("LeakyRelu")
-def leaky_relu(call: Call, x: Any) -> Any:
-    return jnp.where(x < 0, x * call.attribute("alpha"), x)
-
-
-@_activation("Elu")
-def elu(call: Call, x: Any) -> Any:
-    return jnp.where(x < 0, call.attribute("alpha") * jnp.expm1(jnp.minimum(x, 0)), x)
-
-
-@_activation("Selu")
-def selu(call: Call, x: Any) -> Any:
-    alpha, gamma = call.attribute("alpha"), call.attribute("gamma")
+def _selu(x: Any, alpha: float, gamma: float) -> Any:
     return gamma * jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
 
 
-@_activation("Celu")
-def celu(call: Call, x: Any) -> Any:
-    alpha = call.attribute("alpha")
+def _celu(x: Any, alpha: float) -> Any:
     return jnp.maximum(x, 0) + jnp.minimum(0, alpha * jnp.expm1(jnp.minimum(x, 0) / alpha))
 
 
-@_activation("Softplus")
-def softplus(call: Call, x: Any) -> Any:
-    return jnp.logaddexp(x, 0)
-
-
-@_activation("Softsign")
-def softsign(call: Call, x: Any) -> Any:
-    return x / (1 + jnp.abs(x))
-
-
-@_activation("Sigmoid")
-def sigmoid(call: Call, x: Any) -> Any:
-    return jax.nn.sigmoid(x)
-
-
-@_activation("HardSigmoid")
-def hard_sigmoid(call: Call, x: Any) -> Any:
-    return jnp.clip(call.attribute("alpha") * x + call.attribute("beta"), 0, 1)
-
-
-@_activation("HardSwish")
-def hard_swish(call: Call, x: Any) -> Any:
-    return x * jnp.clip(x / 6 + 0.5, 0, 1)
-
-
-@_activation("ThresholdedRelu")
-def thresholded_relu(call: Call, x: Any) -> Any:
-    return jnp.where(x > call.attribute("alpha"), x, 0)
-
-
-@_activation("Shrink")
-def shrink(call: Call, x: Any) -> Any:
-    bias, bound = call.attribute("bias"), call.attribute("lambd")
+def _shrink(x: Any, bias: float, bound: float) -> Any:
     return jnp.where(x < -bound, x + bias, jnp.where(x > bound, x - bias, 0))
 
 
-@_activation("Gelu")
-def gelu(call: Call, x: Any) -> Any:
-    if call.attribute("approximate") == "tanh":
+def _gelu(x: Any, approximate: str) -> Any:
+    if approximate == "tanh":
         return 0.5 * x * (1 + jnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + special.erf(x * math.sqrt(0.5)))
 
 
-@_activation("Mish")
-def mish(call: Call, x: Any) -> Any:
-    return x * jnp.tanh(jnp.logaddexp(x, 0))
+ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "LeakyRelu": (lambda x, alpha: jnp.where(x < 0, x * alpha, x), ("alpha",)),
+    "Elu": (lambda x, a: jnp.where(x < 0, a * jnp.expm1(jnp.minimum(x, 0)), x), ("alpha",)),
+    "Selu": (_selu, ("alpha", "gamma")),
+    "Celu": (_celu, ("alpha",)),
+    "Softplus": (lambda x: jnp.logaddexp(x, 0), ()),
+    "Softsign": (lambda x: x / (1 + jnp.abs(x)), ()),
+    "Sigmoid": (jax.nn.sigmoid, ()),
+    "HardSigmoid": (lambda x, a, b: jnp.clip(a * x + b, 0, 1), ("alpha", "beta")),
+    "HardSwish": (lambda x: x * jnp.clip(x / 6 + 0.5, 0, 1), ()),
+    "ThresholdedRelu": (lambda x, alpha: jnp.where(x > alpha, x, 0), ("alpha",)),
+    "Shrink": (_shrink, ("bias", "lambd")),
+    "Gelu": (_gelu, ("approximate",)),
+    "Mish": (lambda x: x * jnp.tanh(jnp.logaddexp(x, 0)), ()),
+    "Swish": (lambda x, alpha: x * jax.nn.sigmoid(alpha * x), ("alpha",)),
+}
+"""Functions of an array of jax and of these attributes, whose result has the array's type."""
 
 
-@_activation("Swish")
-def swish(call: Call, x: Any) -> Any:
-    return x * jax.nn.sigmoid(call.attribute("alpha") * x)
+def _activation(function: Callable[..., Any], attributes: tuple[str, ...]) -> Callable[..., Value]:
+    def apply(call: Call, x: Value) -> Value:
+        x = call.traced(x)
+        return function(x, *map(call.attribute, attributes)).astype(x.dtype)
+
+    return apply
+
+
+for _operator, (_function, _attributes) in ACTIVATIONS.items():
+    operator(_operator)(_activation(_function, _attributes))
 
 
 @operator("PRelu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -204,11 +205,5 @@ def _arg(call: Call, x: Value, *, largest: bool) -> Value:
     return jnp.asarray(x.shape[axis] - 1, dtype) - found if last else found
 
 
-@operator("ArgMax")
-def arg_max(call: Call, x: Value) -> Value:
-    return _arg(call, x, largest=True)
-
-
-@operator("ArgMin")
-def arg_min(call: Call, x: Value) -> Value:
-    return _arg(call, x, largest=False)
+operator("ArgMax")(partial(_arg, largest=True))
+operator("ArgMin")(partial(_arg, largest=False))

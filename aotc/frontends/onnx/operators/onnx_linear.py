@@ -18,9 +18,8 @@ expanded(
 expanded("FlexAttention", domain=PREVIEW)
 
 
-@operator("MatMul")
-def mat_mul(call: Call, a: Value, b: Value) -> Value:
-    return jnp.matmul(call.traced(a), call.traced(b))
+operator("MatMul")(lambda call, a, b: jnp.matmul(call.traced(a), call.traced(b)))
+operator("Det")(lambda call, x: jnp.linalg.det(call.traced(x)))
 
 
 @operator("Gemm")
@@ -50,8 +49,3 @@ def einsum(call: Call, *values: Value) -> Value:
     if not re.fullmatch(r"[A-Za-z.,]*(->[A-Za-z.]*)?", equation):
         call.damaged("an equation with other than letters, commas and '...'")
     return jnp.einsum(equation, *map(call.traced, values))
-
-
-@operator("Det")
-def det(call: Call, x: Value) -> Value:
-    return jnp.linalg.det(call.traced(x))

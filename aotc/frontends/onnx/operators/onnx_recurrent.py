@@ -5,47 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.operators.onnx_elementwise import ACTIVATIONS
 from aotc.frontends.onnx.operators.onnx_layout import reversed_steps
 
-_ACTIVATIONS: dict[str, tuple[Callable[[Any, float, float], Any], float, float]] = {
-    "relu": (lambda x, a, b: jnp.maximum(x, 0), 0.0, 0.0),
-    "tanh": (lambda x, a, b: jnp.tanh(x), 0.0, 0.0),
-    "sigmoid": (lambda x, a, b: jax.nn.sigmoid(x), 0.0, 0.0),
-    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
-    "leakyrelu": (lambda x, a, b: jnp.where(x < 0, a * x, x), 0.01, 0.0),
-    "thresholdedrelu": (lambda x, a, b: jnp.where(x > a, x, 0), 1.0, 0.0),
-    "scaledtanh": (lambda x, a, b: a * jnp.tanh(b * x), 1.0, 1.0),
-    "hardsigmoid": (lambda x, a, b: jnp.clip(a * x + b, 0, 1), 0.2, 0.5),
-    "elu": (lambda x, a, b: jnp.where(x < 0, a * jnp.expm1(jnp.minimum(x, 0)), x), 1.0, 0.0),
-    "softsign": (lambda x, a, b: x / (1 + jnp.abs(x)), 0.0, 0.0),
-    "softplus": (lambda x, a, b: jnp.logaddexp(x, 0), 0.0, 0.0),
+_ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
+    "relu": (lambda x: jnp.maximum(x, 0), ()),
+    "tanh": (jnp.tanh, ()),
+    "affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
+    "scaledtanh": (lambda x, a, b: a * jnp.tanh(b * x), (1.0, 1.0)),
+    **{
+        name.lower(): (ACTIVATIONS[name][0], defaults)
+        for name, defaults in {
+            "Sigmoid": (),
+            "LeakyRelu": (0.01,),
+            "ThresholdedRelu": (1.0,),
+            "HardSigmoid": (0.2, 0.5),
+            "Elu": (1.0,),
+            "Softsign": (),
+            "Softplus": (),
+        }.items()
+    },
 }
-_TAKE_ALPHA = {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
-_TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
+"""Functions of numbers and of alpha and beta, as far as they take these, with their defaults."""
 
 
 def _activations(call: Call, default: Sequence[str], directions: int) -> list[list[Any]]:
     """The functions of each direction."""
-    stated = call.attribute("activations")
     given = any(attribute.name == "activations" for attribute in call.node.message.attribute)
-    names = [n.decode("utf-8", "replace") for n in stated] if given else list(default) * directions
-    alphas = list(call.attribute("activation_alpha") or ())
-    betas = list(call.attribute("activation_beta") or ())
+    names = list(default) * directions
+    if given:
+        names = [name.decode("utf-8", "replace") for name in call.attribute("activations")]
+    stated = [list(call.attribute(f"activation_{name}") or ()) for name in ("alpha", "beta")]
     found = []
     for name in names:
         known = _ACTIVATIONS.get(name.lower())
         if known is None:
             call.damaged("an unknown activation")
-        function, a, b = known
-        a = alphas.pop(0) if name.lower() in _TAKE_ALPHA and alphas else a
-        b = betas.pop(0) if name.lower() in _TAKE_BETA and betas else b
-        found.append(lambda x, f=function, a=a, b=b: f(x, a, b).astype(x.dtype))
+        function, defaults = known
+        numbers = [of.pop(0) if of else a for of, a in zip(stated, defaults, strict=False)]
+        found.append(lambda x, f=function, numbers=numbers: f(x, *numbers).astype(x.dtype))
     each = len(default)
     if len(found) != each * directions:
         call.damaged(f"{len(found)} activations", expected=f"{each * directions}")

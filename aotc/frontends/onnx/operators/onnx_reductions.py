@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -103,7 +104,7 @@ for _operator, _name, _known, _before, _after in (
     operator(_operator, deciding=(1,))(_reduction(_name, _known, _before, _after))
 
 
-def _cumulative(call: Call, x: Value, axis: Value, one: bool) -> Value:
+def _cumulative(call: Call, x: Value, axis: Value, *, one: bool) -> Value:
     x = call.traced(x)
     along = axis_of(call, call.ints(axis, "an axis")[0], x.ndim)
     reverse = bool(call.attribute("reverse"))
@@ -115,43 +116,28 @@ def _cumulative(call: Call, x: Value, axis: Value, one: bool) -> Value:
     return lax.pad(result, jnp.asarray(int(one), x.dtype), widths)
 
 
-@operator("CumSum", deciding=(1,))
-def cum_sum(call: Call, x: Value, axis: Value) -> Value:
-    return _cumulative(call, x, axis, one=False)
+operator("CumSum", deciding=(1,))(partial(_cumulative, one=False))
+operator("CumProd", deciding=(1,))(partial(_cumulative, one=True))
 
 
-@operator("CumProd", deciding=(1,))
-def cum_prod(call: Call, x: Value, axis: Value) -> Value:
-    return _cumulative(call, x, axis, one=True)
-
-
-def _along(call: Call, x: Value, compute: Callable[[Any, int], Any]) -> Value:
+def _along(call: Call, x: Value, *, compute: Callable[[Any, int], Any]) -> Value:
     """Along one axis; before version 13 along all axes from this one on, as if they were one."""
     x = call.traced(x)
-    if call.version >= 13:
-        return compute(x, axis_of(call, call.attribute("axis"), x.ndim))
     axis = axis_of(call, call.attribute("axis"), x.ndim)
+    if call.version >= 13:
+        return compute(x, axis)
     flat = reshaped(x, (product(x.shape[:axis]), product(x.shape[axis:])))
     return reshaped(compute(flat, 1), x.shape)
 
 
-@operator("Softmax")
-def softmax(call: Call, x: Value) -> Value:
-    return _along(call, x, lambda x, axis: jax.nn.softmax(x, axis))
+def _hardmax(x: Any, axis: int) -> Any:
+    largest = jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=bool, axis=axis)
+    return converted(largest, x.dtype)
 
 
-@operator("LogSoftmax")
-def log_softmax(call: Call, x: Value) -> Value:
-    return _along(call, x, lambda x, axis: jax.nn.log_softmax(x, axis))
-
-
-@operator("Hardmax")
-def hardmax(call: Call, x: Value) -> Value:
-    def compute(x: Any, axis: int) -> Any:
-        largest = jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=bool, axis=axis)
-        return converted(largest, x.dtype)
-
-    return _along(call, x, compute)
+operator("Softmax")(partial(_along, compute=jax.nn.softmax))
+operator("LogSoftmax")(partial(_along, compute=jax.nn.log_softmax))
+operator("Hardmax")(partial(_along, compute=_hardmax))
 
 
 @operator("LpNormalization")

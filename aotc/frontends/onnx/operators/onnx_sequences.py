@@ -10,15 +10,11 @@ from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.onnx_values import is_known
 from aotc.frontends.onnx.operators.onnx_layout import axis_of, pieces
 
-
-@operator("OptionalHasElement")
-def optional_has_element(call: Call, x: Value = None) -> Value:
-    return np.asarray(x is not None)
-
-
-@operator("Optional")
-def optional(call: Call, x: Value = None) -> Value:
-    return x
+operator("OptionalHasElement")(lambda call, x=None: np.asarray(x is not None))
+operator("Optional")(lambda call, x=None: x)
+operator("SequenceConstruct")(lambda call, *values: list(values))
+operator("SequenceEmpty")(lambda call: [])
+operator("SequenceLength")(lambda call, sequence: np.asarray(len(sequence), np.int64))
 
 
 @operator("OptionalGetElement")
@@ -33,16 +29,6 @@ def _sequence_index(call: Call, position: Value, length: int, *, end: bool = Fal
     if not -length <= index < length + end:
         call.damaged(f"position {index} of a sequence of {length}")
     return index % length if index < 0 else index
-
-
-@operator("SequenceConstruct")
-def sequence_construct(call: Call, *values: Value) -> Value:
-    return list(values)
-
-
-@operator("SequenceEmpty")
-def sequence_empty(call: Call) -> Value:
-    return []
 
 
 @operator("SequenceAt", deciding=(1,))
@@ -62,11 +48,6 @@ def sequence_erase(call: Call, sequence: Value, position: Value = None) -> Value
     length = len(sequence)
     at = length - 1 if position is None else _sequence_index(call, position, length)
     return [*sequence[:at], *sequence[at + 1 :]]
-
-
-@operator("SequenceLength")
-def sequence_length(call: Call, sequence: Value) -> Value:
-    return np.asarray(len(sequence), np.int64)
 
 
 @operator("ConcatFromSequence")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -84,23 +85,17 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
 
 def convolved(call: Call, x: Any, w: Any, window: Window, dtype: Any = None) -> Any:
     """The convolution of (batch, channels, space) with (features, channels of a group, window)."""
-    dims = x.ndim - 2
-    letters = "".join(chr(ord("a") + axis) for axis in range(dims))
-    numbers = lax.conv_dimension_numbers(
-        x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
-    )
     pads = window.pads
     if not all(map(_plain, pads)):  # which convolutions do not take
         zero = jnp.zeros((), x.dtype)
         x = lax.pad(x, zero, [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
-        pads = ((0, 0),) * dims
+        pads = ((0, 0),) * (x.ndim - 2)
     return lax.conv_general_dilated(
         x,
         w,
         window.strides,
         pads,
         rhs_dilation=window.dilations,
-        dimension_numbers=numbers,
         feature_group_count=call.attribute("group"),
         preferred_element_type=dtype,
     )
@@ -146,10 +141,6 @@ def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
     w = w.reshape(groups, channels // groups, each, *size)
     w = jnp.swapaxes(w, 1, 2).reshape(groups * each, channels // groups, *size)
     w = jnp.flip(w, tuple(range(2, 2 + dims)))
-    letters = "".join(chr(ord("a") + axis) for axis in range(dims))
-    numbers = lax.conv_dimension_numbers(
-        x.shape, w.shape, (f"NC{letters}", f"OI{letters}", f"NC{letters}")
-    )
     call.shaped([product(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
     result = lax.conv_general_dilated(
         x,
@@ -158,7 +149,6 @@ def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
         pads,
         lhs_dilation=strides,
         rhs_dilation=dilations,
-        dimension_numbers=numbers,
         feature_group_count=groups,
     )
     return result if bias is None else result + _along_channels(call.traced(bias), x.ndim)
@@ -252,16 +242,13 @@ def lp_pool(call: Call, x: Value) -> Value:
     return jnp.sqrt(total) if p == 2 else total ** (1 / p)
 
 
-@operator("GlobalAveragePool")
-def global_average_pool(call: Call, x: Value) -> Value:
+def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
     x = call.traced(x)
-    return jnp.mean(x, tuple(range(2, x.ndim)), keepdims=True)
+    return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
 
 
-@operator("GlobalMaxPool")
-def global_max_pool(call: Call, x: Value) -> Value:
-    x = call.traced(x)
-    return jnp.max(x, tuple(range(2, x.ndim)), keepdims=True)
+operator("GlobalAveragePool")(partial(_global, reduce=jnp.mean))
+operator("GlobalMaxPool")(partial(_global, reduce=jnp.max))
 
 
 @operator("GlobalLpPool")

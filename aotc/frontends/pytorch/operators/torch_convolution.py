@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,52 +25,62 @@ def each(value: Numbers, rank: int) -> tuple[int, ...]:
     return tuple(value) * rank if len(value) == 1 else tuple(value)
 
 
-def _layout(rank: int) -> lax.ConvDimensionNumbers:
-    every = tuple(range(rank + 2))
-    return lax.ConvDimensionNumbers(every, every, every)
+def _pads(
+    padding: Numbers | str, kernel: Sequence[int], dilations: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Padding on both sides of each axis; "same" pads the odd element at the end."""
+    if padding == "same":
+        total = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        return [(t // 2, t - t // 2) for t in total]
+    if isinstance(padding, str) and padding != "valid":
+        raise Unsupported(f"padding {padding!r}")
+    return [(p, p) for p in each(0 if isinstance(padding, str) else padding, len(kernel))]
 
 
-@op("convolution.default")
+@op("convolution")
 def convolution(
     input: Array,
     weight: Array,
-    bias: Array | None,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    transposed: bool,
-    output_padding: Numbers,
-    groups: int,
+    bias: Array | None = None,
+    stride: Numbers = 1,
+    padding: Numbers | str = 0,
+    dilation: Numbers = 1,
+    transposed: bool = False,
+    output_padding: Numbers = 0,
+    groups: int = 1,
 ) -> Array:
     rank = weight.ndim - 2
-    if input.ndim == weight.ndim - 1:
-        made = convolution(
-            input[None], weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
-        return made[0]
-    strides, dilations, around = each(stride, rank), each(dilation, rank), each(padding, rank)
+    x = input if input.ndim == weight.ndim else input[None]
+    strides, dilations = each(stride, rank), each(dilation, rank)
+    pads = _pads(padding, weight.shape[2:], dilations)
     if transposed:
-        made = _transposed(
-            input, weight, strides, around, dilations, each(output_padding, rank), groups
-        )
+        more = each(output_padding, rank)
+        made = _transposed(x, weight, strides, pads, dilations, more, groups)
     else:
         made = lax.conv_general_dilated(
-            input,
+            x,
             weight,
             strides,
-            [(p, p) for p in around],
+            pads,
             rhs_dilation=dilations,
-            dimension_numbers=_layout(rank),
             feature_group_count=groups,
         )
-    return made if bias is None else made + bias.reshape((1, -1) + (1,) * rank)
+    made = made if bias is None else made + bias.reshape((1, -1) + (1,) * rank)
+    return made if input.ndim == weight.ndim else made[0]
+
+
+for _rank in (1, 2, 3):
+    op(f"conv{_rank}d", f"conv{_rank}d.padding")(partial(convolution, transposed=False))
+    op("conv_transpose1d" if _rank == 1 else f"conv_transpose{_rank}d.input")(
+        partial(convolution, transposed=True)
+    )
 
 
 def _transposed(
     x: Array,
     weight: Array,
     strides: Sequence[int],
-    padding: Sequence[int],
+    pads: Sequence[tuple[int, int]],
     dilations: Sequence[int],
     more: Sequence[int],
     groups: int,
@@ -85,73 +96,14 @@ def _transposed(
         x,
         flipped,
         (1,) * rank,
-        [(r - p, r - p + m) for r, p, m in zip(reach, padding, more, strict=True)],
+        [(r - p, r - p + m) for r, (p, _), m in zip(reach, pads, more, strict=True)],
         lhs_dilation=strides,
         rhs_dilation=dilations,
-        dimension_numbers=_layout(rank),
         feature_group_count=groups,
     )
 
 
-@op("conv1d.default", "conv2d.default", "conv3d.default")
-def conv(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-) -> Array:
-    return convolution(input, weight, bias, stride, padding, dilation, False, 0, groups)
-
-
-@op("conv1d.padding", "conv2d.padding", "conv3d.padding")
-def conv_named_padding(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = 1,
-    padding: str = "valid",
-    dilation: Numbers = 1,
-    groups: int = 1,
-) -> Array:
-    """ "same" pads the odd element at the end."""
-    if padding == "valid":
-        return conv(input, weight, bias, stride, 0, dilation, groups)
-    if padding != "same":
-        raise Unsupported(f"padding {padding!r}")
-    rank = weight.ndim - 2
-    total = [d * (k - 1) for d, k in zip(each(dilation, rank), weight.shape[2:], strict=True)]
-    batched = input[None] if input.ndim == rank + 1 else input
-    made = lax.conv_general_dilated(
-        batched,
-        weight,
-        each(stride, rank),
-        [(t // 2, t - t // 2) for t in total],
-        rhs_dilation=each(dilation, rank),
-        dimension_numbers=_layout(rank),
-        feature_group_count=groups,
-    )
-    made = made if bias is None else made + bias.reshape((1, -1) + (1,) * rank)
-    return made[0] if input.ndim == rank + 1 else made
-
-
-@op("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
-def conv_transpose(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    output_padding: Numbers = 0,
-    groups: int = 1,
-    dilation: Numbers = 1,
-) -> Array:
-    return convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
-
-
-@op("im2col.default")
+@op("im2col")
 def im2col(
     self: Array, kernel_size: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
 ) -> Array:
@@ -171,7 +123,7 @@ def im2col(
     return made if self.ndim == 4 else made[0]
 
 
-@op("col2im.default")
+@op("col2im")
 def col2im(
     self: Array,
     output_size: Sequence[int],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,73 +19,13 @@ op = FAMILY
 type Size = Any
 
 
-@op("full.default")
+@op("full")
 def full(size: Sequence[Size], fill_value: Any, dtype: Any = None) -> Array:
     made = scalar_dtype(fill_value) if dtype is None else dtype
     return jnp.broadcast_to(as_dtype(fill_value, made), tuple(size))
 
 
-@op("full_like.default")
-def full_like(self: Array, fill_value: Any, dtype: Any = None) -> Array:
-    return full(self.shape, fill_value, dtype or self.dtype)
-
-
-@op("new_full.default")
-def new_full(self: Array, size: Sequence[Size], fill_value: Any, dtype: Any = None) -> Array:
-    return full(size, fill_value, dtype or self.dtype)
-
-
-@op("zeros.default", "empty.memory_format", "empty_permuted.default", "empty_strided.default")
-def zeros(
-    size: Sequence[Size],
-    dtype: Any = None,
-    physical_layout: Any = None,
-    stride: Any = None,
-) -> Array:
-    return full(size, 0, dtype or FLOAT)
-
-
-@op("ones.default")
-def ones(size: Sequence[Size], dtype: Any = None) -> Array:
-    return full(size, 1, dtype or FLOAT)
-
-
-@op("zeros_like.default", "empty_like.default")
-def zeros_like(self: Array, dtype: Any = None) -> Array:
-    return full(self.shape, 0, dtype or self.dtype)
-
-
-@op("ones_like.default")
-def ones_like(self: Array, dtype: Any = None) -> Array:
-    return full(self.shape, 1, dtype or self.dtype)
-
-
-@op("new_zeros.default", "new_empty.default", "new_empty_strided.default")
-def new_zeros(self: Array, size: Sequence[Size], dtype: Any = None, stride: Any = None) -> Array:
-    return full(size, 0, dtype or self.dtype)
-
-
-@op("new_ones.default")
-def new_ones(self: Array, size: Sequence[Size], dtype: Any = None) -> Array:
-    return full(size, 1, dtype or self.dtype)
-
-
-@op("fill.Scalar", "fill.Tensor")
-def fill(self: Array, value: Any) -> Array:
-    return full(self.shape, value, self.dtype)
-
-
-@op("zero.default")
-def zero(self: Array) -> Array:
-    return full(self.shape, 0, self.dtype)
-
-
-@op("scalar_tensor.default")
-def scalar_tensor(s: Any, dtype: Any = None) -> Array:
-    return as_dtype(s, dtype or FLOAT)
-
-
-@op("arange.default", "arange.start", "arange.start_step")
+@op("arange", "arange.start", "arange.start_step")
 def arange(end: Any, start: Any = 0, step: Any = 1, dtype: Any = None) -> Array:
     """Each element is start + i * step, in the precision of the result's dtype."""
     if dtype is None:
@@ -99,7 +39,7 @@ def arange(end: Any, start: Any = 0, step: Any = 1, dtype: Any = None) -> Array:
     return as_dtype(start, dtype) + numbers * as_dtype(step, dtype)
 
 
-@op("linspace.default")
+@op("linspace")
 def linspace(start: Any, end: Any, steps: int, dtype: Any = None) -> Array:
     """Torch counts the second half from the end."""
     dtype = canonical(dtype or FLOAT)
@@ -112,20 +52,38 @@ def linspace(start: Any, end: Any, steps: int, dtype: Any = None) -> Array:
     return jnp.where(numbers < steps // 2, first, last).astype(dtype)
 
 
-@op("eye.default", "eye.m")
-def eye(n: Size, m: Size | None = None, dtype: Any = None) -> Array:
-    return jnp.eye(n, m, dtype=canonical(dtype or FLOAT))
+def _indices(function: Callable[..., tuple[Array, Array]]) -> Callable[..., Array]:
+    def run(row: int, col: int, offset: int = 0, dtype: Any = None) -> Array:
+        few(max(row, col), "rows or columns of places")
+        return jnp.stack(function(row, offset, col)).astype(canonical(dtype or INT))
+
+    return run
 
 
-@op("tril_indices.default")
-def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = None) -> Array:
-    few(max(row, col), "rows or columns of places")
-    rows, columns = jnp.tril_indices(row, offset, col)
-    return jnp.stack([rows, columns]).astype(canonical(dtype or INT))
-
-
-@op("triu_indices.default")
-def triu_indices(row: int, col: int, offset: int = 0, dtype: Any = None) -> Array:
-    few(max(row, col), "rows or columns of places")
-    rows, columns = jnp.triu_indices(row, offset, col)
-    return jnp.stack([rows, columns]).astype(canonical(dtype or INT))
+op.table(
+    {
+        "full_like": lambda self, fill_value, dtype=None: full(
+            self.shape, fill_value, dtype or self.dtype
+        ),
+        "new_full": lambda self, size, fill_value, dtype=None: full(
+            size, fill_value, dtype or self.dtype
+        ),
+        "zeros empty.memory_format empty_permuted": lambda size, dtype=None: full(
+            size, 0, dtype or FLOAT
+        ),
+        "empty_strided": lambda size, stride, dtype=None: full(size, 0, dtype or FLOAT),
+        "ones": lambda size, dtype=None: full(size, 1, dtype or FLOAT),
+        "zeros_like empty_like": lambda self, dtype=None: full(self.shape, 0, dtype or self.dtype),
+        "ones_like": lambda self, dtype=None: full(self.shape, 1, dtype or self.dtype),
+        "new_zeros new_empty new_empty_strided": lambda self, size, dtype=None, stride=None: full(
+            size, 0, dtype or self.dtype
+        ),
+        "new_ones": lambda self, size, dtype=None: full(size, 1, dtype or self.dtype),
+        "fill.Scalar fill.Tensor": lambda self, value: full(self.shape, value, self.dtype),
+        "zero": lambda self: full(self.shape, 0, self.dtype),
+        "scalar_tensor": lambda s, dtype=None: as_dtype(s, dtype or FLOAT),
+        "tril_indices": _indices(jnp.tril_indices),
+        "triu_indices": _indices(jnp.triu_indices),
+        "eye eye.m": lambda n, m=None, dtype=None: jnp.eye(n, m, dtype=canonical(dtype or FLOAT)),
+    }
+)

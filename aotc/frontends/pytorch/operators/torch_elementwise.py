@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -29,6 +29,9 @@ op = FAMILY
 type Number = Any
 """A Python number, or a size that varies."""
 
+type Functions = Mapping[str, Callable[..., Array]]
+"""By names of operators."""
+
 
 def rounded(function: Callable[..., Array], *values: Array) -> Array:
     """A function computed as torch does, in float32 for shorter floats, which it is rounded to."""
@@ -51,61 +54,6 @@ def _digamma(x: Array) -> Array:
     return jnp.where(x == 0, pole, jax.scipy.special.digamma(x))
 
 
-def _float_functions() -> None:
-    for name, function in {
-        "acos": jnp.arccos,
-        "acosh": jnp.arccosh,
-        "asin": jnp.arcsin,
-        "asinh": jnp.arcsinh,
-        "atan": jnp.arctan,
-        "atanh": jnp.arctanh,
-        "cos": jnp.cos,
-        "cosh": jnp.cosh,
-        "deg2rad": jnp.deg2rad,
-        "digamma": _digamma,
-        "erf": lax.erf,
-        "erfc": lax.erfc,
-        "erfinv": lax.erf_inv,
-        "exp": jnp.exp,
-        "exp2": jnp.exp2,
-        "expm1": jnp.expm1,
-        "i0": jax.scipy.special.i0,
-        "lgamma": lax.lgamma,
-        "log": jnp.log,
-        "log10": jnp.log10,
-        "log1p": jnp.log1p,
-        "log2": jnp.log2,
-        "log_sigmoid": jax.nn.log_sigmoid,
-        "rad2deg": jnp.rad2deg,
-        "reciprocal": lambda x: 1 / x,
-        "rsqrt": lambda x: 1 / jnp.sqrt(x),
-        "sigmoid": jax.nn.sigmoid,
-        "silu": jax.nn.silu,
-        "sin": jnp.sin,
-        "sinc": _sinc,
-        "sinh": jnp.sinh,
-        "sqrt": jnp.sqrt,
-        "tan": jnp.tan,
-        "tanh": jnp.tanh,
-        "special_entr": jax.scipy.special.entr,
-        "special_i0e": jax.scipy.special.i0e,
-        "special_i1": jax.scipy.special.i1,
-        "special_i1e": jax.scipy.special.i1e,
-        "special_log_ndtr": jax.scipy.special.log_ndtr,
-        "special_ndtr": jax.scipy.special.ndtr,
-        "special_ndtri": jax.scipy.special.ndtri,
-        "mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
-    }.items():
-
-        def apply(self: Array, *, _function: Callable[..., Array] = function) -> Array:
-            return floats(_function, self)
-
-        op(f"{name}.default")(apply)
-
-
-_float_functions()
-
-
 def _sign(x: Array) -> Array:
     """0 of NaN, as in torch."""
     if category(x.dtype) in (0, 3):
@@ -113,51 +61,113 @@ def _sign(x: Array) -> Array:
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
-def _same_dtype() -> None:
-    """Functions that leave integers integers."""
-    for name, function in {
-        "abs": jnp.abs,
-        "neg": jnp.negative,
-        "sgn": _sign,
-        "sign": _sign,
-        "square": jnp.square,
-        "relu": lambda x: jnp.maximum(x, 0),
-        "relu6": lambda x: jnp.clip(x, 0, 6),
-        "logical_not": jnp.logical_not,
-        "bitwise_not": jnp.bitwise_not,
-        "isnan": jnp.isnan,
-        "isinf": jnp.isinf,
-        "isfinite": jnp.isfinite,
-        "isposinf": jnp.isposinf,
-        "isneginf": jnp.isneginf,
-        "signbit": jnp.signbit,
-        "conj_physical": jnp.conj,
-    }.items():
+def _of_one(compute: Callable[..., Array], functions: Functions) -> Functions:
+    """Return the functions of one tensor that compute these."""
 
-        def apply(self: Array, *, _function: Callable[..., Array] = function) -> Array:
-            return _function(self)
+    def function(of: Callable[..., Array]) -> Callable[..., Array]:
+        return lambda self: compute(of, self)
 
-        op(f"{name}.default")(apply)
+    return {name: function(of) for name, of in functions.items()}
 
 
-_same_dtype()
+def _of_two(compute: Callable[..., Array], functions: Functions) -> Functions:
+    """Return the functions of two tensors or numbers that compute these."""
+
+    def function(of: Callable[..., Array]) -> Callable[..., Array]:
+        return lambda self, other: compute(of, self, other)
+
+    return {name: function(of) for name, of in functions.items()}
 
 
-def _roundings() -> None:
-    for name, function in {
-        "ceil": jnp.ceil,
-        "floor": jnp.floor,
-        "trunc": jnp.trunc,
-        "round": jnp.round,
-    }.items():
-
-        def apply(self: Array, *, _function: Callable[..., Array] = function) -> Array:
-            return _function(self) if is_float(self) else self
-
-        op(f"{name}.default")(apply)
+def _exact(function: Callable[..., Array], *values: Any) -> Array:
+    """A function that leaves integers integers."""
+    return function(*promoted(*values))
 
 
-_roundings()
+def _fraction(function: Callable[[Array], Array], x: Array) -> Array:
+    """A function that leaves integers as they are."""
+    return function(x) if is_float(x) else x
+
+
+op.table(
+    _of_one(
+        floats,
+        {
+            "acos": jnp.arccos,
+            "acosh": jnp.arccosh,
+            "asin": jnp.arcsin,
+            "asinh": jnp.arcsinh,
+            "atan": jnp.arctan,
+            "atanh": jnp.arctanh,
+            "cos": jnp.cos,
+            "cosh": jnp.cosh,
+            "deg2rad": jnp.deg2rad,
+            "digamma": _digamma,
+            "erf": lax.erf,
+            "erfc": lax.erfc,
+            "erfinv": lax.erf_inv,
+            "exp": jnp.exp,
+            "exp2": jnp.exp2,
+            "expm1": jnp.expm1,
+            "i0": jax.scipy.special.i0,
+            "lgamma": lax.lgamma,
+            "log": jnp.log,
+            "log10": jnp.log10,
+            "log1p": jnp.log1p,
+            "log2": jnp.log2,
+            "log_sigmoid": jax.nn.log_sigmoid,
+            "rad2deg": jnp.rad2deg,
+            "reciprocal": lambda x: 1 / x,
+            "rsqrt": lambda x: 1 / jnp.sqrt(x),
+            "sigmoid": jax.nn.sigmoid,
+            "silu": jax.nn.silu,
+            "sin": jnp.sin,
+            "sinc": _sinc,
+            "sinh": jnp.sinh,
+            "sqrt": jnp.sqrt,
+            "tan": jnp.tan,
+            "tanh": jnp.tanh,
+            "special_entr": jax.scipy.special.entr,
+            "special_i0e": jax.scipy.special.i0e,
+            "special_i1": jax.scipy.special.i1,
+            "special_i1e": jax.scipy.special.i1e,
+            "special_log_ndtr": jax.scipy.special.log_ndtr,
+            "special_ndtr": jax.scipy.special.ndtr,
+            "special_ndtri": jax.scipy.special.ndtri,
+            "mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+        },
+    )
+)
+op.table(
+    _of_one(
+        lambda function, x: function(x),
+        {
+            "abs": jnp.abs,
+            "neg": jnp.negative,
+            "sgn": _sign,
+            "sign": _sign,
+            "square": jnp.square,
+            "relu": lambda x: jnp.maximum(x, 0),
+            "relu6": lambda x: jnp.clip(x, 0, 6),
+            "logical_not": jnp.logical_not,
+            "bitwise_not": jnp.bitwise_not,
+            "isnan": jnp.isnan,
+            "isinf": jnp.isinf,
+            "isfinite": jnp.isfinite,
+            "isposinf": jnp.isposinf,
+            "isneginf": jnp.isneginf,
+            "signbit": jnp.signbit,
+            "conj_physical": jnp.conj,
+            "frac": lambda x: x - jnp.trunc(x),
+        },
+    )
+)
+op.table(
+    _of_one(
+        _fraction,
+        {"ceil": jnp.ceil, "floor": jnp.floor, "trunc fix": jnp.trunc, "round": jnp.round},
+    )
+)
 
 
 @op("round.decimals")
@@ -172,16 +182,6 @@ def round_to(self: Array, decimals: int) -> Array:
         return jnp.round(x * factor) / factor
 
     return rounded(scaled, self)
-
-
-@op("frac.default")
-def frac(self: Array) -> Array:
-    return self - jnp.trunc(self)
-
-
-@op("fix.default")
-def fix(self: Array) -> Array:
-    return jnp.trunc(self) if is_float(self) else self
 
 
 def _times(a: Array, b: Array, alpha: Number) -> Array:
@@ -252,21 +252,6 @@ def _floor_divide(a: Array, b: Array) -> Array:
     return jnp.where(b == 0, a / b, floor)
 
 
-@op("floor_divide.default", "floor_divide.Scalar")
-def floor_divide(self: Array, other: Any) -> Array:
-    return div_mode(self, other, "floor")
-
-
-@op("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-def remainder(self: Any, other: Any) -> Array:
-    return rounded(jnp.remainder, *promoted(self, other))
-
-
-@op("fmod.Tensor", "fmod.Scalar")
-def fmod(self: Array, other: Any) -> Array:
-    return rounded(jnp.fmod, *promoted(self, other))
-
-
 @op("pow.Tensor_Tensor", "pow.Scalar", "pow.Tensor_Scalar")
 def power(self: Any, exponent: Any) -> Array:
     dtype = promote(self, exponent)
@@ -290,39 +275,8 @@ def _fixed_power(base: Array, exponent: float) -> Array:
     return rounded(lambda x: jnp.power(x, jnp.asarray(exponent, x.dtype)), base)
 
 
-@op("atan2.default", "arctan2.default")
-def atan2(self: Array, other: Array) -> Array:
-    return floats(jnp.arctan2, self, other)
-
-
-@op("hypot.default")
-def hypot(self: Array, other: Array) -> Array:
-    return floats(jnp.hypot, self, other)
-
-
-@op("copysign.Tensor", "copysign.Scalar")
-def copysign(self: Array, other: Any) -> Array:
-    return floats(jnp.copysign, self, other)
-
-
-@op("logaddexp.default")
-def logaddexp(self: Array, other: Array) -> Array:
-    return floats(jnp.logaddexp, self, other)
-
-
-@op("logaddexp2.default")
-def logaddexp2(self: Array, other: Array) -> Array:
-    return floats(jnp.logaddexp2, self, other)
-
-
-@op(
-    *("special_xlog1py.default", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar"),
-)
-def xlog1py(self: Any, other: Any) -> Array:
-    def function(a: Array, b: Array) -> Array:
-        return jnp.where(jnp.isnan(b), b, jnp.where(a == 0, 0, a * jnp.log1p(b)))
-
-    return floats(function, self, other)
+def _xlog1py(a: Array, b: Array) -> Array:
+    return jnp.where(jnp.isnan(b), b, jnp.where(a == 0, 0, a * jnp.log1p(b)))
 
 
 def _beyond_trigamma(given: Arguments) -> str | None:
@@ -330,7 +284,7 @@ def _beyond_trigamma(given: Arguments) -> str | None:
     return f"the derivative number {n} of digamma" if isinstance(n, int) and n > 1 else None
 
 
-@op("polygamma.default", "special_polygamma.default", refuse=_beyond_trigamma)
+@op("polygamma", "special_polygamma", refuse=_beyond_trigamma)
 def polygamma(n: int, self: Array) -> Array:
     return floats(_digamma if n == 0 else _trigamma, self)
 
@@ -350,25 +304,10 @@ def _trigamma(x: Array) -> Array:
     return jnp.where(reflected, -made, made)
 
 
-@op("heaviside.default")
+@op("heaviside")
 def heaviside(self: Array, values: Array) -> Array:
     a, b = promoted(self, values)
     return jnp.where(a == 0, b, (a > 0).astype(b.dtype))
-
-
-@op("nextafter.default")
-def nextafter(self: Array, other: Array) -> Array:
-    return jnp.nextafter(*promoted(self, other))
-
-
-@op("gcd.default")
-def gcd(self: Array, other: Array) -> Array:
-    return jnp.gcd(*promoted(self, other))
-
-
-@op("lcm.default")
-def lcm(self: Array, other: Array) -> Array:
-    return jnp.lcm(*promoted(self, other))
 
 
 EXPONENT_MAX = 4096
@@ -391,7 +330,7 @@ def float_power(self: Any, exponent: Any) -> Array:
     return power(*wider)
 
 
-@op("isclose.default")
+@op("isclose")
 def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
@@ -402,11 +341,6 @@ def isclose(
     x, y = as_float(a, b)
     apart = jnp.abs(x - y)
     return close | (jnp.isfinite(apart) & (apart <= atol + jnp.abs(rtol * y)))
-
-
-@op("isreal.default")
-def isreal(self: Array) -> Array:
-    return jnp.imag(self) == 0 if category(self.dtype) == 3 else jnp.ones(self.shape, bool)
 
 
 @op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
@@ -424,94 +358,79 @@ def lerp(self: Array, end: Array, weight: Any) -> Array:
     return rounded(between, a, b, as_dtype(weight, a.dtype))
 
 
-@op("addcmul.default")
+@op("addcmul")
 def addcmul(self: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> Array:
     a, b, c = promoted(self, tensor1, tensor2)
     return rounded(lambda a, b, c: a + value * b * c, a, b, c).astype(a.dtype)
 
 
-@op("addcdiv.default")
-def addcdiv(self: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> Array:
-    return floats(lambda a, b, c: a + value * (b / c), self, tensor1, tensor2)
+op.table(
+    _of_two(
+        _exact,
+        {
+            "eq.Tensor eq.Scalar": jnp.equal,
+            "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar": jnp.not_equal,
+            "lt.Tensor lt.Scalar less.Tensor less.Scalar": jnp.less,
+            "le.Tensor le.Scalar less_equal.Tensor less_equal.Scalar": jnp.less_equal,
+            "gt.Tensor gt.Scalar greater.Tensor greater.Scalar": jnp.greater,
+            "ge.Tensor ge.Scalar greater_equal.Tensor greater_equal.Scalar": jnp.greater_equal,
+            "__and__.Tensor __and__.Scalar": jnp.bitwise_and,
+            "__or__.Tensor __or__.Scalar": jnp.bitwise_or,
+            "__xor__.Tensor __xor__.Scalar": jnp.bitwise_xor,
+            "__lshift__.Tensor __lshift__.Scalar": jnp.left_shift,
+            "__rshift__.Tensor __rshift__.Scalar": jnp.right_shift,
+            "bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor": jnp.bitwise_and,
+            "bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor": jnp.bitwise_or,
+            "bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor": jnp.bitwise_xor,
+            "bitwise_left_shift.Tensor bitwise_left_shift.Scalar": jnp.left_shift,
+            "bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor_Scalar": jnp.left_shift,
+            "bitwise_right_shift.Tensor bitwise_right_shift.Scalar": jnp.right_shift,
+            "bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor_Scalar": jnp.right_shift,
+            "nextafter": jnp.nextafter,
+            "gcd": jnp.gcd,
+            "lcm": jnp.lcm,
+            "maximum max.other": jnp.maximum,
+            "minimum min.other": jnp.minimum,
+            "fmax": jnp.fmax,
+            "fmin": jnp.fmin,
+        },
+    )
+)
+op.table(
+    _of_two(
+        floats,
+        {
+            "atan2 arctan2": jnp.arctan2,
+            "hypot": jnp.hypot,
+            "copysign.Tensor copysign.Scalar": jnp.copysign,
+            "logaddexp": jnp.logaddexp,
+            "logaddexp2": jnp.logaddexp2,
+            "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _xlog1py,
+        },
+    )
+)
+op.table(
+    _of_two(
+        lambda function, *values: function(*values),
+        {
+            "logical_and": jnp.logical_and,
+            "logical_or": jnp.logical_or,
+            "logical_xor": jnp.logical_xor,
+        },
+    )
+)
+op.table(
+    _of_two(
+        lambda function, *values: rounded(function, *promoted(*values)),
+        {
+            "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": jnp.remainder,
+            "fmod.Tensor fmod.Scalar": jnp.fmod,
+        },
+    )
+)
 
 
-def _comparisons() -> None:
-    for names, function in {
-        ("eq",): jnp.equal,
-        ("ne", "not_equal"): jnp.not_equal,
-        ("lt", "less"): jnp.less,
-        ("le", "less_equal"): jnp.less_equal,
-        ("gt", "greater"): jnp.greater,
-        ("ge", "greater_equal"): jnp.greater_equal,
-    }.items():
-
-        def compare(
-            self: Array, other: Any, *, _function: Callable[..., Array] = function
-        ) -> Array:
-            return _function(*promoted(self, other))
-
-        for name in names:
-            op(f"{name}.Tensor", f"{name}.Scalar")(compare)
-
-
-_comparisons()
-
-
-def _bits() -> None:
-    functions: dict[tuple[str, ...], Callable[..., Array]] = {
-        ("bitwise_and", "__and__"): jnp.bitwise_and,
-        ("bitwise_or", "__or__"): jnp.bitwise_or,
-        ("bitwise_xor", "__xor__"): jnp.bitwise_xor,
-        ("bitwise_left_shift", "__lshift__"): jnp.left_shift,
-        ("bitwise_right_shift", "__rshift__"): jnp.right_shift,
-    }
-    for names, of_bits in functions.items():
-
-        def apply(self: Any, other: Any, *, _function: Callable[..., Array] = of_bits) -> Array:
-            return _function(*promoted(self, other))
-
-        for name in names:
-            mixed = ("Scalar_Tensor", "Tensor_Scalar") if "shift" in name else ("Scalar_Tensor",)
-            more = () if name.startswith("__") else mixed
-            op(*(f"{name}.{kind}" for kind in ("Tensor", "Scalar", *more)))(apply)
-    for name, of_truth in {
-        "logical_and": jnp.logical_and,
-        "logical_or": jnp.logical_or,
-        "logical_xor": jnp.logical_xor,
-    }.items():
-
-        def logical(
-            self: Array, other: Array, *, _function: Callable[..., Array] = of_truth
-        ) -> Array:
-            return _function(self, other)
-
-        op(f"{name}.default")(logical)
-
-
-_bits()
-
-
-@op("maximum.default", "max.other")
-def maximum(self: Array, other: Array) -> Array:
-    return jnp.maximum(*promoted(self, other))
-
-
-@op("minimum.default", "min.other")
-def minimum(self: Array, other: Array) -> Array:
-    return jnp.minimum(*promoted(self, other))
-
-
-@op("fmax.default")
-def fmax(self: Array, other: Array) -> Array:
-    return jnp.fmax(*promoted(self, other))
-
-
-@op("fmin.default")
-def fmin(self: Array, other: Array) -> Array:
-    return jnp.fmin(*promoted(self, other))
-
-
-@op("clamp.default", "clamp.Tensor", "clip.default", "clip.Tensor")
+@op("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
     bounds = [bound for bound in (min, max) if bound is not None]
     dtype = promote(self, *bounds)
@@ -523,17 +442,7 @@ def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
     return result
 
 
-@op("clamp_min.default", "clamp_min.Tensor")
-def clamp_min(self: Array, min: Any) -> Array:
-    return clamp(self, min)
-
-
-@op("clamp_max.default", "clamp_max.Tensor")
-def clamp_max(self: Array, max: Any) -> Array:
-    return clamp(self, None, max)
-
-
-@op("nan_to_num.default")
+@op("nan_to_num")
 def nan_to_num(
     self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
@@ -547,32 +456,40 @@ def where(condition: Array, self: Any, other: Any) -> Array:
     return jnp.where(condition.astype(bool), *promoted(self, other))
 
 
-@op("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(self: Array, mask: Array, value: Any) -> Array:
-    return jnp.where(mask, as_dtype(value, self.dtype), self)
+op.table(
+    {
+        "floor_divide floor_divide.Scalar": lambda self, other: div_mode(self, other, "floor"),
+        "isreal": lambda self: (
+            jnp.imag(self) == 0 if category(self.dtype) == 3 else jnp.ones(self.shape, bool)
+        ),
+        "addcdiv": lambda self, tensor1, tensor2, value=1: floats(
+            lambda a, b, c: a + value * (b / c), self, tensor1, tensor2
+        ),
+        "clamp_min clamp_min.Tensor": lambda self, min: clamp(self, min),
+        "clamp_max clamp_max.Tensor": lambda self, max: clamp(self, None, max),
+        "masked_fill.Scalar masked_fill.Tensor": lambda self, mask, value: jnp.where(
+            mask, as_dtype(value, self.dtype), self
+        ),
+    }
+)
 
 
 # Activations.
 
 
-@op("gelu.default")
-def gelu(self: Array, approximate: str = "none") -> Array:
-    return rounded(lambda x: jax.nn.gelu(x, approximate=approximate == "tanh"), self)
-
-
-@op("leaky_relu.default")
+@op("leaky_relu")
 def leaky_relu(self: Array, negative_slope: Number = 0.01) -> Array:
     return rounded(lambda x: jnp.where(x > 0, x, x * negative_slope), self)
 
 
-@op("rrelu.default", refuse=lambda given: "random numbers" if given.get("training") else None)
+@op("rrelu", refuse=lambda given: "random numbers" if given.get("training") else None)
 def rrelu(
     self: Array, lower: Number = 0.125, upper: Number = 1 / 3, training: bool = False
 ) -> Array:
     return leaky_relu(self, (lower + upper) / 2)
 
 
-@op("prelu.default", "_prelu_kernel.default")
+@op("prelu", "_prelu_kernel")
 def prelu(self: Array, weight: Array) -> Array:
     if weight.ndim == 1 and self.ndim > 1:
         weight = weight.reshape((1, -1) + (1,) * (self.ndim - 2))
@@ -581,7 +498,7 @@ def prelu(self: Array, weight: Array) -> Array:
     return jnp.where(self > 0, self, weight * self)
 
 
-@op("elu.default")
+@op("elu")
 def elu(self: Array, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Array:
     def apply(x: Array) -> Array:
         below = jnp.where(x > 0, 0, x)
@@ -590,17 +507,7 @@ def elu(self: Array, alpha: Number = 1, scale: Number = 1, input_scale: Number =
     return rounded(apply, self)
 
 
-@op("selu.default")
-def selu(self: Array) -> Array:
-    return elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-@op("celu.default")
-def celu(self: Array, alpha: Number = 1.0) -> Array:
-    return elu(self, alpha, 1, 1 / alpha)
-
-
-@op("softplus.default")
+@op("softplus")
 def softplus(self: Array, beta: Number = 1, threshold: Number = 20) -> Array:
     def apply(x: Array) -> Array:
         scaled = x * beta
@@ -611,40 +518,13 @@ def softplus(self: Array, beta: Number = 1, threshold: Number = 20) -> Array:
     return rounded(apply, self)
 
 
-@op("hardtanh.default")
-def hardtanh(self: Array, min_val: Number = -1, max_val: Number = 1) -> Array:
-    return jnp.minimum(
-        jnp.maximum(self, as_dtype(min_val, self.dtype)), as_dtype(max_val, self.dtype)
-    )
-
-
-@op("hardswish.default")
-def hardswish(self: Array) -> Array:
-    return rounded(lambda x: x * jnp.clip(x + 3, 0, 6) / 6, self)
-
-
-@op("hardsigmoid.default")
-def hardsigmoid(self: Array) -> Array:
-    return rounded(lambda x: jnp.clip(x + 3, 0, 6) / 6, self)
-
-
-@op("hardshrink.default")
-def hardshrink(self: Array, lambd: Number = 0.5) -> Array:
-    return jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(self), self)
-
-
-@op("softshrink.default")
+@op("softshrink")
 def softshrink(self: Array, lambd: Number = 0.5) -> Array:
     lower = jnp.where(self < -lambd, self + lambd, self * 0)
     return jnp.where(self > lambd, self - lambd, lower)
 
 
-@op("threshold.default")
-def threshold_(self: Array, threshold: Number, value: Number) -> Array:
-    return jnp.where(self <= threshold, as_dtype(value, self.dtype), self)
-
-
-@op("logit.default", "special_logit.default")
+@op("logit", "special_logit")
 def logit(self: Array, eps: float | None = None) -> Array:
     def apply(x: Array) -> Array:
         if eps is not None:
@@ -655,26 +535,40 @@ def logit(self: Array, eps: float | None = None) -> Array:
     return floats(apply, self)
 
 
-@op("glu.default")
+@op("glu")
 def glu(self: Array, dim: int = -1) -> Array:
     a, b = jnp.split(self, 2, axis=dim)
     return rounded(lambda a, b: a * jax.nn.sigmoid(b), a, b)
 
 
+op.table(
+    {
+        "gelu": lambda self, approximate="none": rounded(
+            lambda x: jax.nn.gelu(x, approximate=approximate == "tanh"), self
+        ),
+        "selu": lambda self: elu(
+            self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+        ),
+        "celu": lambda self, alpha=1.0: elu(self, alpha, 1, 1 / alpha),
+        "hardtanh": lambda self, min_val=-1, max_val=1: jnp.minimum(
+            jnp.maximum(self, as_dtype(min_val, self.dtype)), as_dtype(max_val, self.dtype)
+        ),
+        "hardswish": lambda self: rounded(lambda x: x * jnp.clip(x + 3, 0, 6) / 6, self),
+        "hardsigmoid": lambda self: rounded(lambda x: jnp.clip(x + 3, 0, 6) / 6, self),
+        "hardshrink": lambda self, lambd=0.5: jnp.where(
+            (self >= -lambd) & (self <= lambd), jnp.zeros_like(self), self
+        ),
+        "threshold": lambda self, threshold, value: jnp.where(
+            self <= threshold, as_dtype(value, self.dtype), self
+        ),
+    }
+)
+
+
 # Complex numbers.
 
 
-@op("real.default", memory=Memory.OVERLAP)
-def real(self: Array) -> Array:
-    return jnp.real(self)
-
-
-@op("imag.default", memory=Memory.OVERLAP)
-def imag(self: Array) -> Array:
-    return jnp.imag(self)
-
-
-@op("angle.default")
+@op("angle")
 def angle(self: Array) -> Array:
     (value,) = as_float(self)
     return (
@@ -684,11 +578,12 @@ def angle(self: Array) -> Array:
     )
 
 
-@op("complex.default")
-def complex_(real: Array, imag: Array) -> Array:
-    return lax.complex(*jnp.broadcast_arrays(real, imag))
-
-
-@op("polar.default")
-def polar(abs: Array, angle: Array) -> Array:
-    return lax.complex(*jnp.broadcast_arrays(abs * jnp.cos(angle), abs * jnp.sin(angle)))
+op.table(
+    {
+        "complex": lambda real, imag: lax.complex(*jnp.broadcast_arrays(real, imag)),
+        "polar": lambda abs, angle: lax.complex(
+            *jnp.broadcast_arrays(abs * jnp.cos(angle), abs * jnp.sin(angle))
+        ),
+    }
+)
+op.table({"real": lambda self: jnp.real(self), "imag": lambda self: jnp.imag(self)}, Memory.OVERLAP)

@@ -15,7 +15,7 @@ from jax.lax import linalg
 from jax.scipy.linalg import expm
 from jax.scipy.linalg import lu_solve as solve_by_factors
 
-from aotc.frontends.pytorch.operators.torch_operator_table import Family
+from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.operators.torch_reductions import vector_norm
 from aotc.frontends.pytorch.torch_dtypes import INT, canonical
 from aotc.frontends.pytorch.torch_refusals import Unsupported
@@ -83,7 +83,7 @@ def _not_positive(matrices: Array) -> Array:
 # Systems of equations.
 
 
-@op("linalg_solve.default")
+@op("linalg_solve")
 def solve(A: Array, B: Array, left: bool = True) -> Array:
     if B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]):
         return solve(A, B[..., None], left)[..., 0]
@@ -92,17 +92,13 @@ def solve(A: Array, B: Array, left: bool = True) -> Array:
     return jnp.linalg.solve(*_batched(A, B))
 
 
-@op("linalg_solve_ex.default")
-def solve_ex(
-    A: Array, B: Array, left: bool = True, check_errors: bool = False
-) -> tuple[Array, Array]:
+@op("linalg_solve_ex")
+def solve_ex(A: Array, B: Array, left: bool = True) -> tuple[Array, Array]:
     return solve(A, B, left), _singular(_factors(A)[0])
 
 
-@op("_linalg_solve_ex.default")
-def solve_with_factors(
-    A: Array, B: Array, left: bool = True, check_errors: bool = False
-) -> tuple[Array, Array, Array, Array]:
+@op("_linalg_solve_ex")
+def solve_with_factors(A: Array, B: Array, left: bool = True) -> tuple[Array, Array, Array, Array]:
     factors, pivots = _factors(A if left else _transposed(A))
     return solve(A, B, left), factors, pivots, _singular(factors)
 
@@ -113,34 +109,25 @@ def _factors(A: Array) -> tuple[Array, Array]:
     return factors, pivots + 1
 
 
-@op("linalg_lu_factor.default")
+@op("linalg_lu_factor")
 def lu_factor(A: Array, pivot: bool = True) -> tuple[Array, Array]:
     if not pivot:
         raise Unsupported("a factorization without exchanges")
     return _factors(A)
 
 
-@op("linalg_lu_factor_ex.default")
-def lu_factor_ex(
-    A: Array, pivot: bool = True, check_errors: bool = False
-) -> tuple[Array, Array, Array]:
+@op("linalg_lu_factor_ex")
+def lu_factor_ex(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     factors, pivots = lu_factor(A, pivot)
     return factors, pivots, _singular(factors)
 
 
-@op("_lu_with_info.default")
-def lu_with_info(
-    self: Array, pivot: bool = True, check_errors: bool = True
-) -> tuple[Array, Array, Array]:
+@op("_lu_with_info")
+def lu_with_info(self: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     return lu_factor_ex(self, pivot)
 
 
-@op("linalg_lu.default")
-def lu(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
-    return lu_unpack(*lu_factor(A, pivot))
-
-
-@op("lu_unpack.default")
+@op("lu_unpack")
 def lu_unpack(
     LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Array, Array, Array]:
@@ -157,7 +144,7 @@ def lu_unpack(
     return permutation, lower, upper
 
 
-@op("linalg_lu_solve.default")
+@op("linalg_lu_solve")
 def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: bool = False) -> Array:
     if not left:
         return _adjoint(lu_solve(LU, pivots, _adjoint(B), adjoint=not adjoint))
@@ -165,31 +152,17 @@ def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: boo
     return solve_by_factors((factors, pivots - 1), given, trans=2 if adjoint else 0)
 
 
-@op("lu_solve.default")
-def lu_solve_of_first(self: Array, LU_data: Array, LU_pivots: Array) -> Array:
-    return lu_solve(LU_data, LU_pivots, self)
-
-
-@op("linalg_inv.default", "inverse.default")
+@op("linalg_inv", "inverse")
 def inverse(A: Any = None, self: Any = None) -> Array:
     return jnp.linalg.inv(self if A is None else A)
 
 
-@op("linalg_inv_ex.default")
-def inverse_ex(A: Array, check_errors: bool = False) -> tuple[Array, Array]:
+@op("linalg_inv_ex")
+def inverse_ex(A: Array) -> tuple[Array, Array]:
     return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
 
 
-@op("linalg_solve_triangular.default")
-def solve_triangular(
-    self: Array, B: Array, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Array:
-    return linalg.triangular_solve(
-        *_batched(self, B), left_side=left, lower=not upper, unit_diagonal=unitriangular
-    )
-
-
-@op("triangular_solve.default")
+@op("triangular_solve")
 def triangular_solve(
     self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Array, Array]:
@@ -205,17 +178,12 @@ def triangular_solve(
     return found, matrices
 
 
-@op("linalg_tensorsolve.default")
+@op("linalg_tensorsolve")
 def tensorsolve(self: Array, other: Array, dims: Sequence[int] | None = None) -> Array:
     axes = () if dims is None else tuple(dims)
     moved = jnp.moveaxis(self, axes, range(self.ndim - len(axes), self.ndim))
     found = solve(moved.reshape(other.size, other.size), other.reshape(-1))
     return found.reshape(moved.shape[other.ndim :])
-
-
-@op("linalg_tensorinv.default")
-def tensorinv(self: Array, ind: int = 2) -> Array:
-    return jnp.linalg.tensorinv(self, ind)
 
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
@@ -237,49 +205,59 @@ def pinv(self: Array, atol: Any = None, rtol: Any = None, hermitian: bool = Fals
     return _adjoint(right) * inverted[..., None, :] @ _adjoint(left)
 
 
-@op("linalg_pinv.default", "pinverse.default")
-def pinv_of_rcond(self: Array, rcond: float = 1e-15, hermitian: bool = False) -> Array:
-    return pinv(self, 0.0, rcond, hermitian)
+op.table(
+    {
+        "linalg_lu": lambda A, pivot=True: lu_unpack(*lu_factor(A, pivot)),
+        "lu_solve": lambda self, LU_data, LU_pivots: lu_solve(LU_data, LU_pivots, self),
+        "linalg_solve_triangular": lambda self, B, upper, left=True, unitriangular=False: (
+            linalg.triangular_solve(
+                *_batched(self, B), left_side=left, lower=not upper, unit_diagonal=unitriangular
+            )
+        ),
+        "linalg_tensorinv": lambda self, ind=2: jnp.linalg.tensorinv(self, ind),
+        "linalg_pinv pinverse": lambda self, rcond=1e-15, hermitian=False: pinv(
+            self, 0.0, rcond, hermitian
+        ),
+    }
+)
 
 
 # Products.
 
 
-@op("linalg_matrix_power.default", "matrix_power.default")
-def matrix_power(self: Array, n: int) -> Array:
-    return jnp.linalg.matrix_power(self, n)
-
-
-@op("linalg_matrix_exp.default", "matrix_exp.default")
+@op("linalg_matrix_exp", "matrix_exp")
 def matrix_exp(self: Array) -> Array:
     if self.dtype.itemsize == 2:
         raise Unsupported("an exponential of matrices in 16 bits")
     return expm(self)
 
 
-@op("linalg_multi_dot.default", "chain_matmul.default")
-def multi_dot(tensors: Any = None, matrices: Any = None) -> Array:
-    return jnp.linalg.multi_dot(matrices if tensors is None else tensors)
+op.table(
+    {
+        "linalg_matrix_power matrix_power": lambda self, n: jnp.linalg.matrix_power(self, n),
+        "linalg_multi_dot chain_matmul": lambda tensors=None, matrices=None: jnp.linalg.multi_dot(
+            matrices if tensors is None else tensors
+        ),
+    }
+)
 
 
 # Factorizations.
 
 
-@op("linalg_cholesky.default", "cholesky.default")
+@op("linalg_cholesky", "cholesky")
 def cholesky(self: Array, upper: bool = False) -> Array:
     """Only the triangle that is asked for is read."""
     made = linalg.cholesky(_adjoint(self) if upper else self, symmetrize_input=False)
     return _adjoint(made) if upper else made
 
 
-@op("linalg_cholesky_ex.default")
-def cholesky_ex(
-    self: Array, upper: bool = False, check_errors: bool = False
-) -> tuple[Array, Array]:
+@op("linalg_cholesky_ex")
+def cholesky_ex(self: Array, upper: bool = False) -> tuple[Array, Array]:
     return cholesky(self, upper), _not_positive(_adjoint(self) if upper else self)
 
 
-@op("cholesky_solve.default")
+@op("cholesky_solve")
 def cholesky_solve(self: Array, input2: Array, upper: bool = False) -> Array:
     lower, given = _batched(_adjoint(input2) if upper else input2, self)
     half = linalg.triangular_solve(lower, given, left_side=True, lower=True)
@@ -288,48 +266,31 @@ def cholesky_solve(self: Array, input2: Array, upper: bool = False) -> Array:
     )
 
 
-@op("cholesky_inverse.default")
-def cholesky_inverse(self: Array, upper: bool = False) -> Array:
-    return cholesky_solve(jnp.eye(self.shape[-1], dtype=self.dtype), self, upper)
-
-
-@op("linalg_qr.default")
+@op("linalg_qr")
 def qr(A: Array, mode: str = "reduced") -> tuple[Array, Array]:
     q, r = linalg.qr(A, full_matrices=mode == "complete")
     return (jnp.zeros(0, A.dtype) if mode == "r" else q), r
 
 
-@op("qr.default")
-def qr_of_some(self: Array, some: bool = True) -> tuple[Array, Array]:
-    return qr(self, "reduced" if some else "complete")
-
-
-@op("linalg_eigh.default")
+@op("linalg_eigh")
 def eigh(self: Array, UPLO: str = "L") -> tuple[Array, Array]:
     vectors, values = linalg.eigh(self, lower=UPLO.upper() == "L", symmetrize_input=False)
     return values, vectors
 
 
-@op("_linalg_eigh.default")
+@op("_linalg_eigh")
 def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[Array, Array]:
     values, vectors = eigh(A, UPLO)
     return values, vectors if compute_v else jnp.zeros(0, A.dtype)
 
 
-@op("linalg_eigvalsh.default")
-def eigvalsh(self: Array, UPLO: str = "L") -> Array:
-    return eigh(self, UPLO)[0]
+eigvalsh = op("linalg_eigvalsh")(first(eigh))
 
 
-@op("linalg_eig.default")
+@op("linalg_eig")
 def eig(self: Array) -> tuple[Array, Array]:
     values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
     return values, vectors
-
-
-@op("linalg_eigvals.default", "_linalg_eigvals.default")
-def eigvals(self: Array) -> Array:
-    return jnp.linalg.eigvals(self)
 
 
 def _default_driver(driver: Any) -> None:
@@ -337,7 +298,7 @@ def _default_driver(driver: Any) -> None:
         raise Unsupported(f"the driver {driver}")
 
 
-@op("linalg_svd.default")
+@op("linalg_svd")
 def svd(
     A: Array, full_matrices: bool = True, driver: str | None = None
 ) -> tuple[Array, Array, Array]:
@@ -346,7 +307,7 @@ def svd(
     return left, values, right
 
 
-@op("_linalg_svd.default")
+@op("_linalg_svd")
 def svd_or_values(
     A: Array, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None
 ) -> tuple[Array, Array, Array]:
@@ -356,13 +317,13 @@ def svd_or_values(
     return nothing, svdvals(A, driver), nothing
 
 
-@op("linalg_svdvals.default")
+@op("linalg_svdvals")
 def svdvals(A: Array, driver: str | None = None) -> Array:
     _default_driver(driver)
     return linalg.svd(A, compute_uv=False)
 
 
-@op("svd.default")
+@op("svd")
 def svd_of_some(
     self: Array, some: bool = True, compute_uv: bool = True
 ) -> tuple[Array, Array, Array]:
@@ -375,37 +336,38 @@ def svd_of_some(
     return left, values, _adjoint(right)
 
 
+op.table(
+    {
+        "cholesky_inverse": lambda self, upper=False: cholesky_solve(
+            jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
+        ),
+        "qr": lambda self, some=True: qr(self, "reduced" if some else "complete"),
+        "linalg_eigvals _linalg_eigvals": lambda self: jnp.linalg.eigvals(self),
+    }
+)
+
+
 # Determinants and norms.
 
 
-@op("linalg_det.default", "det.default")
+@op("linalg_det", "det")
 def det(A: Any = None, self: Any = None) -> Array:
     return jnp.linalg.det(self if A is None else A)
 
 
-@op("_linalg_det.default")
-def det_with_factors(A: Array) -> tuple[Array, Array, Array]:
-    return det(A), *_factors(A)
-
-
-@op("linalg_slogdet.default", "slogdet.default")
+@op("linalg_slogdet", "slogdet")
 def slogdet(A: Any = None, self: Any = None) -> tuple[Array, Array]:
     sign, logarithm = jnp.linalg.slogdet(self if A is None else A)
     return sign, logarithm
 
 
-@op("_linalg_slogdet.default")
-def slogdet_with_factors(A: Array) -> tuple[Array, Array, Array, Array]:
-    return *slogdet(A), *_factors(A)
-
-
-@op("logdet.default")
+@op("logdet")
 def logdet(self: Array) -> Array:
     sign, logarithm = slogdet(self)
     return jnp.where(sign < 0, jnp.nan, logarithm)
 
 
-@op("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
+@op("linalg_matrix_norm", "linalg_matrix_norm.str_ord")
 def matrix_norm(
     self: Array,
     ord: Any = "fro",
@@ -418,7 +380,7 @@ def matrix_norm(
     return jnp.linalg.norm(given, ord, axis=(first, second), keepdims=keepdim)
 
 
-@op("linalg_norm.default", "linalg_norm.ord_str")
+@op("linalg_norm", "linalg_norm.ord_str")
 def norm(
     self: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
@@ -428,12 +390,16 @@ def norm(
     return matrix_norm(self, ord, tuple(axes), keepdim, dtype)
 
 
-@op("linalg_cond.default", "linalg_cond.p_str")
-def cond(self: Array, p: Any = None) -> Array:
-    return jnp.linalg.cond(self, p)
-
-
-@op("linalg_matrix_rank.default")
+@op("linalg_matrix_rank")
 def matrix_rank(self: Array, tol: float, hermitian: bool = False) -> Array:
     values = abs(eigvalsh(self)) if hermitian else svdvals(self)
     return jnp.sum(values > tol, -1).astype(canonical(INT))
+
+
+op.table(
+    {
+        "_linalg_det": lambda A: (det(A), *_factors(A)),
+        "_linalg_slogdet": lambda A: (*slogdet(A), *_factors(A)),
+        "linalg_cond linalg_cond.p_str": lambda self, p=None: jnp.linalg.cond(self, p),
+    }
+)

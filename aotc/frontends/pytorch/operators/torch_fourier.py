@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,75 +18,62 @@ FAMILY = Family()
 op = FAMILY
 
 
-def _single() -> None:
-    for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
-        function = getattr(jnp.fft, name)
+def _of_one_axis(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(self: Array, n: Any = None, dim: int = -1, norm: str | None = None) -> Array:
+        return function(self, n, dim, norm)
 
-        def run(
-            self: Array,
-            n: Any = None,
-            dim: int = -1,
-            norm: str | None = None,
-            *,
-            _function: Any = function,
-        ) -> Array:
-            made: Array = _function(self, n, dim, norm)
-            return made
-
-        op(f"fft_{name}.default")(run)
+    return run
 
 
-def _several() -> None:
-    for name in ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"):
-        function = getattr(jnp.fft, name.replace("2", "n"))
-        axes = (-2, -1) if name.endswith("2") else None
+def _of_axes(
+    function: Callable[..., Array], axes: Sequence[int] | None = None
+) -> Callable[..., Array]:
+    """axes: those of the transform where a call names none."""
 
-        def run(
-            self: Array,
-            s: Any = None,
-            dim: Any = axes,
-            norm: str | None = None,
-            *,
-            _function: Any = function,
-        ) -> Array:
-            made: Array = _function(self, s, None if dim is None else tuple(dim), norm)
-            return made
+    def run(self: Array, s: Any = None, dim: Any = axes, norm: str | None = None) -> Array:
+        return function(self, s, None if dim is None else tuple(dim), norm)
 
-        op(f"fft_{name}.default")(run)
+    return run
 
 
-_single()
-_several()
+def _shifted(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(self: Array, dim: Any = None) -> Array:
+        return function(self, None if dim is None else axes_of(self, dim))
+
+    return run
 
 
-@op("fft_fftshift.default")
-def fftshift(self: Array, dim: Any = None) -> Array:
-    return jnp.fft.fftshift(self, None if dim is None else axes_of(self, dim))
-
-
-@op("fft_ifftshift.default")
-def ifftshift(self: Array, dim: Any = None) -> Array:
-    return jnp.fft.ifftshift(self, None if dim is None else axes_of(self, dim))
+for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
+    op(f"fft_{_name}")(_of_one_axis(getattr(jnp.fft, _name)))
+for _name in ("fftn", "ifftn", "rfftn", "irfftn"):
+    op(f"fft_{_name}")(_of_axes(getattr(jnp.fft, _name)))
+    op(f"fft_{_name[:-1]}2")(_of_axes(getattr(jnp.fft, _name), (-2, -1)))
+op.table(
+    {
+        "fft_fftshift": _shifted(jnp.fft.fftshift),
+        "fft_ifftshift": _shifted(jnp.fft.ifftshift),
+    }
+)
 
 
 NORMS = {0: "backward", 1: "ortho", 2: "forward"}
 """Numbers of core ATen for what a transform is divided by: nothing, the root of n, n."""
 
 
-@op("_fft_r2c.default")
+@op("_fft_r2c")
 def fft_r2c(self: Array, dim: Sequence[int], normalization: int, onesided: bool) -> Array:
     made = jnp.fft.rfftn if onesided else jnp.fft.fftn
     return made(self, axes=tuple(dim), norm=NORMS[normalization])
 
 
-@op("_fft_c2c.default")
+@op("_fft_c2c")
 def fft_c2c(self: Array, dim: Sequence[int], normalization: int, forward: bool) -> Array:
     if forward:
         return jnp.fft.fftn(self, axes=tuple(dim), norm=NORMS[normalization])
     return jnp.fft.ifftn(self, axes=tuple(dim), norm=NORMS[2 - normalization])
 
 
-@op("_fft_c2r.default")
+@op("_fft_c2r")
 def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Array:
     if not isinstance(last_dim_size, int):
         raise Unsupported("a transform to real numbers of a size that varies")
@@ -109,13 +97,14 @@ def _places(count: int, n_fft: int, hop: int) -> Array:
     return jnp.arange(count)[:, None] * hop + jnp.arange(n_fft)[None, :]
 
 
-@op("stft.default")
-def stft_as_it_is(
+def _stft(
     self: Array,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
     window: Array | None = None,
+    center: bool = False,
+    pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
     return_complex: bool | None = None,
@@ -123,10 +112,11 @@ def stft_as_it_is(
 ) -> Array:
     if align_to_window:
         raise Unsupported("pieces that are aligned to their windows")
+    signal = pad(self, (n_fft // 2, n_fft // 2), pad_mode) if center else self
     hop = n_fft // 4 if hop_length is None else hop_length
-    weights = _window(window, win_length, n_fft, self.dtype)
-    count = 1 + (self.shape[-1] - n_fft) // hop
-    pieces = self[..., _places(count, n_fft, hop)] * weights
+    weights = _window(window, win_length, n_fft, signal.dtype)
+    count = 1 + (signal.shape[-1] - n_fft) // hop
+    pieces = signal[..., _places(count, n_fft, hop)] * weights
     is_complex = jnp.iscomplexobj(pieces)
     half = not is_complex if onesided is None else onesided
     made = (jnp.fft.rfft if half else jnp.fft.fft)(pieces, norm="ortho" if normalized else None)
@@ -136,35 +126,11 @@ def stft_as_it_is(
     return jnp.stack([made.real, made.imag], -1)
 
 
-@op("stft.center")
-def stft(
-    self: Array,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Array | None = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-    align_to_window: bool | None = None,
-) -> Array:
-    given = pad(self, (n_fft // 2, n_fft // 2), pad_mode) if center else self
-    return stft_as_it_is(
-        given,
-        n_fft,
-        hop_length,
-        win_length,
-        window,
-        normalized,
-        onesided,
-        return_complex,
-        align_to_window,
-    )
+op("stft")(_stft)
+op("stft.center")(partial(_stft, center=True))
 
 
-@op("istft.default")
+@op("istft")
 def istft(
     self: Array,
     n_fft: int,

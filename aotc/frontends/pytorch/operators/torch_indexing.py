@@ -7,6 +7,7 @@ a write to it is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,33 +42,17 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
     return self.at[_places(indices)].get(mode="fill")
 
 
-@op("_unsafe_masked_index.default", refuse=_masks)
+@op("_unsafe_masked_index", refuse=_masks)
 def masked_index(self: Array, mask: Array, indices: Sequence[Array | None], fill: Any) -> Array:
     found = self.at[_places(indices)].get(mode="clip")
     return jnp.where(mask, found, as_dtype(fill, self.dtype))
 
 
-@op("embedding.default")
-def embedding(
-    weight: Array,
-    indices: Array,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Array:
-    return weight.at[indices].get(mode="fill")
-
-
-@op("index_select.default")
+@op("index_select")
 def index_select(self: Array, dim: int, index: Array) -> Array:
     if self.ndim == 0:
         return self
     return jnp.take(self, index.reshape(-1), axis=axis_of(self, dim), mode="fill")
-
-
-@op("take.default")
-def take(self: Array, index: Array) -> Array:
-    return self.reshape(-1).at[index].get(mode="fill")
 
 
 def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
@@ -81,8 +66,8 @@ def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
     )
 
 
-@op("gather.default")
-def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
+@op("gather")
+def gather(self: Array, dim: int, index: Array) -> Array:
     if self.ndim == 0:
         return jnp.broadcast_to(self, index.shape)
     if index.size == 0:
@@ -94,7 +79,7 @@ def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Ar
     return self.at[_grid(self, dim, index)].get(mode="fill")
 
 
-@op("take_along_dim.default")
+@op("take_along_dim")
 def take_along_dim(self: Array, indices: Array, dim: int | None = None) -> Array:
     if dim is None:
         return self.reshape(-1).at[indices.reshape(-1)].get(mode="fill")
@@ -135,11 +120,6 @@ def scatter(
     if reduce not in ("add", "multiply"):
         raise Unsupported(f"scatter with reduce={reduce!r}")
     return _added(at, updates, mode="drop") if reduce == "add" else at.mul(updates, mode="drop")
-
-
-@op("scatter_add.default")
-def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
-    return scatter(self, dim, index, src, reduce="add")
 
 
 def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: bool) -> Array:
@@ -194,7 +174,7 @@ def scatter_reduce(
     return made.reshape(self.shape)
 
 
-@op("index_reduce.default")
+@op("index_reduce")
 def index_reduce(
     self: Array, dim: int, index: Array, source: Array, reduce: str, include_self: bool = True
 ) -> Array:
@@ -205,7 +185,7 @@ def index_reduce(
     return _reduced(x, _along(x, dim, index), updates, reduce, include_self).reshape(self.shape)
 
 
-@op("put.default")
+@op("put")
 def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     flat, values = self.reshape(-1), as_dtype(source, self.dtype).reshape(-1)
     at = flat.at[index.reshape(-1)]
@@ -217,34 +197,11 @@ SUM, MEAN, MAX = 0, 1, 2
 """Modes of `embedding_bag`."""
 
 
-@op("embedding_bag.padding_idx")
-def embedding_bag_padded(
-    weight: Array,
-    indices: Array,
-    offsets: Array,
-    scale_grad_by_freq: bool = False,
-    mode: int = SUM,
-    sparse: bool = False,
-    per_sample_weights: Array | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> tuple[Array | None, ...]:
-    """Negative places of padding count from the last row, -1 too."""
-    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
-    weights, last = per_sample_weights, include_last_offset
-    return embedding_bag(weight, indices, offsets, False, mode, False, weights, last, place)
-
-
-@op(
-    "embedding_bag.default",
-    "_embedding_bag.default",
-    "_embedding_bag_forward_only.default",
-)
+@op("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     weight: Array,
     indices: Array,
     offsets: Array,
-    scale_grad_by_freq: bool = False,
     mode: int = SUM,
     sparse: bool = False,
     per_sample_weights: Array | None = None,
@@ -273,6 +230,16 @@ def embedding_bag(
     return made.astype(weight.dtype), None, None, None
 
 
+@op("embedding_bag.padding_idx")
+@wraps(embedding_bag)
+def embedding_bag_padded(
+    weight: Array, indices: Array, offsets: Array, padding_idx: int | None = None, **named: Any
+) -> tuple[Array | None, ...]:
+    """Negative places of padding count from the last row, -1 too."""
+    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return embedding_bag(weight, indices, offsets, padding_idx=place, **named)
+
+
 def _mask_writes(given: Arguments) -> str | None:
     """Writing one value where a mask is set keeps all sizes."""
     indices, values = given.get("indices") or (), given.get("values")
@@ -285,7 +252,7 @@ def _mask_writes(given: Arguments) -> str | None:
     return "a mask as index, which makes a size that depends on values"
 
 
-@op("index_put.default", "_unsafe_index_put.default", refuse=_mask_writes)
+@op("index_put", "_unsafe_index_put", refuse=_mask_writes)
 def index_put(
     self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
 ) -> Array:
@@ -304,22 +271,7 @@ def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
     return (slice(None),) * axis_of(x, dim) + (index.reshape(-1),)
 
 
-@op("index_add.default")
-def index_add(self: Array, dim: int, index: Array, source: Array, alpha: Any = 1) -> Array:
-    return self.at[_along(self, dim, index)].add(as_dtype(source * alpha, self.dtype), mode="drop")
-
-
-@op("index_copy.default")
-def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
-    return self.at[_along(self, dim, index)].set(source, mode="drop")
-
-
-@op("index_fill.int_Scalar", "index_fill.int_Tensor")
-def index_fill(self: Array, dim: int, index: Array, value: Any) -> Array:
-    return self.at[_along(self, dim, index)].set(as_dtype(value, self.dtype), mode="drop")
-
-
-@op("masked_scatter.default")
+@op("masked_scatter")
 def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     mask = jnp.broadcast_to(mask, self.shape)
     order = jnp.cumsum(mask.reshape(-1).astype(canonical(INT))) - 1
@@ -327,12 +279,12 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     return jnp.where(mask, taken, self)
 
 
-@op("select_scatter.default")
+@op("select_scatter")
 def select_scatter(self: Array, src: Array, dim: int, index: Any) -> Array:
     return self.at[(slice(None),) * axis_of(self, dim) + (index,)].set(as_dtype(src, self.dtype))
 
 
-@op("slice_scatter.default")
+@op("slice_scatter")
 def slice_scatter(
     self: Array, src: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Array:
@@ -343,7 +295,7 @@ def slice_scatter(
     return self.at[(slice(None),) * at + (slice(start, end, step),)].set(src)
 
 
-@op("diagonal_scatter.default")
+@op("diagonal_scatter")
 def diagonal_scatter(
     self: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Array:
@@ -356,10 +308,30 @@ def diagonal_scatter(
 
 
 @op(
-    "one_hot.default",
+    "one_hot",
     refuse=lambda given: (
         "classes that depend on values" if given.get("num_classes", -1) == -1 else None
     ),
 )
 def one_hot(self: Array, num_classes: int = -1) -> Array:
     return (self[..., None] == jnp.arange(num_classes)).astype(canonical(INT))
+
+
+op.table(
+    {
+        "embedding": lambda weight, indices, padding_idx=-1, sparse=False: weight.at[indices].get(
+            mode="fill"
+        ),
+        "take": lambda self, index: self.reshape(-1).at[index].get(mode="fill"),
+        "scatter_add": lambda self, dim, index, src: scatter(self, dim, index, src, reduce="add"),
+        "index_add": lambda self, dim, index, source, alpha=1: self.at[
+            _along(self, dim, index)
+        ].add(as_dtype(source * alpha, self.dtype), mode="drop"),
+        "index_copy": lambda self, dim, index, source: self.at[_along(self, dim, index)].set(
+            source, mode="drop"
+        ),
+        "index_fill.int_Scalar index_fill.int_Tensor": lambda self, dim, index, value: self.at[
+            _along(self, dim, index)
+        ].set(as_dtype(value, self.dtype), mode="drop"),
+    }
+)

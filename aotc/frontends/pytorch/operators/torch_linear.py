@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, nn
 
-from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family
+from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, first
 from aotc.frontends.pytorch.operators.torch_reductions import safe_softmax
 from aotc.frontends.pytorch.torch_dtypes import FLOAT, as_dtype, promoted, wide
 from aotc.frontends.pytorch.torch_refusals import few
@@ -19,7 +19,7 @@ FAMILY = Family()
 op = FAMILY
 
 
-@op("linear.default")
+@op("linear")
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     if weight.ndim == 1:
         made = jnp.matmul(input, weight)
@@ -28,22 +28,12 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     return made if bias is None else made + bias
 
 
-@op("inner.default")
-def inner(self: Array, other: Array) -> Array:
-    return jnp.inner(self, other)
-
-
-@op("mm.default", "bmm.default", "mv.default", "dot.default")
+@op("mm", "bmm", "mv", "dot")
 def product(
     self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None
 ) -> Array:
     right = next(x for x in (mat2, vec, tensor, other) if x is not None)
     return jnp.matmul(self, right)
-
-
-@op("matmul.default", "linalg_matmul.default")
-def matmul(self: Array, other: Array) -> Array:
-    return jnp.matmul(self, other)
 
 
 def _scaled(product: Array, beside: Array, alpha: Any, beta: Any) -> Array:
@@ -55,63 +45,31 @@ def _scaled(product: Array, beside: Array, alpha: Any, beta: Any) -> Array:
     return beside + product
 
 
-@op("addmm.default")
-def addmm(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    return _scaled(jnp.matmul(mat1, mat2), self, alpha, beta)
-
-
-@op("addmv.default")
-def addmv(self: Array, mat: Array, vec: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    return _scaled(jnp.matmul(mat, vec), self, alpha, beta)
-
-
-@op("baddbmm.default")
-def baddbmm(self: Array, batch1: Array, batch2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    return _scaled(jnp.matmul(batch1, batch2), self, alpha, beta)
-
-
-@op("addbmm.default")
-def addbmm(self: Array, batch1: Array, batch2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    return _scaled(jnp.einsum("bij,bjk->ik", batch1, batch2), self, alpha, beta)
-
-
-@op("einsum.default", refuse=lambda given: "a path of its own" if given.get("path") else None)
+@op("einsum", refuse=lambda given: "a path of its own" if given.get("path") else None)
 def einsum(equation: str, tensors: Sequence[Array], path: Any = None) -> Array:
     return jnp.einsum(equation, *tensors)
 
 
-@op("outer.default", "ger.default")
+@op("outer", "ger")
 def outer(self: Array, vec2: Array) -> Array:
     a, b = promoted(self, vec2)
     return a[:, None] * b[None, :]
 
 
-@op("tensordot.default")
-def tensordot(
-    self: Array, other: Array, dims_self: Sequence[int], dims_other: Sequence[int]
-) -> Array:
-    return jnp.tensordot(self, other, (tuple(dims_self), tuple(dims_other)))
-
-
-@op("bilinear.default")
+@op("bilinear")
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
     made = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
     return made if bias is None else made + bias
 
 
-@op("cross.default", "linalg_cross.default")
+@op("cross", "linalg_cross")
 def cross(self: Array, other: Array, dim: int | None = -1) -> Array:
     if dim is None:
         dim = next(i for i, size in enumerate(self.shape) if size == 3)
     return jnp.cross(self, other, axis=dim)
 
 
-@op("addr.default")
-def addr(self: Array, vec1: Array, vec2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    return _scaled(outer(vec1, vec2), self, alpha, beta)
-
-
-@op("kron.default")
+@op("kron")
 def kron(self: Array, other: Array) -> Array:
     a, b = promoted(self, other)
     if a.dtype == bool:
@@ -119,40 +77,20 @@ def kron(self: Array, other: Array) -> Array:
     return jnp.kron(a, b)
 
 
-@op("vdot.default")
-def vdot(self: Array, other: Array) -> Array:
-    return jnp.vdot(self, other)
-
-
-@op("linalg_vecdot.default")
-def vecdot(x: Array, y: Array, dim: int = -1) -> Array:
-    return jnp.sum(x.conj() * y, axis=dim)
-
-
-@op("_int_mm.default")
-def int_mm(self: Array, mat2: Array) -> Array:
-    return jnp.matmul(self, mat2, preferred_element_type=jnp.int32)
-
-
-@op("mm.dtype", "bmm.dtype")
-def product_as(self: Array, mat2: Array, out_dtype: Any) -> Array:
-    return jnp.matmul(self, mat2, preferred_element_type=out_dtype)
-
-
-@op("_weight_int8pack_mm.default")
+@op("_weight_int8pack_mm")
 def weight_int8(self: Array, mat2: Array, scales: Array) -> Array:
     made = jnp.matmul(self, mat2.T.astype(self.dtype), preferred_element_type=FLOAT)
     return (made * scales).astype(self.dtype)
 
 
-@op("pdist.default", "_pdist_forward.default")
+@op("pdist", "_pdist_forward")
 def pdist(self: Array, p: float = 2.0) -> Array:
     rows, columns = np.triu_indices(few(self.shape[0], "rows"), 1)
     whole = cdist(self, self, p)
     return whole[jnp.asarray(rows), jnp.asarray(columns)]
 
 
-@op("cosine_similarity.default")
+@op("cosine_similarity")
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
     def unit(x: Array) -> Array:
         length = jnp.sqrt(jnp.sum(x * x, axis=dim, keepdims=True))
@@ -164,13 +102,8 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     return jnp.sum(unit(x1) * unit(x2), axis=dim)
 
 
-@op("_euclidean_dist.default")
-def _euclidean(x1: Array, x2: Array) -> Array:
-    return cdist(x1, x2)
-
-
-@op("cdist.default")
-def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
+@op("cdist")
+def cdist(x1: Array, x2: Array, p: float = 2.0) -> Array:
     apart = jnp.abs(x1[..., :, None, :] - x2[..., None, :, :])
     if p == 2:
         return jnp.sqrt(jnp.sum(apart * apart, -1))
@@ -183,30 +116,44 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
     return jnp.power(jnp.sum(jnp.power(apart, p), -1), 1 / p)
 
 
+op.table(
+    {
+        "inner": lambda self, other: jnp.inner(self, other),
+        "matmul linalg_matmul": lambda self, other: jnp.matmul(self, other),
+        "addmm": lambda self, mat1, mat2, beta=1, alpha=1: _scaled(
+            jnp.matmul(mat1, mat2), self, alpha, beta
+        ),
+        "addmv": lambda self, mat, vec, beta=1, alpha=1: _scaled(
+            jnp.matmul(mat, vec), self, alpha, beta
+        ),
+        "baddbmm": lambda self, batch1, batch2, beta=1, alpha=1: _scaled(
+            jnp.matmul(batch1, batch2), self, alpha, beta
+        ),
+        "addbmm": lambda self, batch1, batch2, beta=1, alpha=1: _scaled(
+            jnp.einsum("bij,bjk->ik", batch1, batch2), self, alpha, beta
+        ),
+        "tensordot": lambda self, other, dims_self, dims_other: jnp.tensordot(
+            self, other, (tuple(dims_self), tuple(dims_other))
+        ),
+        "addr": lambda self, vec1, vec2, beta=1, alpha=1: _scaled(
+            outer(vec1, vec2), self, alpha, beta
+        ),
+        "vdot": lambda self, other: jnp.vdot(self, other),
+        "linalg_vecdot": lambda x, y, dim=-1: jnp.sum(x.conj() * y, axis=dim),
+        "_int_mm": lambda self, mat2: jnp.matmul(self, mat2, preferred_element_type=jnp.int32),
+        "mm.dtype bmm.dtype": lambda self, mat2, out_dtype: jnp.matmul(
+            self, mat2, preferred_element_type=out_dtype
+        ),
+        "_euclidean_dist": lambda x1, x2: cdist(x1, x2),
+    }
+)
+
+
 # Attention.
 
 
 def _dropout(given: Arguments) -> str | None:
     return "dropout, random numbers" if given.get("dropout_p") else None
-
-
-@op("scaled_dot_product_attention.default", refuse=_dropout)
-def attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    attn_mask: Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Array:
-    """Rows whose mask leaves nothing are 0. With fewer heads of keys than of queries, groups of
-    queries' heads that follow each other share one.
-    """
-    return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].astype(
-        query.dtype
-    )
 
 
 def _attention(
@@ -218,6 +165,9 @@ def _attention(
     scale: Any,
     grouped: bool,
 ) -> tuple[Array, Array]:
+    """Rows whose mask leaves nothing are 0. grouped: whether there are fewer heads of keys than of
+    queries, of which groups that follow each other share one.
+    """
     if grouped and not (query.shape[-3] == key.shape[-3] == value.shape[-3]):
         heads = query.shape[-3]
         key = jnp.repeat(key, heads // key.shape[-3], axis=-3)
@@ -232,17 +182,14 @@ def _attention(
         allowed = jnp.arange(rows)[:, None] >= jnp.arange(columns)[None, :]
         scores = jnp.where(allowed, scores, -jnp.inf)
     if mask is not None:
-        scores = (
-            jnp.where(mask, scores, -jnp.inf)
-            if mask.dtype == bool
-            else scores + mask.astype(compute)
-        )
+        is_choice = mask.dtype == bool
+        scores = jnp.where(mask, scores, -jnp.inf) if is_choice else scores + mask.astype(compute)
     weights = safe_softmax(scores, -1).astype(value.dtype)
     made = jnp.einsum("...qk,...kd->...qd", weights, value, preferred_element_type=compute)
     return made, scores
 
 
-@op("_scaled_dot_product_flash_attention_for_cpu.default", refuse=_dropout)
+@op("_scaled_dot_product_flash_attention_for_cpu", refuse=_dropout)
 def flash_attention(
     query: Array,
     key: Array,
@@ -259,7 +206,7 @@ def flash_attention(
     return made.astype(query.dtype), sums
 
 
-@op("_scaled_dot_product_attention_math.default", refuse=_dropout)
+@op("_scaled_dot_product_attention_math", refuse=_dropout)
 def math_attention(
     query: Array,
     key: Array,
@@ -273,3 +220,6 @@ def math_attention(
 ) -> tuple[Array, Array]:
     made, scores = _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return made.astype(query.dtype), safe_softmax(scores, -1).astype(query.dtype)
+
+
+op("scaled_dot_product_attention", refuse=_dropout)(first(math_attention))

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, Memory
+from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, Memory, first
 from aotc.frontends.pytorch.torch_dtypes import wide
 
 FAMILY = Family()
@@ -35,17 +35,35 @@ def _affine(x: Array, weight: Any, bias: Any) -> Array:
     return x if bias is None else x + bias
 
 
+def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """The mean and the variance over axes, which are kept."""
+    middle = jnp.mean(x, axes, keepdims=True)
+    return middle, jnp.mean(jnp.square(x - middle), axes, keepdims=True)
+
+
 def _by_batch(x: Array, weight: Any, bias: Any, eps: float) -> tuple[Array, Array, Array]:
     """Normalized with the input's own statistics: the result, means and 1 / deviations."""
-    axes = (0, *range(2, x.ndim))
     wide_x = x.astype(wide(x.dtype))
-    middle = jnp.mean(wide_x, axes, keepdims=True)
-    inverse = 1 / jnp.sqrt(jnp.mean(jnp.square(wide_x - middle), axes, keepdims=True) + eps)
+    middle, variance = _moments(wide_x, (0, *range(2, x.ndim)))
+    inverse = 1 / jnp.sqrt(variance + eps)
     made = _affine((wide_x - middle) * inverse, _channels(weight, x.ndim), _channels(bias, x.ndim))
     return made.astype(x.dtype), middle.reshape(-1), inverse.reshape(-1)
 
 
-@op("batch_norm.default", refuse=_statistics)
+def _by_statistics(
+    x: Array, weight: Array | None, bias: Array | None, mean: Array, variance: Array, eps: float
+) -> Array:
+    """Normalized with statistics of what came before."""
+    compute = wide(x.dtype)
+    inverse = 1 / jnp.sqrt(variance.astype(compute) + eps)
+    factor = inverse if weight is None else weight.astype(compute) * inverse
+    shift = -mean.astype(compute) * factor
+    shift = shift if bias is None else shift + bias.astype(compute)
+    made = x.astype(compute) * _channels(factor, x.ndim) + _channels(shift, x.ndim)
+    return made.astype(x.dtype)
+
+
+@op("batch_norm", refuse=_statistics)
 def batch_norm(
     input: Array,
     weight: Array | None,
@@ -55,35 +73,13 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-    cudnn_enabled: bool = False,
 ) -> Array:
     if training or running_mean is None or running_var is None:
         return _by_batch(input, weight, bias, eps)[0]
-    compute = wide(input.dtype)
-    inverse = 1 / jnp.sqrt(running_var.astype(compute) + eps)
-    factor = inverse if weight is None else weight.astype(compute) * inverse
-    shift = -running_mean.astype(compute) * factor
-    shift = shift if bias is None else shift + bias.astype(compute)
-    made = input.astype(compute) * _channels(factor, input.ndim) + _channels(shift, input.ndim)
-    return made.astype(input.dtype)
+    return _by_statistics(input, weight, bias, running_mean, running_var, eps)
 
 
-@op("_native_batch_norm_legit_no_training.default", "_batch_norm_no_update.default")
-def batch_norm_eval(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, ...]:
-    made = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
-    nothing = jnp.zeros((0,), wide(input.dtype))
-    return (made, nothing, nothing)
-
-
-@op("_native_batch_norm_legit_functional.default")
+@op("_native_batch_norm_legit_functional")
 def batch_norm_with_statistics(
     input: Array,
     weight: Array | None,
@@ -93,10 +89,10 @@ def batch_norm_with_statistics(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, ...]:
     """With new running statistics, in which the variance is the unbiased one."""
     if not training:
-        made = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+        made = _by_statistics(input, weight, bias, running_mean, running_var, eps)
         nothing = jnp.zeros((0,), wide(input.dtype))
         return made, nothing, nothing, running_mean, running_var
     made, middle, inverse = _by_batch(input, weight, bias, eps)
@@ -107,36 +103,36 @@ def batch_norm_with_statistics(
     return made, middle, inverse, *new
 
 
-@op("_native_batch_norm_legit.no_stats")
-def batch_norm_no_statistics(
+@op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
+def batch_norm_eval(
     input: Array,
     weight: Array | None,
     bias: Array | None,
-    training: bool,
+    running_mean: Array,
+    running_var: Array,
     momentum: float,
     eps: float,
-) -> tuple[Array, Array, Array]:
-    return _by_batch(input, weight, bias, eps)
+) -> tuple[Array, ...]:
+    given = input, weight, bias, running_mean, running_var
+    return batch_norm_with_statistics(*given, False, momentum, eps)[:3]
 
 
-@op("instance_norm.default", refuse=_statistics)
+@op("instance_norm", refuse=_statistics)
 def instance_norm(
     input: Array,
     weight: Array | None,
     bias: Array | None,
-    running_mean: Array | None,
-    running_var: Array | None,
+    running_mean: Array,
+    running_var: Array,
     use_input_stats: bool,
     momentum: float,
     eps: float,
-    cudnn_enabled: bool = False,
 ) -> Array:
     if not use_input_stats:
-        return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+        return _by_statistics(input, weight, bias, running_mean, running_var, eps)
     x = input.astype(wide(input.dtype))
-    axes = tuple(range(2, x.ndim))
-    middle = jnp.mean(x, axes, keepdims=True)
-    made = (x - middle) / jnp.sqrt(jnp.mean(jnp.square(x - middle), axes, keepdims=True) + eps)
+    middle, variance = _moments(x, tuple(range(2, x.ndim)))
+    made = (x - middle) / jnp.sqrt(variance + eps)
     return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
 
 
@@ -145,48 +141,31 @@ def _kept(x: Array, weight: Array | None) -> Any:
     return x.dtype if weight is None else weight.dtype
 
 
-@op("native_layer_norm.default")
+@op("native_layer_norm")
 def native_layer_norm(
-    input: Array,
-    normalized_shape: Sequence[Any],
-    weight: Array | None,
-    bias: Array | None,
-    eps: float,
-) -> tuple[Array, Array, Array]:
-    x = input.astype(wide(input.dtype))
-    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    middle = jnp.mean(x, axes, keepdims=True)
-    inverse = 1 / jnp.sqrt(jnp.mean(jnp.square(x - middle), axes, keepdims=True) + eps)
-    made = _affine((x - middle) * inverse, weight, bias)
-    kept = _kept(input, weight)
-    return made.astype(input.dtype), middle.astype(kept), inverse.astype(kept)
-
-
-@op("layer_norm.default")
-def layer_norm(
     input: Array,
     normalized_shape: Sequence[Any],
     weight: Array | None = None,
     bias: Array | None = None,
     eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Array:
-    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+) -> tuple[Array, Array, Array]:
+    x = input.astype(wide(input.dtype))
+    middle, variance = _moments(x, tuple(range(x.ndim - len(normalized_shape), x.ndim)))
+    inverse = 1 / jnp.sqrt(variance + eps)
+    made = _affine((x - middle) * inverse, weight, bias)
+    kept = _kept(input, weight)
+    return made.astype(input.dtype), middle.astype(kept), inverse.astype(kept)
 
 
-@op("rms_norm.default")
-def rms_norm(
+op("layer_norm")(first(native_layer_norm))
+
+
+@op("_fused_rms_norm")
+def fused_rms_norm(
     input: Array,
     normalized_shape: Sequence[Any],
     weight: Array | None = None,
     eps: float | None = None,
-) -> Array:
-    return fused_rms_norm(input, normalized_shape, weight, eps)[0]
-
-
-@op("_fused_rms_norm.default")
-def fused_rms_norm(
-    input: Array, normalized_shape: Sequence[Any], weight: Array | None, eps: float | None
 ) -> tuple[Array, Array]:
     x = input.astype(wide(input.dtype))
     least = float(jnp.finfo(x.dtype).eps) if eps is None else eps
@@ -196,26 +175,26 @@ def fused_rms_norm(
     return made.astype(input.dtype), inverse
 
 
-@op("group_norm.default")
+op("rms_norm")(first(fused_rms_norm))
+
+
+@op("group_norm")
 def group_norm(
     input: Array,
     num_groups: int,
     weight: Array | None = None,
     bias: Array | None = None,
     eps: float = 1e-5,
-    cudnn_enabled: bool = True,
 ) -> Array:
     x = input.astype(wide(input.dtype))
     n, c, *rest = x.shape
     grouped = x.reshape(n, num_groups, c // num_groups, *rest)
-    axes = tuple(range(2, grouped.ndim))
-    middle = jnp.mean(grouped, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(grouped - middle), axes, keepdims=True)
+    middle, variance = _moments(grouped, tuple(range(2, grouped.ndim)))
     made = ((grouped - middle) / jnp.sqrt(variance + eps)).reshape(x.shape)
     return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
 
 
-@op("native_group_norm.default")
+@op("native_group_norm")
 def native_group_norm(
     input: Array,
     weight: Array | None,
@@ -234,16 +213,14 @@ def native_group_norm(
     return made, middle.astype(kept), inverse.astype(kept)
 
 
-@op("_weight_norm.default")
-def weight_norm(v: Array, g: Array, dim: int = 0) -> Array:
-    return weight_norm_interface(v, g, dim)[0]
-
-
-@op("_weight_norm_interface.default")
+@op("_weight_norm_interface")
 def weight_norm_interface(v: Array, g: Array, dim: int = 0) -> tuple[Array, Array]:
     axes = tuple(axis for axis in range(v.ndim) if axis != dim % v.ndim) if dim != -1 else None
     norm = jnp.sqrt(jnp.sum(jnp.square(v), axes, keepdims=True))
     return v * (g / norm), norm
+
+
+op("_weight_norm")(first(weight_norm_interface))
 
 
 def _trained(given: Arguments) -> str | None:
@@ -254,13 +231,23 @@ def _trained(given: Arguments) -> str | None:
 
 
 @op(
-    "dropout.default", "feature_dropout.default", "alpha_dropout.default",
-    "feature_alpha_dropout.default", memory=Memory.VIEW, refuse=_trained,
-)  # fmt: skip
+    *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
+    memory=Memory.VIEW,
+    refuse=_trained,
+)
 def dropout(input: Array, p: float, train: bool) -> Array:
     return input
 
 
-@op("native_dropout.default", refuse=_trained)
+@op("native_dropout", refuse=_trained)
 def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
     return input, jnp.ones(input.shape, bool)
+
+
+op.table(
+    {
+        "_native_batch_norm_legit.no_stats": lambda input, weight, bias, training, momentum, eps: (
+            _by_batch(input, weight, bias, eps)
+        ),
+    }
+)

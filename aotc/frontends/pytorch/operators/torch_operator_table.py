@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import wraps
 from typing import Any
 
 type Arguments = Mapping[str, Any]
@@ -57,13 +58,13 @@ class Family:
         refuse: Refuse | None = None,
         narrow: bool = False,
     ) -> Callable[[F], F]:
-        """The decorated function is these operators of the namespace. Those that are named copies
-        share nothing.
+        """Put the decorated function in as these operators of the namespace, of overload "default"
+        where a name has none. Those that are named copies share nothing.
         """
 
         def put(function: F) -> F:
             for name in names:
-                full = f"{self._namespace}.{name}"
+                full = f"{self._namespace}.{name}" + ("" if "." in name else ".default")
                 assert full not in self._operators, full
                 copies = name.partition(".")[0].endswith("_copy")
                 shares = Memory.FRESH if copies else memory
@@ -71,3 +72,20 @@ class Family:
             return function
 
         return put
+
+    def table(
+        self, functions: Mapping[str, Callable[..., Any]], memory: Memory = Memory.FRESH
+    ) -> None:
+        """Put functions in, each by its names with spaces between them."""
+        for names, function in functions.items():
+            self(*names.split(), memory=memory)(function)
+
+
+def first(function: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
+    """Return the function that gives the first of another one's results."""
+
+    @wraps(function)
+    def run(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)[0]
+
+    return run

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,106 +47,85 @@ def _strides(stride: Numbers, kernel: Sequence[int]) -> tuple[int, ...]:
     return each(stride, len(kernel))
 
 
-def _windows(
-    x: Array,
-    start: Any,
-    function: Callable[..., Any],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    ends: Sequence[tuple[int, int]],
-    dilation: Sequence[int],
-) -> Array:
-    rest = x.ndim - len(kernel)
-    ones = (1,) * rest
-    return lax.reduce_window(
-        x,
-        np.asarray(start, x.dtype),
-        function,
-        (*ones, *kernel),
-        (*ones, *stride),
-        [(0, 0)] * rest + list(ends),
-        window_dilation=(*ones, *dilation),
-    )
+class _Window(NamedTuple):
+    """A window over the pooled axes. ends: padding before and after each of them."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ends: list[tuple[int, Any]]
 
 
-def _max_pool(
-    x: Array,
+def _window(
+    sizes: Sequence[Any],
     kernel_size: Numbers,
     stride: Numbers,
     padding: Numbers,
     dilation: Numbers,
     ceil: bool,
-    rank: int,
-) -> Array:
-    kernel, dilations = each(kernel_size, rank), each(dilation, rank)
+) -> _Window:
+    """The window over axes of these sizes."""
+    rank = len(sizes)
+    kernel, dilations, pads = each(kernel_size, rank), each(dilation, rank), each(padding, rank)
     strides = _strides(stride, kernel)
-    ends = [
-        _ends(*numbers, ceil)
-        for numbers in zip(
-            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
-        )
-    ]
-    return _windows(x, _lowest(x.dtype), lax.max, kernel, strides, ends, dilations)
+    numbers = zip(sizes, kernel, strides, pads, dilations, strict=True)
+    return _Window(kernel, strides, dilations, [_ends(*one, ceil) for one in numbers])
+
+
+def _windows(x: Array, start: Any, function: Callable[..., Any], window: _Window) -> Array:
+    rest = x.ndim - len(window.kernel)
+    ones = (1,) * rest
+    return lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        function,
+        (*ones, *window.kernel),
+        (*ones, *window.strides),
+        [(0, 0)] * rest + window.ends,
+        window_dilation=(*ones, *window.dilations),
+    )
 
 
 def _lowest(dtype: Any) -> Any:
     return -jnp.inf if category(dtype) == 2 else jnp.iinfo(dtype).min
 
 
-def _max_pools() -> None:
-    for rank in (1, 2, 3):
-
-        def pool(
-            self: Array,
-            kernel_size: Numbers,
-            stride: Numbers = (),
-            padding: Numbers = 0,
-            dilation: Numbers = 1,
-            ceil_mode: bool = False,
-            *,
-            _rank: int = rank,
-        ) -> Array:
-            return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
-
-        op(f"max_pool{rank}d.default")(pool)
-
-        def pool_with_places(
-            self: Array,
-            kernel_size: Numbers,
-            stride: Numbers = (),
-            padding: Numbers = 0,
-            dilation: Numbers = 1,
-            ceil_mode: bool = False,
-            *,
-            _rank: int = rank,
-        ) -> tuple[Array, Array]:
-            """The places are numbers within the pooled axes: of equal elements the first, of NaN
-            the last.
-            """
-            made = _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
-            return made, _places(self, kernel_size, stride, padding, dilation, ceil_mode, _rank)
-
-        name = "max_pool1d_with_indices" if rank == 1 else f"max_pool{rank}d_with_indices"
-        op(f"{name}.default")(pool_with_places)
-
-
-def _places(
-    x: Array,
+def _max_pool(
+    self: Array,
     kernel_size: Numbers,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    ceil: bool,
+    stride: Numbers = (),
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    ceil_mode: bool = False,
+    *,
     rank: int,
 ) -> Array:
-    kernel, dilations = each(kernel_size, rank), each(dilation, rank)
-    strides = _strides(stride, kernel)
-    ends = [
-        _ends(*numbers, ceil)
-        for numbers in zip(
-            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
-        )
-    ]
+    sizes = self.shape[-rank:]
+    window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    return _windows(self, _lowest(self.dtype), lax.max, window)
+
+
+def _max_pool_with_places(
+    self: Array,
+    kernel_size: Numbers,
+    stride: Numbers = (),
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    ceil_mode: bool = False,
+    *,
+    rank: int,
+) -> tuple[Array, Array]:
+    """The places are numbers within the pooled axes: of equal elements the first, of NaN the
+    last.
+    """
+    sizes = self.shape[-rank:]
+    window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
+    return _windows(self, _lowest(self.dtype), lax.max, window), _places(self, window)
+
+
+def _places(x: Array, window: _Window) -> Array:
+    kernel, strides, dilations, ends = window
+    rank = len(kernel)
     number = jnp.zeros((), canonical(INT))
     for axis in range(-rank, 0):
         step = lax.broadcasted_iota(canonical(INT), x.shape[-rank:], axis + rank)
@@ -163,14 +143,12 @@ def _places(
     ]
     few(math.prod(kernel), "elements of a window")
     for offset in np.ndindex(*kernel):
-        part = (
-            ...,
-            *tuple(
-                slice(o * d, o * d + (c - 1) * s + 1, s)
-                for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
-            ),
+        slices = tuple(
+            slice(o * d, o * d + (c - 1) * s + 1, s)
+            for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
         )
-        value, place = values[part], jnp.broadcast_to(numbers[part[1:]], values[part].shape)
+        value = values[(..., *slices)]
+        place = jnp.broadcast_to(numbers[slices], value.shape)
         if best is None:
             best, where = value, place
             continue
@@ -182,72 +160,33 @@ def _places(
     return made
 
 
-_max_pools()
-
-
 def _avg_pool(
-    x: Array,
+    self: Array,
     kernel_size: Numbers,
-    stride: Numbers,
-    padding: Numbers,
-    ceil: bool,
-    whole: bool,
-    divisor: int | None,
+    stride: Numbers = (),
+    padding: Numbers = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
     rank: int,
 ) -> Array:
-    kernel, around = each(kernel_size, rank), each(padding, rank)
-    strides = _strides(stride, kernel)
-    sizes, ones = x.shape[-rank:], (1,) * rank
-    ends = [
-        _ends(*numbers, ceil) for numbers in zip(sizes, kernel, strides, around, ones, strict=True)
-    ]
-    total = _windows(x.astype(wide(x.dtype)), 0, lax.add, kernel, strides, ends, ones)
-    if divisor is not None:
-        return (total / divisor).astype(x.dtype)
-    if not any(around) and not ceil:
-        return (total / int(np.prod(kernel))).astype(x.dtype)
+    sizes, around = self.shape[-rank:], each(padding, rank)
+    window = _window(sizes, kernel_size, stride, padding, 1, ceil_mode)
+    total = _windows(self.astype(wide(self.dtype)), 0, lax.add, window)
+    if divisor_override is not None:
+        return (total / divisor_override).astype(self.dtype)
+    if not any(around) and not ceil_mode:
+        return (total / math.prod(window.kernel)).astype(self.dtype)
     for axis, (size, k, s, p, (low, high)) in enumerate(
-        zip(sizes, kernel, strides, around, ends, strict=True)
+        zip(sizes, window.kernel, window.strides, around, window.ends, strict=True)
     ):
-        # Padding counts as elements if asked to, but never what `ceil` adds to it.
-        counted = (
-            jnp.ones((size + 2 * p,), total.dtype) if whole else jnp.ones((size,), total.dtype)
-        )
-        inner = (0, high - p) if whole else (low, high)
+        # Padding counts as elements if asked to, but never what `ceil_mode` adds to it.
+        counted = jnp.ones((size + 2 * p if count_include_pad else size,), total.dtype)
+        inner = (0, high - p) if count_include_pad else (low, high)
         count = lax.reduce_window(counted, np.asarray(0, total.dtype), lax.add, (k,), (s,), [inner])
         total = total / count.reshape((-1,) + (1,) * (rank - axis - 1))
-    return total.astype(x.dtype)
-
-
-def _avg_pools() -> None:
-    for rank in (1, 2, 3):
-
-        def pool(
-            self: Array,
-            kernel_size: Numbers,
-            stride: Numbers = (),
-            padding: Numbers = 0,
-            ceil_mode: bool = False,
-            count_include_pad: bool = True,
-            divisor_override: int | None = None,
-            *,
-            _rank: int = rank,
-        ) -> Array:
-            return _avg_pool(
-                self,
-                kernel_size,
-                stride,
-                padding,
-                ceil_mode,
-                count_include_pad,
-                divisor_override,
-                _rank,
-            )
-
-        op(f"avg_pool{rank}d.default")(pool)
-
-
-_avg_pools()
+    return total.astype(self.dtype)
 
 
 def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> Array:
@@ -263,17 +202,12 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
             split = x.reshape(*x.shape[:axis], wanted, size // wanted, *x.shape[axis + 1 :])
             x = reduce(split, axis=axis + 1)
         elif isinstance(size, int):
-            parts = [
-                reduce(
-                    lax.slice_in_dim(
-                        x, i * size // wanted, -(-(i + 1) * size // wanted), axis=axis
-                    ),
-                    axis=axis,
-                    keepdims=True,
-                )
+            edges = [
+                (i * size // wanted, -(-(i + 1) * size // wanted))
                 for i in range(few(wanted, "parts"))
             ]
-            x = jnp.concatenate(parts, axis)
+            parts = (lax.slice_in_dim(x, start, end, axis=axis) for start, end in edges)
+            x = jnp.concatenate([reduce(part, axis=axis, keepdims=True) for part in parts], axis)
         else:
             raise Unsupported(
                 "adaptive pooling of an axis whose size varies to more than one element"
@@ -281,23 +215,14 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
     return x
 
 
-def _sizes(output_size: Numbers, rank: int) -> tuple[Any, ...]:
-    return each(output_size, rank)
+def _adaptive_average(self: Array, output_size: Numbers, *, rank: int) -> Array:
+    x = self.astype(wide(self.dtype))
+    return _adaptive(x, each(output_size, rank), jnp.mean).astype(self.dtype)
 
 
-def _adaptive_pools() -> None:
-    for rank in (1, 2, 3):
-
-        def average(self: Array, output_size: Numbers, *, _rank: int = rank) -> Array:
-            x = self.astype(wide(self.dtype))
-            return _adaptive(x, _sizes(output_size, _rank), jnp.mean).astype(self.dtype)
-
-        names = [f"adaptive_avg_pool{rank}d.default"]
-        names += [f"_adaptive_avg_pool{rank}d.default"] if rank > 1 else []
-        op(*names)(average)
-
-
-_adaptive_pools()
+def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> tuple[Array, Array]:
+    sizes = each(output_size, rank)
+    return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
 
 
 def _parts(size: int, wanted: int) -> tuple[Array, Array]:
@@ -360,20 +285,17 @@ def _largest_place(x: Array) -> Array:
     return jnp.where(jnp.any(missing, -1), last, first)
 
 
-def _adaptive_max_pools() -> None:
-    for rank in (1, 2, 3):
-
-        def largest(self: Array, output_size: Numbers, *, _rank: int = rank) -> tuple[Array, Array]:
-            sizes = _sizes(output_size, _rank)
-            return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
-
-        op(f"adaptive_max_pool{rank}d.default")(largest)
-
-
-_adaptive_max_pools()
+for _rank in (1, 2, 3):
+    op(f"max_pool{_rank}d")(partial(_max_pool, rank=_rank))
+    op(f"max_pool{_rank}d_with_indices")(partial(_max_pool_with_places, rank=_rank))
+    op(f"avg_pool{_rank}d")(partial(_avg_pool, rank=_rank))
+    op(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, rank=_rank))
+    op(f"adaptive_max_pool{_rank}d")(partial(_adaptive_max, rank=_rank))
+op("_adaptive_avg_pool2d")(partial(_adaptive_average, rank=2))
+op("_adaptive_avg_pool3d")(partial(_adaptive_average, rank=3))
 
 
-@op("max_unpool2d.default", "max_unpool3d.default")
+@op("max_unpool2d", "max_unpool3d")
 def max_unpool(
     self: Array,
     indices: Array,
@@ -422,7 +344,9 @@ def _sources(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
     return places * step if align else (places + 0.5) * step - 0.5
 
 
-def _nearest(x: Array, axis: int, wanted: Any, scale: float | None, exact: bool) -> Array:
+def _nearest(
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, exact: bool
+) -> Array:
     size = x.shape[axis]
     with _while_tracing(size, wanted):
         step = _scale(size, wanted, False, scale)
@@ -473,7 +397,7 @@ def _keys(x: Array, a: float) -> Array:
 
 
 def _smooth(
-    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, cubic: bool
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, cubic: bool
 ) -> Array:
     """Antialiased: the kernel is as wide as an element of the result."""
     size = x.shape[axis]
@@ -494,20 +418,6 @@ def _smooth(
     return jnp.moveaxis(made, -1, axis)
 
 
-def _resized(
-    x: Array, wanted: Sequence[Any], one_axis: Callable[[Array, int, Any, int], Array]
-) -> Array:
-    made = x.astype(wide(x.dtype)) if category(x.dtype) == 2 else x
-    rank = len(wanted)
-    for number, size in enumerate(wanted):
-        made = one_axis(made, x.ndim - rank + number, size, number)
-    if category(x.dtype) == 2:
-        return made.astype(x.dtype)
-    if made.dtype != x.dtype:
-        raise Unsupported(f"interpolation between numbers of {x.dtype}")
-    return made
-
-
 def _wanted(
     x: Array, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None, rank: int
 ) -> list[Any]:
@@ -525,80 +435,54 @@ def _wanted(
     return [int(size * factor) for size, factor in zip(sizes, scale_factors, strict=True)]
 
 
-def _resizers() -> None:
-    axis_names = {
-        1: ["scales"],
-        2: ["scales_h", "scales_w"],
-        3: ["scales_d", "scales_h", "scales_w"],
-    }
-    kinds: list[tuple[str, int, Callable[..., Array]]] = []
-    for rank in (1, 2, 3):
-        for name, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True)):
-
-            def nearest(
-                x: Array, axis: int, size: Any, scale: Any, align: bool, *, _exact: bool = exact
-            ) -> Array:
-                return _nearest(x, axis, size, scale, _exact)
-
-            kinds.append((f"{name}{rank}d", rank, nearest))
-
-    def linear(x: Array, axis: int, size: Any, scale: Any, align: bool) -> Array:
-        return _linear(x, axis, size, align, scale)
-
-    def cubic(x: Array, axis: int, size: Any, scale: Any, align: bool) -> Array:
-        return _cubic(x, axis, size, align, scale)
-
-    kinds += [
-        ("upsample_linear1d", 1, linear),
-        ("upsample_bilinear2d", 2, linear),
-        ("upsample_trilinear3d", 3, linear),
-        ("upsample_bicubic2d", 2, cubic),
-    ]
-    for name, is_cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_aa", True)):
-
-        def smooth(
-            x: Array, axis: int, size: Any, scale: Any, align: bool, *, _cubic: bool = is_cubic
-        ) -> Array:
-            return _smooth(x, axis, size, align, scale, _cubic)
-
-        kinds.append((name, 2, smooth))
-    for name, rank, function in kinds:
-        _resizer(name, rank, function, axis_names[rank])
+def _resize(
+    self: Array | None = None,
+    output_size: Sequence[Any] | None = None,
+    align_corners: bool = False,
+    input: Array | None = None,
+    scale_factors: Sequence[float] | None = None,
+    scales: float | None = None,
+    scales_d: float | None = None,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+    *,
+    rank: int,
+    one_axis: Callable[..., Array],
+) -> Array:
+    x = self if input is None else input
+    assert x is not None
+    factors: Sequence[float | None] | None = scale_factors
+    if factors is None:
+        factors = [scales] if rank == 1 else [scales_d, scales_h, scales_w][-rank:]
+    made = x.astype(wide(x.dtype)) if category(x.dtype) == 2 else x
+    wanted = _wanted(x, output_size, scale_factors, rank)
+    for number, (size, factor) in enumerate(zip(wanted, factors, strict=True)):
+        made = one_axis(made, x.ndim - rank + number, size, align_corners, factor)
+    if category(x.dtype) == 2:
+        return made.astype(x.dtype)
+    if made.dtype != x.dtype:
+        raise Unsupported(f"interpolation between numbers of {x.dtype}")
+    return made
 
 
-def _resizer(name: str, rank: int, function: Callable[..., Array], scale_names: list[str]) -> None:
-    def resize(
-        self: Array | None = None,
-        output_size: Sequence[Any] | None = None,
-        align_corners: bool = False,
-        input: Array | None = None,
-        scale_factors: Sequence[float] | None = None,
-        scales: float | None = None,
-        scales_d: float | None = None,
-        scales_h: float | None = None,
-        scales_w: float | None = None,
-    ) -> Array:
-        x = self if input is None else input
-        assert x is not None
-        given = {"scales": scales, "scales_d": scales_d, "scales_h": scales_h, "scales_w": scales_w}
-        factors = (
-            [given[each_] for each_ in scale_names]
-            if scale_factors is None
-            else list(scale_factors)
-        )
-
-        def one_axis(x: Array, axis: int, size: Any, number: int) -> Array:
-            return function(x, axis, size, factors[number], align_corners)
-
-        return _resized(x, _wanted(x, output_size, scale_factors, rank), one_axis)
-
-    op(f"{name}.default", f"{name}.vec")(resize)
+_RESIZERS: list[tuple[str, int, Callable[..., Array]]] = [
+    *((f"upsample_nearest{rank}d", rank, partial(_nearest, exact=False)) for rank in (1, 2, 3)),
+    *(
+        (f"_upsample_nearest_exact{rank}d", rank, partial(_nearest, exact=True))
+        for rank in (1, 2, 3)
+    ),
+    ("upsample_linear1d", 1, _linear),
+    ("upsample_bilinear2d", 2, _linear),
+    ("upsample_trilinear3d", 3, _linear),
+    ("upsample_bicubic2d", 2, _cubic),
+    ("_upsample_bilinear2d_aa", 2, partial(_smooth, cubic=False)),
+    ("_upsample_bicubic2d_aa", 2, partial(_smooth, cubic=True)),
+]
+for _name, _rank, _one_axis in _RESIZERS:
+    op(_name, f"{_name}.vec")(partial(_resize, rank=_rank, one_axis=_one_axis))
 
 
-_resizers()
-
-
-@op("grid_sampler.default", "grid_sampler_2d.default")
+@op("grid_sampler", "grid_sampler_2d")
 def grid_sample(
     input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Array:

@@ -44,7 +44,7 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, int) else jnp.reshape(value, ())
 
 
-@op("quantize_per_tensor.default", "quantize_per_tensor.tensor", "quantize_per_tensor.tensor2")
+@op("quantize_per_tensor", "quantize_per_tensor.tensor", "quantize_per_tensor.tensor2")
 def quantize_per_tensor(
     input: Array, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
 ) -> Array:
@@ -54,7 +54,7 @@ def quantize_per_tensor(
 
 
 @op(
-    "dequantize_per_tensor.default",
+    "dequantize_per_tensor",
     "dequantize_per_tensor.tensor",
     "dequantize_per_tensor.tensor2",
 )
@@ -78,7 +78,7 @@ def _along(values: Any, axis: int, rank: int) -> Array:
     return jnp.reshape(values, [-1 if each == axis % rank else 1 for each in range(rank)])
 
 
-@op("quantize_per_channel.default")
+@op("quantize_per_channel")
 def quantize_per_channel(
     input: Array,
     scales: Array,
@@ -93,7 +93,7 @@ def quantize_per_channel(
     return _clamped(rounded + _along(zero_points, axis, x.ndim), quant_min, quant_max, dtype)
 
 
-@op("dequantize_per_channel.default")
+@op("dequantize_per_channel")
 def dequantize_per_channel(
     input: Array,
     scales: Array,
@@ -109,7 +109,7 @@ def dequantize_per_channel(
     return as_dtype(made, FLOAT if out_dtype is None else out_dtype)
 
 
-@op("fake_quant_per_channel.default")
+@op("fake_quant_per_channel")
 def fake_quant_per_channel(
     input: Array, scales: Array, zero_points: Array, axis: int, quant_min: int, quant_max: int
 ) -> Array:
@@ -151,7 +151,7 @@ def choose_qparams_symmetric(
     return as_dtype(jnp.maximum(scale, jnp.full(1, eps, FLOAT)), jnp.float64), zero
 
 
-@op("choose_qparams_per_token.default", narrow=True)
+@op("choose_qparams_per_token", narrow=True)
 def choose_qparams_per_token(input: Array, dtype: Any) -> tuple[Array, Array]:
     """Torch records float64 and int64 of these, and returns floats of the input's width."""
     if dtype != jnp.int8:
@@ -163,8 +163,8 @@ def choose_qparams_per_token(input: Array, dtype: Any) -> tuple[Array, Array]:
 
 
 @op(
-    "choose_qparams_per_token_asymmetric.default",
-    "_choose_qparams_per_token_asymmetric_impl.default",
+    "choose_qparams_per_token_asymmetric",
+    "_choose_qparams_per_token_asymmetric_impl",
     narrow=True,
 )
 def choose_qparams_per_token_asymmetric(input: Array, dtype: Any) -> tuple[Array, Array]:
@@ -178,7 +178,7 @@ def choose_qparams_per_token_asymmetric(input: Array, dtype: Any) -> tuple[Array
     return as_dtype(scale, jnp.float64), as_dtype(zero, INT)
 
 
-@op("quantize_per_token.default")
+@op("quantize_per_token")
 def quantize_per_token(
     input: Array, scales: Array, zero_points: Array, quant_min: int, quant_max: int, dtype: Any
 ) -> Array:
@@ -186,7 +186,7 @@ def quantize_per_token(
     return _clamped(made, quant_min, quant_max, dtype)
 
 
-@op("dequantize_per_token.default")
+@op("dequantize_per_token")
 def dequantize_per_token(
     input: Array,
     scales: Array,
@@ -206,7 +206,7 @@ def _grouped(x: Array, scales: Array, group_size: int) -> Array:
     return x.reshape(-1, group_size)
 
 
-@op("quantize_per_channel_group.default")
+@op("quantize_per_channel_group")
 def quantize_per_channel_group(
     input: Array,
     scales: Array,
@@ -221,7 +221,7 @@ def quantize_per_channel_group(
     return _clamped(made, quant_min, quant_max, dtype).reshape(input.shape)
 
 
-@op("dequantize_per_channel_group.default")
+@op("dequantize_per_channel_group")
 def dequantize_per_channel_group(
     input: Array,
     scales: Array,
@@ -274,7 +274,7 @@ def _limits(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
     return (int(info.min) if low is None else low), (int(info.max) if high is None else high)
 
 
-@TORCHAO("quantize_affine.default")
+@TORCHAO("quantize_affine")
 def quantize_affine(
     input: Array,
     block_size: Sequence[Any],
@@ -292,7 +292,7 @@ def quantize_affine(
     return _clamped(made, low, high, output_dtype).reshape(input.shape)
 
 
-@TORCHAO("dequantize_affine.default")
+@TORCHAO("dequantize_affine")
 def dequantize_affine(
     input: Array,
     block_size: Sequence[Any],
@@ -320,7 +320,7 @@ def _quotient(x: Array, size: Any) -> Array:
     return divided(computed, size).astype(x.dtype)
 
 
-@TORCHAO("choose_qparams_affine.default")
+@TORCHAO("choose_qparams_affine")
 def choose_qparams_affine(
     input: Array,
     mapping_type: str,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family
+from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, first
 
 FAMILY = Family()
 op = FAMILY
@@ -77,16 +78,20 @@ def _direction(
 
 
 def _layers(
-    x: Array,
-    states: Sequence[Array],
+    input: Array,
+    hx: Array | Sequence[Array],
     params: Sequence[Array],
     has_biases: bool,
     num_layers: int,
+    dropout: float,
+    train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
     cell: Cell,
 ) -> tuple[Array, ...]:
     """The results over time, then each state after the last step."""
+    x, states = input, [hx] if isinstance(hx, Array) else list(hx)
     batched = x.ndim == 3
     if not batched:
         x, states = x[:, None], [state[:, None] for state in states]
@@ -112,80 +117,24 @@ def _layers(
     return (x.swapaxes(0, 1) if batch_first else x), *ends
 
 
-@op("lstm.input", refuse=_trained)
-def lstm(
+def _one_step(
     input: Array,
-    hx: Sequence[Array],
-    params: Sequence[Array],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Array, ...]:
-    return _layers(
-        input, list(hx), params, has_biases, num_layers, bidirectional, batch_first, _lstm_cell
-    )
-
-
-def _one_state(name: str, cell: Cell) -> None:
-    @op(name, refuse=_trained)
-    def run(
-        input: Array,
-        hx: Array,
-        params: Sequence[Array],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Array, ...]:
-        return _layers(
-            input, [hx], params, has_biases, num_layers, bidirectional, batch_first, cell
-        )
-
-
-_one_state("gru.input", _gru_cell)
-_one_state("rnn_tanh.input", _tanh_cell)
-_one_state("rnn_relu.input", _relu_cell)
-
-
-def _input(x: Array, weight: Array, bias: Array | None) -> Array:
-    made = x @ weight.T
-    return made if bias is None else made + bias
-
-
-def _recurrent(weight: Array, bias: Array | None) -> list[Array]:
-    return [weight] if bias is None else [weight, bias]
-
-
-@op("lstm_cell.default")
-def lstm_cell(
-    input: Array,
-    hx: Sequence[Array],
+    hx: Array | Sequence[Array],
     w_ih: Array,
     w_hh: Array,
     b_ih: Array | None = None,
     b_hh: Array | None = None,
-) -> tuple[Array, ...]:
-    return _lstm_cell(_input(input, w_ih, b_ih), (hx[0], hx[1]), _recurrent(w_hh, b_hh))
+    *,
+    cell: Cell,
+) -> States:
+    gates = input @ w_ih.T
+    gates = gates if b_ih is None else gates + b_ih
+    states = (hx,) if isinstance(hx, Array) else tuple(hx)
+    return cell(gates, states, [w_hh] if b_hh is None else [w_hh, b_hh])
 
 
-def _one_cell(name: str, cell: Cell) -> None:
-    @op(name)
-    def run(
-        input: Array,
-        hx: Array,
-        w_ih: Array,
-        w_hh: Array,
-        b_ih: Array | None = None,
-        b_hh: Array | None = None,
-    ) -> Array:
-        return cell(_input(input, w_ih, b_ih), (hx,), _recurrent(w_hh, b_hh))[0]
-
-
-_one_cell("gru_cell.default", _gru_cell)
-_one_cell("rnn_tanh_cell.default", _tanh_cell)
-_one_cell("rnn_relu_cell.default", _relu_cell)
+op("lstm_cell")(partial(_one_step, cell=_lstm_cell))
+op("lstm.input", refuse=_trained)(partial(_layers, cell=_lstm_cell))
+for _name, _cell in (("gru", _gru_cell), ("rnn_tanh", _tanh_cell), ("rnn_relu", _relu_cell)):
+    op(f"{_name}_cell")(first(partial(_one_step, cell=_cell)))
+    op(f"{_name}.input", refuse=_trained)(partial(_layers, cell=_cell))

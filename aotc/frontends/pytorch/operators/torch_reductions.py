@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from aotc.frontends.pytorch.operators.torch_elementwise import add, div, mul, sub
-from aotc.frontends.pytorch.operators.torch_operator_table import Family
+from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.torch_dtypes import (
     INT,
     as_dtype,
@@ -28,6 +29,7 @@ FAMILY = Family()
 op = FAMILY
 
 type Axes = int | Sequence[int] | None
+type Reduction = Callable[..., Any]
 
 
 def axes_of(x: Array, dim: Axes) -> tuple[int, ...]:
@@ -49,37 +51,82 @@ def wide_reduction(function: Callable[..., Array], x: Array, **options: Any) -> 
     return function(x.astype(wide(x.dtype)), **options).astype(x.dtype)
 
 
-@op("sum.default", "sum.dim_IntList")
-def sum_(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    x = _summed(self, dtype)
-    return wide_reduction(jnp.sum, x, axis=axes_of(self, dim), keepdims=keepdim)
+def _given(x: Array, dtype: Any) -> Array:
+    return x if dtype is None else as_dtype(x, dtype)
 
 
-@op("nansum.default")
-def nansum(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    return wide_reduction(
-        jnp.nansum, _summed(self, dtype), axis=axes_of(self, dim), keepdims=keepdim
-    )
+def _wide(function: Callable[..., Array], of: Callable[[Array, Any], Array]) -> Reduction:
+    """Return a reduction. of: what it is computed over, by the dtype that is asked for."""
+
+    def run(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
+        return wide_reduction(function, of(self, dtype), axis=axes_of(self, dim), keepdims=keepdim)
+
+    return run
 
 
-@op("prod.default", "prod.dim_int")
-def prod(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    return wide_reduction(jnp.prod, _summed(self, dtype), axis=axes_of(self, dim), keepdims=keepdim)
+def _narrow(function: Callable[..., Array]) -> Reduction:
+    """Return a reduction that is computed in the dtype that its argument has."""
+
+    def run(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+        return function(self, axis=axes_of(self, dim), keepdims=keepdim)
+
+    return run
 
 
-@op("mean.default", "mean.dim")
-def mean(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    x = as_dtype(self, dtype) if dtype is not None else self
-    return wide_reduction(jnp.mean, x, axis=axes_of(self, dim), keepdims=keepdim)
+def _truth(function: Callable[..., Array]) -> Reduction:
+    """Return a reduction to bool; of uint8, torch's first bool, the result is one, too."""
+
+    def run(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
+        made = _narrow(function)(self, dim, keepdim)
+        return made.astype(jnp.uint8) if self.dtype == jnp.uint8 else made
+
+    return run
 
 
-@op("nanmean.default")
-def nanmean(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    x = as_dtype(self, dtype) if dtype is not None else self
-    return wide_reduction(jnp.nanmean, x, axis=axes_of(self, dim), keepdims=keepdim)
+def _place(function: Callable[..., Array]) -> Reduction:
+    def run(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        axis = dim if self.ndim else None
+        return function(self, axis=axis, keepdims=keepdim).astype(canonical(INT))
+
+    return run
 
 
-@op("var_mean.correction", "var_mean.dim", "var_mean.default")
+def _both(one: Reduction, other: Reduction) -> Reduction:
+    """Return a function with the results of two."""
+
+    def run(self: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Array, Array]:
+        return one(self, dim, keepdim), other(self, dim, keepdim)
+
+    return run
+
+
+sum_ = _wide(jnp.sum, _summed)
+amax, amin = _narrow(jnp.max), _narrow(jnp.min)
+argmax, argmin = _place(jnp.argmax), _place(jnp.argmin)
+
+op.table(
+    {
+        "sum sum.dim_IntList": sum_,
+        "nansum": _wide(jnp.nansum, _summed),
+        "prod prod.dim_int": _wide(jnp.prod, _summed),
+        "mean mean.dim": _wide(jnp.mean, _given),
+        "nanmean": _wide(jnp.nanmean, _given),
+        "amax": amax,
+        "amin": amin,
+        "aminmax": _both(amin, amax),
+        "max": lambda self: jnp.max(self),
+        "min": lambda self: jnp.min(self),
+        "argmax": argmax,
+        "argmin": argmin,
+        "max.dim": _both(amax, argmax),
+        "min.dim": _both(amin, argmin),
+        "all all.dim all.dims": _truth(jnp.all),
+        "any any.dim any.dims": _truth(jnp.any),
+    }
+)
+
+
+@op("var_mean.correction", "var_mean.dim", "var_mean")
 def var_mean(
     self: Array,
     dim: Axes = None,
@@ -99,148 +146,58 @@ def var_mean(
     return (squares / divisor).astype(self.dtype), middle.astype(self.dtype)
 
 
-@op("var.correction", "var.dim", "var.default")
-def var(
-    self: Array,
-    dim: Axes = None,
-    unbiased: bool = True,
-    correction: Any = None,
-    keepdim: bool = False,
-) -> Array:
-    return var_mean(self, dim, unbiased, correction, keepdim)[0]
+op("var.correction", "var.dim", "var")(first(var_mean))
 
 
-@op("std.correction", "std.dim", "std.default")
-def std(
-    self: Array,
-    dim: Axes = None,
-    unbiased: bool = True,
-    correction: Any = None,
-    keepdim: bool = False,
-) -> Array:
-    x = self.astype(wide(self.dtype))
-    return jnp.sqrt(var(x, dim, unbiased, correction, keepdim)).astype(self.dtype)
-
-
-@op("std_mean.correction", "std_mean.dim", "std_mean.default")
-def std_mean(
-    self: Array,
-    dim: Axes = None,
-    unbiased: bool = True,
-    correction: Any = None,
-    keepdim: bool = False,
-) -> tuple[Array, Array]:
-    variance, middle = var_mean(self.astype(wide(self.dtype)), dim, unbiased, correction, keepdim)
+@op("std_mean.correction", "std_mean.dim", "std_mean")
+@wraps(var_mean)
+def std_mean(self: Array, *given: Any, **named: Any) -> tuple[Array, Array]:
+    variance, middle = var_mean(self.astype(wide(self.dtype)), *given, **named)
     return jnp.sqrt(variance).astype(self.dtype), middle.astype(self.dtype)
 
 
-@op("amax.default")
-def amax(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    return jnp.max(self, axis=axes_of(self, dim), keepdims=keepdim)
+op("std.correction", "std.dim", "std")(first(std_mean))
 
 
-@op("amin.default")
-def amin(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    return jnp.min(self, axis=axes_of(self, dim), keepdims=keepdim)
-
-
-@op("aminmax.default")
-def aminmax(self: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Array, Array]:
-    return amin(self, dim, keepdim), amax(self, dim, keepdim)
-
-
-@op("max.default")
-def max_all(self: Array) -> Array:
-    return jnp.max(self)
-
-
-@op("min.default")
-def min_all(self: Array) -> Array:
-    return jnp.min(self)
-
-
-def _place(function: Callable[..., Array], x: Array, dim: int | None, keepdim: bool) -> Array:
-    axis = dim if x.ndim else None
-    return function(x, axis=axis, keepdims=keepdim).astype(canonical(INT))
-
-
-@op("argmax.default")
-def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return _place(jnp.argmax, self, dim, keepdim)
-
-
-@op("argmin.default")
-def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return _place(jnp.argmin, self, dim, keepdim)
-
-
-@op("max.dim")
-def max_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    return amax(self, dim, keepdim), argmax(self, dim, keepdim)
-
-
-@op("min.dim")
-def min_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    return amin(self, dim, keepdim), argmin(self, dim, keepdim)
-
-
-@op("all.default", "all.dim", "all.dims")
-def all_(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    return _truth(self, jnp.all(self, axis=axes_of(self, dim), keepdims=keepdim))
-
-
-@op("any.default", "any.dim", "any.dims")
-def any_(self: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    return _truth(self, jnp.any(self, axis=axes_of(self, dim), keepdims=keepdim))
-
-
-def _truth(x: Array, made: Array) -> Array:
-    """For uint8, torch's first bool, the result is one, too."""
-    return made.astype(jnp.uint8) if x.dtype == jnp.uint8 else made
-
-
-@op("count_nonzero.default", "count_nonzero.dim_IntList")
-def count_nonzero(self: Array, dim: Axes = None) -> Array:
-    return jnp.sum(self != 0, axis=axes_of(self, dim), dtype=canonical(INT))
-
-
-@op("logsumexp.default")
+@op("logsumexp")
 def logsumexp(self: Array, dim: Axes, keepdim: bool = False) -> Array:
     (x,) = as_float(self)
     return wide_reduction(jax.nn.logsumexp, x, axis=axes_of(self, dim), keepdims=keepdim)
 
 
-@op("softmax.int", "_softmax.default")
+def _soft(
+    function: Callable[..., Array], of_one: float, self: Array, dim: int, dtype: Any, kept: bool
+) -> Array:
+    """A softmax. of_one: that of a tensor without axes.  kept: in the dtype of computation."""
+    x = as_dtype(self, dtype) if dtype is not None else as_float(self)[0]
+    if x.ndim == 0:
+        return jnp.full_like(x, of_one)
+    made = function(x.astype(wide(x.dtype)), axis=dim)
+    return made if kept else made.astype(x.dtype)
+
+
+@op("softmax.int", "_softmax")
 def softmax(self: Array, dim: int, dtype: Any = None, half_to_float: bool = False) -> Array:
-    x = as_dtype(self, dtype) if dtype is not None else as_float(self)[0]
-    made = x.astype(wide(x.dtype))
-    if x.ndim == 0:
-        return jnp.ones_like(x)
-    made = jax.nn.softmax(made, axis=dim)
-    return made if half_to_float else made.astype(x.dtype)
+    return _soft(jax.nn.softmax, 1, self, dim, dtype, half_to_float)
 
 
-@op("log_softmax.int", "_log_softmax.default")
+@op("log_softmax.int", "_log_softmax")
 def log_softmax(self: Array, dim: int, dtype: Any = None, half_to_float: bool = False) -> Array:
-    x = as_dtype(self, dtype) if dtype is not None else as_float(self)[0]
-    if x.ndim == 0:
-        return jnp.zeros_like(x)
-    made = jax.nn.log_softmax(x.astype(wide(x.dtype)), axis=dim)
-    return made if half_to_float else made.astype(x.dtype)
+    return _soft(jax.nn.log_softmax, 0, self, dim, dtype, half_to_float)
 
 
-@op("_safe_softmax.default")
+@op("_safe_softmax")
 def safe_softmax(self: Array, dim: int, dtype: Any = None) -> Array:
     """Softmax that is 0, not NaN, where all elements are -inf."""
     masked = jnp.all(self == -jnp.inf, axis=dim, keepdims=True)
     return jnp.where(masked, 0, softmax(self, dim, dtype))
 
 
-@op("linalg_vector_norm.default")
+@op("linalg_vector_norm")
 def vector_norm(
     self: Array, ord: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
-    x = as_dtype(self, dtype) if dtype is not None else self
+    x = _given(self, dtype)
     axes = axes_of(x, dim)
 
     def norm(x: Array) -> Array:
@@ -267,9 +224,14 @@ def norm(
     return vector_norm(self, 2 if p is None else p, dim, keepdim, dtype)
 
 
-@op("frobenius_norm.dim")
-def frobenius_norm(self: Array, dim: Axes, keepdim: bool = False) -> Array:
-    return vector_norm(self, 2, dim, keepdim)
+op.table(
+    {
+        "count_nonzero count_nonzero.dim_IntList": lambda self, dim=None: jnp.sum(
+            self != 0, axis=axes_of(self, dim), dtype=canonical(INT)
+        ),
+        "frobenius_norm.dim": lambda self, dim, keepdim=False: vector_norm(self, 2, dim, keepdim),
+    }
+)
 
 
 # Running ones.
@@ -281,24 +243,9 @@ def _running(function: Callable[..., Array], x: Array, dim: int) -> Array:
     return function(x.astype(wide(x.dtype)), axis=dim % x.ndim).astype(x.dtype)
 
 
-@op("cumsum.default")
+@op("cumsum")
 def cumsum(self: Array, dim: int, dtype: Any = None) -> Array:
     return _running(lax.cumsum, _summed(self, dtype), dim)
-
-
-@op("cumprod.default")
-def cumprod(self: Array, dim: int, dtype: Any = None) -> Array:
-    return _running(lax.cumprod, _summed(self, dtype), dim)
-
-
-@op("diff.default")
-def diff(self: Array, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    return jnp.diff(self, n, dim, prepend, append)
-
-
-@op("logcumsumexp.default")
-def logcumsumexp(self: Array, dim: int) -> Array:
-    return _running(lax.cumlogsumexp, self, dim)
 
 
 def _running_extreme(
@@ -317,28 +264,24 @@ def _running_extreme(
     return made
 
 
-@op("cummax.default")
-def cummax(self: Array, dim: int) -> tuple[Array, Array]:
-    return _running_extreme(self, dim, jnp.greater_equal)
-
-
-@op("cummin.default")
-def cummin(self: Array, dim: int) -> tuple[Array, Array]:
-    return _running_extreme(self, dim, jnp.less_equal)
+op.table(
+    {
+        "cumprod": lambda self, dim, dtype=None: _running(lax.cumprod, _summed(self, dtype), dim),
+        "diff": lambda self, n=1, dim=-1, prepend=None, append=None: jnp.diff(
+            self, n, dim, prepend, append
+        ),
+        "logcumsumexp": lambda self, dim: _running(lax.cumlogsumexp, self, dim),
+        "cummax": lambda self, dim: _running_extreme(self, dim, jnp.greater_equal),
+        "cummin": lambda self, dim: _running_extreme(self, dim, jnp.less_equal),
+    }
+)
 
 
 # Sorting.
 
 
-@op("argsort.default", "argsort.stable")
-def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    return sort(self, dim, descending)[1]
-
-
-@op("sort.default", "sort.stable")
-def sort(
-    self: Array, dim: int = -1, descending: bool = False, stable: bool | None = True
-) -> tuple[Array, Array]:
+@op("sort", "sort.stable")
+def sort(self: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Array]:
     """Always stable; NaN counts as the largest."""
     if self.ndim == 0:
         return self, jnp.zeros_like(self, canonical(INT))
@@ -346,12 +289,7 @@ def sort(
     return jnp.take_along_axis(self, order, axis=dim), order.astype(canonical(INT))
 
 
-@op("msort.default")
-def msort(self: Array) -> Array:
-    return sort(self, 0)[0]
-
-
-@op("topk.default")
+@op("topk")
 def topk(
     self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Array, Array]:
@@ -367,7 +305,7 @@ def topk(
     return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim).astype(canonical(INT))
 
 
-@op("kthvalue.default")
+@op("kthvalue")
 def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
     values, places = sort(self, dim)
     if self.ndim:
@@ -405,26 +343,6 @@ def _middle_of_all(x: Array, skip_nan: bool) -> Array:
     return _middle(x.reshape(-1), 0, False, skip_nan)[0]
 
 
-@op("median.default")
-def median(self: Array) -> Array:
-    return _middle_of_all(self, False)
-
-
-@op("nanmedian.default")
-def nanmedian(self: Array) -> Array:
-    return _middle_of_all(self, True)
-
-
-@op("median.dim")
-def median_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    return _middle(self, dim, keepdim, False)
-
-
-@op("nanmedian.dim")
-def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    return _middle(self, dim, keepdim, True)
-
-
 def _lerp(a: Array, b: Array, weight: Any) -> Array:
     """Torch's order of operations, which is exact at both ends."""
     near = a + weight * (b - a)
@@ -432,17 +350,16 @@ def _lerp(a: Array, b: Array, weight: Any) -> Array:
 
 
 def _quantile(
-    x: Array, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
+    self: Array,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+    *,
+    skip_nan: bool,
 ) -> Array:
-    share = as_dtype(q, x.dtype)
-    rank = x.ndim
-    x = (
-        x.reshape(-1)
-        if dim is None
-        else jnp.moveaxis(x, dim if rank else 0, -1)
-        if rank
-        else x[None]
-    )
+    share, rank = as_dtype(q, self.dtype), self.ndim
+    x = self.reshape(-1) if dim is None or not rank else jnp.moveaxis(self, dim, -1)
     values = jnp.sort(x, -1)
     missing = jnp.isnan(values)
     count = x.shape[-1]
@@ -467,38 +384,6 @@ def _quantile(
     return made if jnp.ndim(share) else jnp.squeeze(made, 0)
 
 
-@op("quantile.default", "quantile.scalar")
-def quantile(
-    self: Array,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Array:
-    return _quantile(self, q, dim, keepdim, interpolation, False)
-
-
-@op("nanquantile.default", "nanquantile.scalar")
-def nanquantile(
-    self: Array,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Array:
-    return _quantile(self, q, dim, keepdim, interpolation, True)
-
-
-@op("trace.default")
-def trace(self: Array) -> Array:
-    return jnp.trace(_summed(self, None))
-
-
-@op("dist.default")
-def dist(self: Array, other: Array, p: Any = 2) -> Array:
-    return vector_norm((self - other).reshape(-1), p)
-
-
 @op("trapezoid.dx", "trapz.dx")
 def trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
     at = axes_of(y, dim)[0]
@@ -515,11 +400,6 @@ def trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
         return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
     left, right = _neighbours(y, at)
     return div(sum_(mul(add(left, right), _steps(x, y, at)), at), 2.0)
-
-
-@op("cumulative_trapezoid.dx")
-def cumulative_trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
-    return cumsum(mul(add(*_neighbours(y, axes_of(y, dim)[0])), dx / 2.0), dim)
 
 
 @op("cumulative_trapezoid.x")
@@ -546,7 +426,7 @@ def _steps(x: Array, y: Array, axis: int) -> Array:
     return sub(right, left)
 
 
-@op("cov.default")
+@op("cov")
 def cov(
     self: Array, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
 ) -> Array:
@@ -559,7 +439,7 @@ def cov(
     return jnp.squeeze(made)  # one row makes a number
 
 
-@op("corrcoef.default")
+@op("corrcoef")
 def corrcoef(self: Array) -> Array:
     made = cov(self)
     if made.ndim == 0:
@@ -581,11 +461,16 @@ def searchsorted(
     if sorter is not None:
         sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
     sequence, asked = promoted(sorted_sequence, self)
-    if sequence.ndim == 1:
-        found = _searched(sequence, asked.reshape(-1), right or side == "right")
-    else:
-        found = _searched(sequence, asked, right or side == "right")
+    flat = asked.reshape(-1) if sequence.ndim == 1 else asked
+    found = _searched(sequence, flat, right or side == "right")
     return found.reshape(asked.shape).astype(jnp.int32 if out_int32 else canonical(INT))
+
+
+@op("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    self: Array, boundaries: Array, out_int32: bool = False, right: bool = False
+) -> Array:
+    return searchsorted(boundaries, self, out_int32, right)
 
 
 def _searched(sequence: Array, asked: Array, right: bool) -> Array:
@@ -603,29 +488,31 @@ def _searched(sequence: Array, asked: Array, right: bool) -> Array:
     return start
 
 
-@op("bucketize.Tensor", "bucketize.Scalar")
-def bucketize(
-    self: Array, boundaries: Array, out_int32: bool = False, right: bool = False
-) -> Array:
-    return searchsorted(boundaries, self, out_int32, right)
-
-
-@op("isin.Tensor_Tensor")
-def isin(
-    elements: Array, test_elements: Array, assume_unique: bool = False, invert: bool = False
-) -> Array:
-    return jnp.isin(elements, test_elements, invert=invert)
-
-
-@op("isin.Tensor_Scalar")
-def isin_scalar(
-    elements: Array, test_element: Any, assume_unique: bool = False, invert: bool = False
-) -> Array:
-    return (elements != test_element) if invert else (elements == test_element)
-
-
-@op("isin.Scalar_Tensor")
-def scalar_isin(
-    element: Any, test_elements: Array, assume_unique: bool = False, invert: bool = False
-) -> Array:
-    return jnp.isin(element, test_elements, invert=invert)
+op.table(
+    {
+        "argsort argsort.stable": lambda self, dim=-1, descending=False: sort(
+            self, dim, descending
+        )[1],
+        "msort": lambda self: sort(self, 0)[0],
+        "median": lambda self: _middle_of_all(self, False),
+        "nanmedian": lambda self: _middle_of_all(self, True),
+        "median.dim": lambda self, dim, keepdim=False: _middle(self, dim, keepdim, False),
+        "nanmedian.dim": lambda self, dim, keepdim=False: _middle(self, dim, keepdim, True),
+        "quantile quantile.scalar": partial(_quantile, skip_nan=False),
+        "nanquantile nanquantile.scalar": partial(_quantile, skip_nan=True),
+        "trace": lambda self: jnp.trace(_summed(self, None)),
+        "dist": lambda self, other, p=2: vector_norm((self - other).reshape(-1), p),
+        "cumulative_trapezoid.dx": lambda y, dx=1, dim=-1: cumsum(
+            mul(add(*_neighbours(y, axes_of(y, dim)[0])), dx / 2.0), dim
+        ),
+        "isin.Tensor_Tensor": lambda elements, test_elements, invert=False: jnp.isin(
+            elements, test_elements, invert=invert
+        ),
+        "isin.Tensor_Scalar": lambda elements, test_element, invert=False: (
+            (elements != test_element) if invert else (elements == test_element)
+        ),
+        "isin.Scalar_Tensor": lambda element, test_elements, invert=False: jnp.isin(
+            element, test_elements, invert=invert
+        ),
+    }
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -33,64 +33,15 @@ def axis_of(x: Array, dim: int, more: int = 0) -> int:
 # The same elements in the same order.
 
 
-@op("alias.default", "detach.default", "lift.default", "positive.default", memory=VIEW)
-def alias(self: Array) -> Array:
-    return self
-
-
-@op("clone.default", "lift_fresh_copy.default", "alias_copy.default", "detach_copy.default")
-def clone(self: Array) -> Array:
-    return self
-
-
 @op(
-    "contiguous.default",
-    "resolve_conj.default",
-    "resolve_neg.default",
-    "lift_fresh.default",
-    memory=PERHAPS,
-)
-def contiguous(self: Array) -> Array:
-    return self
-
-
-@op("copy.default")
-def copy(self: Array, src: Array) -> Array:
-    return jnp.broadcast_to(as_dtype(src, self.dtype), self.shape)
-
-
-@op(
-    "to.dtype",
-    "to.dtype_layout",
-    "to.device",
-    "to.prim_dtype",
-    "to.other",
-    "to.prim_Device",
-    "to.prim_other",
+    *("to.dtype", "to.dtype_layout", "to.device", "to.prim_dtype"),
+    *("to.other", "to.prim_Device", "to.prim_other"),
     memory=PERHAPS,
 )
 def to(self: Array, dtype: Any = None, copy: bool = False, other: Any = None) -> Array:
     if other is not None:
         dtype = other.dtype
     return self if dtype is None else as_dtype(self, dtype)
-
-
-@op("_to_copy.default")
-def to_copy(self: Array, dtype: Any = None) -> Array:
-    return to(self, dtype)
-
-
-@op("type_as.default", memory=PERHAPS)
-def type_as(self: Array, other: Array) -> Array:
-    return as_dtype(self, other.dtype)
-
-
-@op(
-    "view.default", "_unsafe_view.default", "reshape.default", "view_copy.default",
-    memory=PERHAPS,
-)  # fmt: skip
-def view(self: Array, size: Sequence[Size] = (), shape: Sequence[Size] = ()) -> Array:
-    return reshaped(self, size or shape)
 
 
 def reshaped(x: Array, sizes: Sequence[Size]) -> Array:
@@ -108,11 +59,6 @@ def view_dtype(self: Array, dtype: Any) -> Array:
     if dtype.itemsize != self.dtype.itemsize or category(dtype) == 0:
         raise Unsupported("a view as a dtype of another size")
     return lax.bitcast_convert_type(self, dtype)
-
-
-@op("view_as.default", "reshape_as.default", memory=PERHAPS)
-def view_as(self: Array, other: Array) -> Array:
-    return jnp.reshape(self, other.shape)
 
 
 @op("flatten.using_ints", memory=PERHAPS)
@@ -136,14 +82,9 @@ def unflatten(self: Array, dim: int, sizes: Sequence[Size]) -> Array:
     return jnp.reshape(self, (*self.shape[:at], *sizes, *self.shape[at + 1 :]))
 
 
-@op("ravel.default", memory=PERHAPS)
-def ravel(self: Array) -> Array:
-    return self.reshape(-1)
-
-
 @op(
-    *("squeeze.default", "squeeze.dim", "squeeze.dims"),
-    *("squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims"),
+    *("squeeze", "squeeze.dim", "squeeze.dims"),
+    *("squeeze_copy", "squeeze_copy.dim", "squeeze_copy.dims"),
     memory=VIEW,
 )
 def squeeze(self: Array, dim: Any = None) -> Array:
@@ -158,23 +99,38 @@ def _is_one(size: Size) -> bool:
     return isinstance(size, int) and size == 1
 
 
-@op("unsqueeze.default", "unsqueeze_copy.default", memory=VIEW)
-def unsqueeze(self: Array, dim: int) -> Array:
-    return jnp.expand_dims(self, axis_of(self, dim, 1))
+op.table(
+    {
+        "alias detach lift positive": lambda self: self,
+        "unsqueeze unsqueeze_copy": lambda self, dim: jnp.expand_dims(self, axis_of(self, dim, 1)),
+    },
+    memory=VIEW,
+)
+op.table(
+    {
+        "clone lift_fresh_copy alias_copy detach_copy": lambda self: self,
+        "copy": lambda self, src: jnp.broadcast_to(as_dtype(src, self.dtype), self.shape),
+        "_to_copy": lambda self, dtype=None: to(self, dtype),
+    }
+)
+op.table(
+    {
+        "contiguous resolve_conj resolve_neg lift_fresh": lambda self: self,
+        "type_as": lambda self, other: as_dtype(self, other.dtype),
+        "view _unsafe_view reshape view_copy": lambda self, size=(), shape=(): reshaped(
+            self, size or shape
+        ),
+        "view_as reshape_as": lambda self, other: jnp.reshape(self, other.shape),
+        "ravel": lambda self: self.reshape(-1),
+    },
+    memory=PERHAPS,
+)
 
 
 # Elements in another order.
 
 
-@op("permute.default", "permute_copy.default", memory=VIEW)
-def permute(self: Array, dims: Sequence[int]) -> Array:
-    return jnp.transpose(self, axes_of(self, dims) if dims else ())
-
-
-@op(
-    *("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default"),
-    memory=VIEW,
-)
+@op("transpose.int", "transpose_copy.int", "swapaxes", "swapdims", memory=VIEW)
 def transpose(
     self: Array, dim0: int = 0, dim1: int = 0, axis0: int | None = None, axis1: int | None = None
 ) -> Array:
@@ -182,37 +138,7 @@ def transpose(
     return jnp.swapaxes(self, dim0, dim1) if self.ndim else self
 
 
-@op("t.default", "t_copy.default", "numpy_T.default", memory=VIEW)
-def t(self: Array) -> Array:
-    return jnp.transpose(self)
-
-
-@op("mT.default", "adjoint.default", memory=VIEW)
-def matrix_transpose(self: Array) -> Array:
-    return jnp.swapaxes(self, -1, -2)
-
-
-@op("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist", memory=VIEW)
-def movedim(self: Array, source: Any, destination: Any) -> Array:
-    return jnp.moveaxis(self, source, destination)
-
-
-@op("flip.default")
-def flip(self: Array, dims: Sequence[int]) -> Array:
-    return jnp.flip(self, axes_of(self, dims)) if len(dims) else self
-
-
-@op("fliplr.default")
-def fliplr(self: Array) -> Array:
-    return jnp.fliplr(self)
-
-
-@op("flipud.default")
-def flipud(self: Array) -> Array:
-    return jnp.flipud(self)
-
-
-@op("roll.default")
+@op("roll")
 def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     if not dims:
@@ -220,12 +146,7 @@ def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
     return jnp.roll(self, shifts, list(dims))
 
 
-@op("rot90.default")
-def rot90(self: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
-    return jnp.rot90(self, k, (dims[0], dims[1]))
-
-
-@op("pixel_shuffle.default")
+@op("pixel_shuffle")
 def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
     *batch, c, h, w = self.shape
     r = upscale_factor
@@ -235,7 +156,7 @@ def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
     return x.reshape(*batch, c // (r * r), h * r, w * r)
 
 
-@op("pixel_unshuffle.default")
+@op("pixel_unshuffle")
 def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
     *batch, c, h, w = self.shape
     r, n = downscale_factor, len(batch)
@@ -244,10 +165,33 @@ def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
     return x.reshape(*batch, c * r * r, h // r, w // r)
 
 
-@op("channel_shuffle.default")
+@op("channel_shuffle")
 def channel_shuffle(self: Array, groups: int) -> Array:
     n, c, *rest = self.shape
     return self.reshape(n, groups, c // groups, *rest).swapaxes(1, 2).reshape(self.shape)
+
+
+op.table(
+    {
+        "permute permute_copy": lambda self, dims: jnp.transpose(
+            self, axes_of(self, dims) if dims else ()
+        ),
+        "t t_copy numpy_T": lambda self: jnp.transpose(self),
+        "mT adjoint": lambda self: jnp.swapaxes(self, -1, -2),
+        "movedim.int movedim.intlist moveaxis.int moveaxis.intlist": (
+            lambda self, source, destination: jnp.moveaxis(self, source, destination)
+        ),
+    },
+    memory=VIEW,
+)
+op.table(
+    {
+        "flip": lambda self, dims: jnp.flip(self, axes_of(self, dims)) if len(dims) else self,
+        "fliplr": lambda self: jnp.fliplr(self),
+        "flipud": lambda self: jnp.flipud(self),
+        "rot90": lambda self, k=1, dims=(0, 1): jnp.rot90(self, k, (dims[0], dims[1])),
+    }
+)
 
 
 # Some of the elements.
@@ -279,7 +223,7 @@ def slice_(
     return lax.slice_in_dim(self, first, last, step, axis=at)
 
 
-@op("narrow.default", "narrow_copy.default", memory=VIEW)
+@op("narrow", "narrow_copy", memory=VIEW)
 def narrow(self: Array, dim: int, start: Size, length: Size) -> Array:
     at = axis_of(self, dim)
     if isinstance(start, int) and start < 0:
@@ -294,28 +238,20 @@ def select(self: Array, dim: int, index: Size) -> Array:
     return jnp.squeeze(lax.slice_in_dim(self, first, first + 1, axis=at), at)
 
 
-@op("unsafe_split.Tensor")
-def unsafe_split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
-    return split(self, split_size, dim)
-
-
 @op("split.Tensor", "split.sizes", memory=VIEW)
 def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
     if not isinstance(split_size, int) and isinstance(split_size, Sequence):
         return split_with_sizes(self, split_size, dim)
     size = self.shape[axis_of(self, dim)]
-    count = (
-        max(-(-size // split_size), 1)
-        if not (isinstance(split_size, int) and split_size == 0)
-        else 1
-    )
+    is_empty = isinstance(split_size, int) and split_size == 0
+    count = 1 if is_empty else max(-(-size // split_size), 1)
     return [
         slice_(self, dim, i * split_size, (i + 1) * split_size)
         for i in range(few(int(count), "parts"))
     ]
 
 
-@op("split_with_sizes.default", "split_with_sizes_copy.default", memory=VIEW)
+@op("split_with_sizes", "split_with_sizes_copy", memory=VIEW)
 def split_with_sizes(self: Array, split_sizes: Sequence[Size], dim: int = 0) -> list[Array]:
     parts, at = [], 0
     for size in split_sizes:
@@ -324,12 +260,7 @@ def split_with_sizes(self: Array, split_sizes: Sequence[Size], dim: int = 0) -> 
     return parts
 
 
-@op("unsafe_chunk.default")
-def unsafe_chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
-    return chunk(self, chunks, dim)
-
-
-@op("chunk.default", memory=VIEW)
+@op("chunk", memory=VIEW)
 def chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
     size = self.shape[axis_of(self, dim)]
     each = -(-size // chunks)
@@ -353,25 +284,14 @@ def tensor_split_at(self: Array, indices: Sequence[Size], dim: int = 0) -> list[
     return [slice_(self, dim, *edges[i : i + 2]) for i in range(len(indices) + 1)]
 
 
-def _axis_splits() -> None:
-    for name, at in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
+def _split_along(at: int) -> Callable[..., list[Array]]:
+    def cut(self: Array, sections: int | None = None, indices: Sequence[int] = ()) -> list[Array]:
+        axis = min(at, self.ndim - 1)
+        if sections is None:
+            return tensor_split_at(self, indices, axis)
+        return tensor_split(self, sections, axis)
 
-        def cut(
-            self: Array,
-            sections: int | None = None,
-            indices: Sequence[int] = (),
-            *,
-            _axis: int = at,
-        ) -> list[Array]:
-            axis = min(_axis, self.ndim - 1)
-            if sections is None:
-                return tensor_split_at(self, indices, axis)
-            return tensor_split(self, sections, axis)
-
-        op(f"{name}.int", f"{name}.array", memory=VIEW)(cut)
-
-
-_axis_splits()
+    return cut
 
 
 @op("unbind.int", "unbind_copy.int", memory=VIEW)
@@ -380,27 +300,7 @@ def unbind(self: Array, dim: int = 0) -> list[Array]:
     return [select(self, dim, i) for i in range(count)]
 
 
-@op("linalg_diagonal.default", memory=VIEW)
-def linalg_diagonal(A: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
-    return diagonal(A, offset, dim1, dim2)
-
-
-@op("diagflat.default")
-def diagflat(self: Array, offset: int = 0) -> Array:
-    return jnp.diagflat(self, offset)
-
-
-@op("diagonal.default", "diagonal_copy.default", memory=VIEW)
-def diagonal(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    return jnp.diagonal(self, offset, dim1, dim2)
-
-
-@op("diag.default")
-def diag(self: Array, diagonal: int = 0) -> Array:
-    return jnp.diag(self, diagonal)
-
-
-@op("diag_embed.default")
+@op("diag_embed")
 def diag_embed(self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     size = self.shape[-1] + abs(offset)
     rows = jnp.arange(self.shape[-1]) + max(-offset, 0)
@@ -409,17 +309,7 @@ def diag_embed(self: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     return jnp.moveaxis(made, (-2, -1), (dim1, dim2))
 
 
-@op("tril.default")
-def tril(self: Array, diagonal: int = 0) -> Array:
-    return jnp.tril(self, diagonal)
-
-
-@op("triu.default")
-def triu(self: Array, diagonal: int = 0) -> Array:
-    return jnp.triu(self, diagonal)
-
-
-@op("unfold.default", "unfold_copy.default", memory=OVERLAP)
+@op("unfold", "unfold_copy", memory=OVERLAP)
 def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     if self.ndim == 0:
         return self.reshape(1)
@@ -429,11 +319,37 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     return jnp.moveaxis(windows, at + 1, -1)
 
 
+op.table(
+    {
+        "unsafe_split.Tensor": lambda self, split_size, dim=0: split(self, split_size, dim),
+        "unsafe_chunk": lambda self, chunks, dim=0: chunk(self, chunks, dim),
+        "diagflat": lambda self, offset=0: jnp.diagflat(self, offset),
+        "diag": lambda self, diagonal=0: jnp.diag(self, diagonal),
+        "tril": lambda self, diagonal=0: jnp.tril(self, diagonal),
+        "triu": lambda self, diagonal=0: jnp.triu(self, diagonal),
+    }
+)
+op.table(
+    {
+        "hsplit.int hsplit.array": _split_along(1),
+        "vsplit.int vsplit.array": _split_along(0),
+        "dsplit.int dsplit.array": _split_along(2),
+        "diagonal diagonal_copy": lambda self, offset=0, dim1=0, dim2=1: jnp.diagonal(
+            self, offset, dim1, dim2
+        ),
+        "linalg_diagonal": lambda A, offset=0, dim1=-2, dim2=-1: jnp.diagonal(
+            A, offset, dim1, dim2
+        ),
+    },
+    memory=VIEW,
+)
+
+
 # Elements several times.
 
 
-@op("expand.default", "expand_copy.default", "broadcast_to.default", memory=OVERLAP)
-def expand(self: Array, size: Sequence[Size], implicit: bool = False) -> Array:
+@op("expand", "expand_copy", "broadcast_to", memory=OVERLAP)
+def expand(self: Array, size: Sequence[Size]) -> Array:
     new = len(size) - self.ndim
     shape = [
         self.shape[i - new] if isinstance(wanted, int) and wanted == -1 else wanted
@@ -442,33 +358,11 @@ def expand(self: Array, size: Sequence[Size], implicit: bool = False) -> Array:
     return jnp.broadcast_to(self, shape)
 
 
-@op("expand_as.default", memory=OVERLAP)
-def expand_as(self: Array, other: Array) -> Array:
-    return jnp.broadcast_to(self, other.shape)
-
-
-@op("broadcast_tensors.default", memory=OVERLAP)
-def broadcast_tensors(tensors: Sequence[Array]) -> list[Array]:
-    return list(jnp.broadcast_arrays(*tensors))
-
-
-@op("meshgrid.default", "meshgrid.indexing", memory=OVERLAP)
-def meshgrid(tensors: Sequence[Array], indexing: str = "ij") -> list[Array]:
-    return list(jnp.meshgrid(*(jnp.atleast_1d(tensor) for tensor in tensors), indexing=indexing))
-
-
-@op("repeat.default")
+@op("repeat")
 def repeat(self: Array, repeats: Sequence[Size]) -> Array:
-    return (
-        jnp.tile(self, tuple(repeats))
-        if all(isinstance(r, int) for r in repeats)
-        else _tiled(self, repeats)
-    )
-
-
-@op("tile.default")
-def tile(self: Array, dims: Sequence[Size]) -> Array:
-    return repeat(self, [*(1,) * (self.ndim - len(dims)), *dims])
+    if all(isinstance(times, int) for times in repeats):
+        return jnp.tile(self, tuple(repeats))
+    return _tiled(self, repeats)
 
 
 def _tiled(x: Array, repeats: Sequence[Size]) -> Array:
@@ -525,7 +419,7 @@ def _strided(given: Arguments) -> str | None:
     return None
 
 
-@op("as_strided.default", memory=OVERLAP, refuse=_strided)
+@op("as_strided", memory=OVERLAP, refuse=_strided)
 def as_strided(
     self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Array:
@@ -535,22 +429,30 @@ def as_strided(
     return jnp.take(self.reshape(-1), at, mode="clip")
 
 
+op.table(
+    {
+        "expand_as": lambda self, other: jnp.broadcast_to(self, other.shape),
+        "broadcast_tensors": lambda tensors: list(jnp.broadcast_arrays(*tensors)),
+        "meshgrid meshgrid.indexing": lambda tensors, indexing="ij": list(
+            jnp.meshgrid(*(jnp.atleast_1d(tensor) for tensor in tensors), indexing=indexing)
+        ),
+    },
+    memory=OVERLAP,
+)
+op.table({"tile": lambda self, dims: repeat(self, [*(1,) * (self.ndim - len(dims)), *dims])})
+
+
 # Joins.
 
 
-@op("cat.default", "concat.default", "concatenate.default")
+@op("cat", "concat", "concatenate")
 def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """Torch skips vectors without elements whatever the other tensors' shapes are."""
     rank = max(tensor.ndim for tensor in tensors)
     kept = [
-        tensor
-        for tensor in tensors
-        if not (
-            tensor.ndim == 1
-            and rank > 1
-            and isinstance(tensor.shape[0], int)
-            and tensor.shape[0] == 0
-        )
+        x
+        for x in tensors
+        if not (x.ndim == 1 < rank and isinstance(x.shape[0], int) and not x.size)
     ]
     dtype = _joined(tensors)
     return jnp.concatenate([as_dtype(tensor, dtype) for tensor in kept], axis=dim)
@@ -563,67 +465,54 @@ def _joined(tensors: Sequence[Array]) -> Any:
     return dtype
 
 
-@op("stack.default")
+@op("stack")
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     dtype = _joined(tensors)
     return jnp.stack([as_dtype(tensor, dtype) for tensor in tensors], axis=dim)
 
 
-@op("hstack.default")
-def hstack(tensors: Sequence[Array]) -> Array:
-    return jnp.hstack(list(tensors))
-
-
-@op("dstack.default")
-def dstack(tensors: Sequence[Array]) -> Array:
-    return jnp.dstack(list(tensors))
-
-
-@op("column_stack.default")
-def column_stack(tensors: Sequence[Array]) -> Array:
-    return jnp.column_stack(list(tensors))
-
-
-@op("block_diag.default")
+@op("block_diag")
 def block_diag(tensors: Sequence[Array]) -> Array:
     dtype = _joined(tensors)
     return jax.scipy.linalg.block_diag(*(as_dtype(tensor, dtype) for tensor in tensors))
 
 
-@op("cartesian_prod.default")
+@op("cartesian_prod")
 def cartesian_prod(tensors: Sequence[Array]) -> Array:
     grids = jnp.meshgrid(*tensors, indexing="ij")
     flat = [grid.reshape(-1) for grid in grids]
     return flat[0] if len(flat) == 1 else jnp.stack(flat, 1)
 
 
-def _at_least() -> None:
-    for name, function in (
-        ("atleast_1d", jnp.atleast_1d),
-        ("atleast_2d", jnp.atleast_2d),
-        ("atleast_3d", jnp.atleast_3d),
-    ):
+def _at_least(function: Callable[..., Array]) -> Callable[..., Any]:
+    def apply(self: Array | None = None, tensors: Sequence[Array] = ()) -> Any:
+        return [function(x) for x in tensors] if self is None else function(self)
 
-        def apply(
-            self: Array | None = None, tensors: Sequence[Array] = (), *, _function: Any = function
-        ) -> Any:
-            return [_function(x) for x in tensors] if self is None else _function(self)
-
-        op(f"{name}.default", f"{name}.Sequence", memory=PERHAPS)(apply)
+    return apply
 
 
-_at_least()
-
-
-@op("vstack.default")
-def vstack(tensors: Sequence[Array]) -> Array:
-    return jnp.vstack(list(tensors))
+op.table(
+    {
+        "atleast_1d atleast_1d.Sequence": _at_least(jnp.atleast_1d),
+        "atleast_2d atleast_2d.Sequence": _at_least(jnp.atleast_2d),
+        "atleast_3d atleast_3d.Sequence": _at_least(jnp.atleast_3d),
+    },
+    memory=PERHAPS,
+)
+op.table(
+    {
+        "hstack": lambda tensors: jnp.hstack(list(tensors)),
+        "dstack": lambda tensors: jnp.dstack(list(tensors)),
+        "column_stack": lambda tensors: jnp.column_stack(list(tensors)),
+        "vstack": lambda tensors: jnp.vstack(list(tensors)),
+    }
+)
 
 
 # Padding.
 
 
-@op("constant_pad_nd.default")
+@op("constant_pad_nd")
 def constant_pad(self: Array, pad: Sequence[Size], value: Any = 0) -> Array:
     widths = _widths(self, pad)
     if all(isinstance(width, int) for low_high in widths for width in low_high):
@@ -637,7 +526,7 @@ def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
 
 
-@op("pad.default")
+@op("pad")
 def pad(self: Array, pad: Sequence[Size], mode: str = "constant", value: Any = None) -> Array:
     if mode == "constant":
         return constant_pad(self, pad, 0 if value is None else value)
@@ -660,42 +549,37 @@ def pad(self: Array, pad: Sequence[Size], mode: str = "constant", value: Any = N
     return jnp.pad(cut, [(max(low, 0), max(high, 0)) for low, high in widths], mode=names[mode])
 
 
-@op("reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default")
-def reflection_pad(self: Array, padding: Sequence[int]) -> Array:
-    return pad(self, padding, "reflect")
-
-
-@op("replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default")
-def replication_pad(self: Array, padding: Sequence[int]) -> Array:
-    return pad(self, padding, "replicate")
+op.table(
+    {
+        "reflection_pad1d reflection_pad2d reflection_pad3d": lambda self, padding: pad(
+            self, padding, "reflect"
+        ),
+        "replication_pad1d replication_pad2d replication_pad3d": lambda self, padding: pad(
+            self, padding, "replicate"
+        ),
+    }
+)
 
 
 # Complex numbers as pairs.
 
 
-@op("view_as_complex.default", memory=OVERLAP)
-def view_as_complex(self: Array) -> Array:
-    return lax.complex(self[..., 0], self[..., 1])
-
-
-@op("view_as_real.default", memory=OVERLAP)
-def view_as_real(self: Array) -> Array:
-    return jnp.stack([jnp.real(self), jnp.imag(self)], -1)
-
-
-@op("conj.default", "_conj.default", memory=OVERLAP)
-def conj(self: Array) -> Array:
-    return jnp.conj(self)
+op.table(
+    {
+        "view_as_complex": lambda self: lax.complex(self[..., 0], self[..., 1]),
+        "view_as_real": lambda self: jnp.stack([jnp.real(self), jnp.imag(self)], -1),
+        "conj _conj": lambda self: jnp.conj(self),
+    },
+    memory=OVERLAP,
+)
 
 
 # Sizes as numbers.
 
 
-@op("sym_size.int", "size.int")
-def size(self: Array, dim: int) -> Size:
-    return self.shape[axis_of(self, dim)]
-
-
-@op("sym_numel.default", "numel.default")
-def numel(self: Array) -> Size:
-    return math.prod(self.shape)
+op.table(
+    {
+        "sym_size.int size.int": lambda self, dim: self.shape[axis_of(self, dim)],
+        "sym_numel numel": lambda self: math.prod(self.shape),
+    }
+)

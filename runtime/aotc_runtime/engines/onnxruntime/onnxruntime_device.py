@@ -236,27 +236,16 @@ class OnnxDevice(ProcessorDevice):
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """A function that shows buffers of an aval as arrays."""
-        return _viewer(aval)
+        dtype = aval.dtype if aval.dtype.name in _BITS else None
 
-
-def _viewer(aval: Aval) -> Callable[[Buffer], Array]:
-    """A function that shows buffers of an aval as arrays."""
-    if aval.dtype.name in _BITS:
-        dtype = aval.dtype
-
-        def shown_bits(buffer: Buffer) -> Array:
-            array: Array = buffer.numpy().view(dtype)
+        def shown(buffer: Buffer) -> Array:
+            array: Array = buffer.numpy()
+            if dtype is not None:
+                array = array.view(dtype)
             array.setflags(write=False)
             return array
 
-        return shown_bits
-
-    def shown(buffer: Buffer) -> Array:
-        array: Array = buffer.numpy()
-        array.setflags(write=False)
-        return array
-
-    return shown
+        return shown
 
 
 def _stored(array: Array) -> Array:

@@ -195,10 +195,5 @@ def _read(stored: Stored) -> OpenvinoExecutable:
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E753",
-        where,
-        found,
-        expected="a graph that OpenVINO loads",
-        hint="rebuild the bundle with the release of openvino that is installed here",
-    )
+    hint = "rebuild the bundle with the release of openvino that is installed here"
+    return refusal("AOTC-E753", where, found, expected="a graph that OpenVINO loads", hint=hint)

@@ -135,14 +135,9 @@ class XlaDevice(Device):
         self, executable: LoadedExecutable
     ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
         """How the parameters and the results of an executable lie on its devices, as XLA says."""
-        from aotc_runtime.engines.xla.xla_sharding import tiles
+        from aotc_runtime.engines.xla.xla_sharding import executable_tiles
 
-        loaded = executable.loaded
-        count = len(loaded.local_devices())
-        read = self._names.HloSharding.from_proto
-        shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
-        parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
-        return parameters, results
+        return executable_tiles(self._names, executable.loaded)
 
     def result_handler(self, aval: Aval) -> Any:
         """The handler of a result."""
@@ -220,23 +215,9 @@ class XlaDevice(Device):
         )
         return results
 
-    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
-        """A function that reads all results of a call as `to_numpy` does; made once, called
-        often.
-        """
-        if not all(map(is_plain, avals)):
-            return super().reader(avals)
-        as_array = self.as_array
-        return lambda buffers: [as_array(buffer) for buffer in buffers]
-
-    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """A function that reads a call's only result as numpy and returns it by itself; made once,
-        called often.
-        """
-        if not is_plain(aval):
-            return super().reader_of_one(aval)
-        as_array = self.as_array
-        return lambda buffers: as_array(buffers[0])
+    def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
+        """A function that reads results of an aval as numpy; made once, called often."""
+        return self.as_array if is_plain(aval) else super().viewer(aval)
 
     def is_deleted(self, buffer: Buffer) -> bool:
         """Whether a call that donated the buffer used it up."""

@@ -35,7 +35,7 @@ DLPACK_CPU = 1
 
 
 class _FastPath(NamedTuple):
-    """What jaxlib's dispatcher asks of a cache miss, by attribute (jaxlib/pjit.cc)."""
+    """What jaxlib's dispatcher asks of a cache miss (jaxlib/pjit.cc)."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -46,68 +46,6 @@ class _FastPath(NamedTuple):
     kept_var_bitvec: Sequence[bool]
     in_device_local_layouts: Sequence[None]
     const_args: Sequence[Buffer]
-
-
-class Dispatcher:
-    """Makes calls in jaxlib's compiled call path, without jax. sharding: of everything, which lies
-    on one device.
-    """
-
-    def __init__(self, sharding: Any) -> None:
-        from jaxlib import _jax
-
-        self._sharding = sharding
-        self._pytrees = _jax.pytree.default_registry()
-        self._make = _jax.pjit
-        # It reads three settings that jax makes when it is imported; without jax they are made
-        # here: 64-bit types as they are, jit enabled, no hook. A jax imported later replaces them.
-        if "jax" not in sys.modules:
-            settings = _jax.jax_jit
-            settings.set_enable_x64_state(
-                settings._Config("aotc_enable_x64", True, include_in_jit_key=True)
-            )
-            settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
-            settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
-
-    def call(
-        self,
-        executable: LoadedExecutable,
-        weights: Sequence[Buffer],
-        inputs: int,
-        outputs: Sequence[Aval],
-        missed: Callable[[Sequence[Any]], list[Buffer]],
-    ) -> Callable[..., list[Buffer]]:
-        """A function of so many input leaves.
-
-        missed: runs the executable in another way, for leaves that the path has not seen yet. Each
-        leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither sees
-        another byte order nor, under jax's 32-bit setting, a 64-bit type. Inputs are used in place
-        while the call lasts, which is until the results are there.
-        """
-        count = len(weights) + inputs
-        fast_path = _FastPath(
-            xla_executable=executable.loaded,
-            out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
-            in_shardings=[self._sharding] * count,
-            out_shardings=[self._sharding] * len(outputs),
-            out_avals=list(outputs),
-            out_committed=[True] * len(outputs),
-            kept_var_bitvec=[True] * count,
-            in_device_local_layouts=[None] * count,
-            const_args=list(weights),
-        )
-
-        def miss(*leaves: Any) -> tuple[list[Buffer], _FastPath, bool]:
-            return missed(leaves), fast_path, False
-
-        def unknown_leaf(*_: Any) -> Any:
-            raise TypeError("a leaf that is neither a numpy array nor a buffer")
-
-        assert len(executable.handlers) == len(outputs)
-        call: Callable[..., list[Buffer]] = self._make(
-            "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
-        )
-        return call
 
 
 def target_machine(topology: bytes) -> tuple[str, str, str] | None:
@@ -137,9 +75,21 @@ class Processor(XlaDevice):
 
     def prepare(self, xla_client: Any) -> None:
         """Take what the compiled call path needs."""
+        from jaxlib import _jax
+
         self._lapack_ready = False
         self._topology = xla_client.get_topology_for_devices
-        self._dispatcher = Dispatcher(self._sharding)
+        self._pytrees = _jax.pytree.default_registry()
+        self._make_call = _jax.pjit
+        # It reads three settings that jax makes when it is imported; without jax they are made
+        # here: 64-bit types as they are, jit enabled, no hook. A jax imported later replaces them.
+        if "jax" not in sys.modules:
+            settings = _jax.jax_jit
+            settings.set_enable_x64_state(
+                settings._Config("aotc_enable_x64", True, include_in_jit_key=True)
+            )
+            settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
+            settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
 
     def direct(
         self,
@@ -148,20 +98,42 @@ class Processor(XlaDevice):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function that runs in jaxlib's compiled call path, which uses inputs in place; None
-        where an input is of numbers that XLA packs.
+        """A function that runs in jaxlib's compiled call path, which uses inputs in place while the
+        call lasts, until the results are there; None where an input is of numbers that XLA packs.
+
+        Each leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither
+        sees another byte order nor, under jax's 32-bit setting, a 64-bit type.
         """
         if any(is_packed_in_xla(aval.dtype) for aval in inputs):
             return None
+        assert len(executable.handlers) == len(outputs)
+        count = len(weights) + len(inputs)
+        fast_path = _FastPath(
+            xla_executable=executable.loaded,
+            out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
+            in_shardings=[self._sharding] * count,
+            out_shardings=[self._sharding] * len(outputs),
+            out_avals=list(outputs),
+            out_committed=[True] * len(outputs),
+            kept_var_bitvec=[True] * count,
+            in_device_local_layouts=[None] * count,
+            const_args=list(weights),
+        )
 
-        def miss(leaves: Sequence[Any]) -> list[Buffer]:
+        def miss(*leaves: Any) -> tuple[list[Buffer], _FastPath, bool]:
             buffers = [
                 self.put(leaf, aval) if isinstance(leaf, np.ndarray) else leaf
                 for leaf, aval in zip(leaves, inputs, strict=True)
             ]
-            return self.execute(executable, [*weights, *buffers])
+            return self.execute(executable, [*weights, *buffers]), fast_path, False
 
-        return self._dispatcher.call(executable, weights, len(inputs), outputs, miss)
+        def unknown_leaf(*_: Any) -> Any:
+            raise TypeError("a leaf that is neither a numpy array nor a buffer")
+
+        call: Callable[..., list[Buffer]] = self._make_call(
+            "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
+        )
+        return call
 
     def machine(self) -> Machine:
         """This host's processor as XLA's compiler sees it."""
@@ -221,19 +193,14 @@ class Processor(XlaDevice):
         options: Mapping[str, str],
         where: str,
     ) -> LoadedExecutable:
-        """Compile a verified module with symbolic dimensions for the shapes of these inputs.
-
-        Takes tens of milliseconds and more, on the calling thread, other Python threads going on
-        meanwhile. Raises BackendError (AOTC-E756).
+        """Compile a verified module with symbolic dimensions for the shapes of these inputs, which
+        takes tens of milliseconds and more. Raises BackendError (AOTC-E756).
         """
         from aotc_runtime.engines.xla.xla_symbolic import compiled
 
-        handlers = [self.result_handler(aval) for aval in outputs]
         shapes = [aval.shape for aval in inputs]
-        loaded = compiled(
-            self._client, self._devices, self.error, bytes(module.data), shapes, options, where
-        )
-        executable = LoadedExecutable(loaded, handlers)
+        loaded = compiled(self._client, self._devices, self.error, module, shapes, options, where)
+        executable = LoadedExecutable(loaded, [self.result_handler(aval) for aval in outputs])
         # Should another thread load a bundle just now, `compilations` looks again.
         with self._lock:
             self._known[id(loaded)] = executable

@@ -42,10 +42,5 @@ def accelerated(platform: str, started: Processor) -> XlaDevice:
 
 def _no_device(platform: str, found: str) -> AotcError:
     """AOTC-E758. found: what there is instead of devices."""
-    return refusal(
-        "AOTC-E758",
-        platform,
-        found,
-        expected="devices that XLA can use",
-        hint="`aotc targets check` and the driver's own tools say more",
-    )
+    hint = "`aotc targets check` and the driver's own tools say more"
+    return refusal("AOTC-E758", platform, found, expected="devices that XLA can use", hint=hint)

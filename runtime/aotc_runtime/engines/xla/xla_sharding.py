@@ -127,6 +127,16 @@ def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
     )
 
 
+def executable_tiles(
+    names: Any, loaded: Any
+) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+    """What jaxlib's executable says of its parameters and of its results."""
+    count, read = len(loaded.local_devices()), names.HloSharding.from_proto
+    shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
+    parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
+    return parameters, results
+
+
 def tiles(sharding: Any, devices: int) -> Tiles | None:
     """What jaxlib's sharding says each of so many devices holds; None for anything but equal tiles
     and copies.

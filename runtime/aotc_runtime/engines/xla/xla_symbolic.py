@@ -12,13 +12,14 @@ from typing import Any
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.rendering import first_line
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 
 def compiled(
     client: Any,
     devices: Sequence[Any],
     error_type: type[Exception],
-    artifact: bytes,
+    module: VerifiedBlob,
     shapes: Sequence[tuple[int, ...]],
     options: Mapping[str, str],
     where: str,
@@ -30,7 +31,7 @@ def compiled(
         from jaxlib import _jax, xla_client
 
         refined = _jax.mlir.refine_polymorphic_shapes(
-            _with_static_main(artifact, shapes),
+            _with_static_main(bytes(module.data), shapes),
             enable_shape_assertions=True,
             validate_static_shapes=True,
             enable_shardy=False,
@@ -39,12 +40,8 @@ def compiled(
         compile_options.env_option_overrides = sorted(options.items())
         return client.compile_and_load(refined, devices, compile_options)
     except (error_type, ImportError, AttributeError, TypeError, ValueError) as error:
-        raise refusal(
-            "AOTC-E756",
-            where,
-            first_line(error),
-            expected="XLA to compile the bundled module for these sizes",
-        ) from error
+        expected = "XLA to compile the bundled module for these sizes"
+        raise refusal("AOTC-E756", where, first_line(error), expected=expected) from error
 
 
 def _with_static_main(artifact: bytes, shapes: Sequence[tuple[int, ...]]) -> bytes:

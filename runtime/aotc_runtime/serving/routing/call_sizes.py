@@ -171,13 +171,9 @@ def _other_axes(
 
 
 def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:
-    return finding(
-        "AOTC-E612",
-        f"{name} {dimension}",
-        ", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
-        expected=f"inputs that agree on {dimension}",
-        hint="pass inputs that belong together",
-    )
+    found = ", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users))
+    expected, hint = f"inputs that agree on {dimension}", "pass inputs that belong together"
+    return finding("AOTC-E612", f"{name} {dimension}", found, expected=expected, hint=hint)
 
 
 def shapes_at(

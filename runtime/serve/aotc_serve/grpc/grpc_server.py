@@ -19,12 +19,11 @@ from aotc_serve.grpc.grpc_inference import encode_response, prepare
 from aotc_serve.grpc.grpc_wire import InferRequest, model_of, read_request
 from aotc_serve.inference.error_statuses import (
     fault,
-    grpc_status,
     let_go,
     not_allowed,
-    not_listening,
     refuse_parameters,
     sentence,
+    statuses_of,
 )
 from aotc_serve.inference.inference_requests import Outcome, Prepared
 from aotc_serve.inference.protocol_tensors import Take, invalid_request, take_nothing
@@ -80,7 +79,7 @@ class GrpcServer:
         try:
             port = server.add_insecure_port(address)
         except RuntimeError as error:
-            raise not_listening(address, str(error)) from error
+            raise refusal("AOTC-E782", address, str(error)) from error
         await server.start()
         return cls(server, host, port)
 
@@ -155,7 +154,7 @@ class _Calls:
             if refused is None:
                 return
             context.set_trailing_metadata(((CODE, refused.code),))
-            status = getattr(grpc.StatusCode, grpc_status(refused))
+            status = getattr(grpc.StatusCode, statuses_of(refused)[1])
             text = " | ".join(map(sentence, refused.findings))
             # It raises, and the error may live long: nothing of the request is in this frame.
             await context.abort(status, text[:TEXT_MAX])

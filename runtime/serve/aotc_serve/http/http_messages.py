@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_serve.http.json_inference import json_answer
-from aotc_serve.inference.error_statuses import error_document, http_status, let_go
+from aotc_serve.inference.error_statuses import error_document, let_go, statuses_of
 from aotc_serve.inference.inference_requests import Outcome
 from aotc_serve.inference.protocol_tensors import Port, invalid_request
 from aotc_serve.inference.request_memory import Claim, Memory
@@ -90,7 +90,7 @@ def encode_json(content: Any, status: int = 200) -> Response:
 def refused(error: AotcError) -> Response:
     """Return the response to a refused request; the error is let go of."""
     let_go(error)
-    status = http_status(error)
+    status = statuses_of(error)[0]
     response = encode_json(error_document(error), status)
     if status == 503:
         response.headers["retry-after"] = "1"
@@ -119,13 +119,9 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
     headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
-        raise refusal(
-            "AOTC-E767",
-            "request",
-            f"the content encoding {encoding[:100].decode('latin-1')}",
-            expected="a body as it is",
-            hint="send it without Content-Encoding",
-        )
+        found = f"the content encoding {encoding[:100].decode('latin-1')}"
+        hint = "send it without Content-Encoding"
+        raise refusal("AOTC-E767", "request", found, expected="a body as it is", hint=hint)
     text = headers.get(HEADER_LENGTH)
     if text is None:
         return None

@@ -8,7 +8,8 @@ import resource
 import socket
 from collections.abc import MutableMapping
 
-from aotc_serve.inference.error_statuses import not_listening, not_passed
+from aotc_runtime.base.errors import refusal
+from aotc_serve.inference.error_statuses import not_passed
 
 SYSTEMD_SOCKETS = 3
 """The number of the first socket that systemd passes on."""
@@ -58,7 +59,7 @@ def _opened(host: str, port: int) -> socket.socket:
             listening.close()
             raise
     except (OSError, OverflowError) as error:
-        raise not_listening(f"{host}:{port}", str(error)) from error
+        raise refusal("AOTC-E782", f"{host}:{port}", str(error)) from error
     return listening
 
 

@@ -162,10 +162,6 @@ def json_too_large(size: int, limits: Limits) -> AotcError:
 def _too_large(size: int, most: int, limits: Limits) -> AotcError:
     if most == limits.json and most < limits.body:
         return json_too_large(size, limits)
-    return refusal(
-        "AOTC-E763",
-        "request",
-        f"{size} bytes",
-        expected=f"a body of at most {most} bytes",
-        hint="send less at once, or start the server with a higher --max-body",
-    )
+    expected = f"a body of at most {most} bytes"
+    hint = "send less at once, or start the server with a higher --max-body"
+    return refusal("AOTC-E763", "request", f"{size} bytes", expected=expected, hint=hint)

@@ -54,14 +54,6 @@ def statuses_of(error: AotcError) -> tuple[int, str]:
     return next((both for family, both in BY_FAMILY if isinstance(error, family)), REFUSED_BUNDLE)
 
 
-def http_status(error: AotcError) -> int:
-    return statuses_of(error)[0]
-
-
-def grpc_status(error: AotcError) -> str:
-    return statuses_of(error)[1]
-
-
 def let_go(error: AotcError) -> None:
     """Forget which calls an error came through, once it has been answered. They hold the request,
     and the error holds them: for as long as Python does not look for such cycles, which may be
@@ -93,29 +85,16 @@ def error_document(error: AotcError) -> dict[str, Any]:
 
 def too_slow(name: str, seconds: float) -> AotcError:
     """The error (AOTC-E765) for a call that nobody waits for any longer."""
-    return refusal(
-        "AOTC-E765",
-        f"model {name[:100]}",
-        "none yet",
-        expected=f"an answer within {seconds:g} s",
-        hint="ask for less at once, or start the server with a longer --call-seconds",
-    )
-
-
-def not_listening(where: str, found: str) -> AotcError:
-    """The error (AOTC-E782) for an address that cannot be had."""
-    return refusal("AOTC-E782", where, found)
+    expected = f"an answer within {seconds:g} s"
+    hint = "ask for less at once, or start the server with a longer --call-seconds"
+    return refusal("AOTC-E765", f"model {name[:100]}", "none yet", expected=expected, hint=hint)
 
 
 def not_passed(found: str) -> AotcError:
     """The error (AOTC-E782) for sockets of systemd that cannot be served at."""
-    return refusal(
-        "AOTC-E782",
-        "LISTEN_FDS",
-        found,
-        expected="one TCP socket that listens",
-        hint="let the socket unit have one ListenStream= with a port; gRPC has --grpc-port",
-    )
+    expected = "one TCP socket that listens"
+    hint = "let the socket unit have one ListenStream= with a port; gRPC has --grpc-port"
+    return refusal("AOTC-E782", "LISTEN_FDS", found, expected=expected, hint=hint)
 
 
 BY_SERVER = "start the server with --control, or send it SIGHUP to load what was changed"
@@ -127,13 +106,8 @@ def not_allowed(found: str, hint: str = BY_SERVER) -> AotcError:
     """The error (AOTC-E768) for a server that is not to be controlled so."""
     if hint == BY_DEPLOYMENT:
         return refusal("AOTC-E768", "repository", found, expected="its deployment", hint=hint)
-    return refusal(
-        "AOTC-E768",
-        "repository",
-        found,
-        expected="a server that was started with --control, asked by a program",
-        hint=hint,
-    )
+    expected = "a server that was started with --control, asked by a program"
+    return refusal("AOTC-E768", "repository", found, expected=expected, hint=hint)
 
 
 def refuse_parameters(parameters: Iterable[str]) -> None:
@@ -144,10 +118,7 @@ def refuse_parameters(parameters: Iterable[str]) -> None:
     """
     given = [name[:100] for name in parameters if name != "unload_dependents"]
     if given:
-        raise refusal(
-            "AOTC-E767",
-            "repository",
-            "the parameters " + ", ".join(given),
-            expected="the name of a model, and nothing else",
-            hint="bundles come from where the server was told to load them from",
-        )
+        found = "the parameters " + ", ".join(given)
+        expected = "the name of a model, and nothing else"
+        hint = "bundles come from where the server was told to load them from"
+        raise refusal("AOTC-E767", "repository", found, expected=expected, hint=hint)

@@ -61,13 +61,8 @@ def placed(
         raise invalid_request(f"input {name}", "it twice", "each input once")
     port = model.inputs[place]
     if datatype != port.datatype:
-        raise refusal(
-            "AOTC-E606",
-            f"input {name}",
-            datatype[:NAME_MAX],
-            expected=port.datatype,
-            hint=f"send {port.datatype}; nothing is cast silently",
-        )
+        found, hint = datatype[:NAME_MAX], f"send {port.datatype}; nothing is cast silently"
+        raise refusal("AOTC-E606", f"input {name}", found, expected=port.datatype, hint=hint)
     return place, port
 
 
@@ -77,13 +72,9 @@ def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
         wanted in (-1, size) for wanted, size in zip(port.shape, shape, strict=True)
     )
     if not is_fit and len(shape) <= RANK_MAX:
-        raise refusal(
-            "AOTC-E612",
-            f"input {port.name}",
-            f"{port.datatype}{list(shape)}",
-            expected=f"{port.datatype}{list(port.shape)}",
-            hint="send the shape that GET /v2/models/NAME lists; -1 stands for any size",
-        )
+        found, expected = f"{port.datatype}{list(shape)}", f"{port.datatype}{list(port.shape)}"
+        hint = "send the shape that GET /v2/models/NAME lists; -1 stands for any size"
+        raise refusal("AOTC-E612", f"input {port.name}", found, expected=expected, hint=hint)
 
 
 def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
@@ -158,13 +149,8 @@ def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> Non
     """Raises ServerError (AOTC-E767)."""
     for name in parameters:
         if name in _NOT_OFFERED and parameters[name]:
-            raise refusal(
-                "AOTC-E767",
-                where,
-                f"the parameter {name}",
-                expected="the extensions that GET /v2 lists",
-                hint=f"leave {name} out",
-            )
+            found, expected = f"the parameter {name}", "the extensions that GET /v2 lists"
+            raise refusal("AOTC-E767", where, found, expected=expected, hint=f"leave {name} out")
 
 
 def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:

@@ -17,7 +17,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.serving.call_metrics import Answer
-from aotc_serve.inference.error_statuses import http_status
+from aotc_serve.inference.error_statuses import statuses_of
 from aotc_serve.inference.protocol_tensors import Array
 from aotc_serve.inference.served_models import Masks, Model
 
@@ -52,7 +52,7 @@ class Traces:
                 yield span
             except AotcError as error:
                 span.set_attribute("error.type", error.code)
-                if http_status(error) >= FAULT:
+                if statuses_of(error)[0] >= FAULT:
                     span.set_status(Status(StatusCode.ERROR))
                 raise
 

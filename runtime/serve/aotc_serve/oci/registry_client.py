@@ -265,13 +265,10 @@ class Repository:
         """
         coding = response.header("Content-Encoding").strip().lower()
         if coding not in ("", "identity"):
-            raise refusal(
-                "AOTC-E775",
-                f"{self.where} {what}",
-                f"Content-Encoding: {coding[:40]}, which was not asked for",
-                expected="the bytes as they were pushed",
-                hint="have the registry, or the proxy before it, leave answers uncompressed",
-            )
+            found = f"Content-Encoding: {coding[:40]}, which was not asked for"
+            expected = "the bytes as they were pushed"
+            hint = "have the registry, or the proxy before it, leave answers uncompressed"
+            raise refusal("AOTC-E775", f"{self.where} {what}", found, expected=expected, hint=hint)
 
     @contextmanager
     def ask(

@@ -75,13 +75,8 @@ class Listing(Struct, frozen=True):
         for name in names:
             if name not in there:
                 found = f"{', '.join(sorted(there))}"
-                raise refusal(
-                    "AOTC-E505",
-                    self.root.digest,
-                    found,
-                    expected=f"a target {name}",
-                    hint="name one that is there",
-                )
+                expected, hint = f"a target {name}", "name one that is there"
+                raise refusal("AOTC-E505", self.root.digest, found, expected=expected, hint=hint)
         left = tuple(target for target in self.targets if target.name in names)
         gone = [target for target in self.targets if target.name not in names]
         dropped = {d for t in gone for d in (t.reference.digest, t.image.config.digest)}

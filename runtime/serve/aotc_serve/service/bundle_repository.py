@@ -59,13 +59,10 @@ class Repository:
     ) -> None:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
-            raise refusal(
-                "AOTC-E780",
-                "--trust",
-                f"{len(policies)} policies for {len(references)} bundles",
-                expected="one policy for all bundles, or one for each in their order",
-                hint="pass --trust once, or as often as there are bundles",
-            )
+            found = f"{len(policies)} policies for {len(references)} bundles"
+            expected = "one policy for all bundles, or one for each in their order"
+            hint = "pass --trust once, or as often as there are bundles"
+            raise refusal("AOTC-E780", "--trust", found, expected=expected, hint=hint)
         every = list(policies) * (len(references) if len(policies) == 1 else 1)
         self._given = list(zip(references, every, strict=True))
         self._settings, self._tell, self._on_revoked = settings, tell, on_revoked
@@ -248,13 +245,10 @@ class Repository:
             both = release.models.keys() & theirs.models.keys()
             is_one_bundle = theirs.bundle.name == bundle.name
             if both and not (is_one_bundle and theirs.bundle.version != bundle.version):
-                raise refusal(
-                    "AOTC-E780",
-                    place.reference,
-                    f"{min(both)} {bundle.version}, which {other.reference} is, too",
-                    expected="bundles of different names or versions",
-                    hint="serve one of them, or give it a version of its own",
-                )
+                found = f"{min(both)} {bundle.version}, which {other.reference} is, too"
+                expected = "bundles of different names or versions"
+                hint = "serve one of them, or give it a version of its own"
+                raise refusal("AOTC-E780", place.reference, found, expected=expected, hint=hint)
         return release
 
     def _take(self, place: Place, release: Release, looks: tuple[object, ...]) -> None:
@@ -406,20 +400,13 @@ class Repository:
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
             versions = self.versions(name)
-            return refusal(
-                "AOTC-E762",
-                f"model {name}",
-                f"version {version}",
-                expected="one of the versions " + ", ".join(versions),
-                hint="leave the version out for the highest",
-            )
-        return refusal(
-            "AOTC-E762",
-            f"model {name}",
-            "none of that name",
-            expected="one of " + (", ".join(known) or "none: nothing is loaded"),
-            hint=did_you_mean(name, known, "POST /v2/repository/index lists the models"),
-        )
+            found, expected = f"version {version}", "one of the versions " + ", ".join(versions)
+            hint = "leave the version out for the highest"
+            return refusal("AOTC-E762", f"model {name}", found, expected=expected, hint=hint)
+        found = "none of that name"
+        expected = "one of " + (", ".join(known) or "none: nothing is loaded")
+        hint = did_you_mean(name, known, "POST /v2/repository/index lists the models")
+        return refusal("AOTC-E762", f"model {name}", found, expected=expected, hint=hint)
 
 
 def _reasons(error: AotcError) -> dict[str, object]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Descriptor
+from aotc_runtime.loader.bundle_sources import Looked
 from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.system import streamed_bundle
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle
+from aotc_runtime.system.read_progress import OnBytes
 from aotc_runtime.verification.early_choice import AskHost
-from aotc_serve.store.reference_loading import default_folder, fetched
-from aotc_serve.store.reference_reading import looked_at as look
+from aotc_serve.http_client import HttpClient
+from aotc_serve.oci.oci_references import parse
+from aotc_serve.oci.registry_client import Repository
+from aotc_serve.store.blob_files import temporary
+from aotc_serve.store.reference_loading import default_folder, fetched, require_pinned
+from aotc_serve.store.store_pull import ACCEPT_ALL, all_layers, pull, signed_by
 from aotc_serve.store.stored_bundles import Store
-
-__all__ = ["fetch", "look"]
 
 
 def fetch(
@@ -29,3 +39,37 @@ def fetch(
     """
     kept = store if isinstance(store, Store) else Store(store or default_folder(), ca=ca)
     return fetched(place, policy, kept, target, ask, kind)
+
+
+@contextmanager
+def look(
+    place: str,
+    policy: TrustPolicy | None,
+    now: float,
+    *,
+    full: bool,
+    ca: Path | None,
+    on_bytes: OnBytes,
+) -> Iterator[Looked]:
+    """`BundleSource.look` of references to registries: without weights unless they are wanted."""
+    reference = parse(place)
+    accept = ACCEPT_ALL
+    if policy is not None:
+        require_pinned(reference, policy)
+        accept = signed_by(policy, now, place)
+    with temporary() as folder:
+        store = Store(folder)
+        with Repository(reference, HttpClient(ca)) as there:
+            wanted = all_layers if full else _but_weights
+            listing = pull(there, store, (), on_bytes, accept, wanted=wanted)
+        layers = listing.layers().items()
+        unread = {digest: layer.size for digest, layer in layers if not wanted(layer)}
+        shown = str(reference.at(listing.root.digest))
+        source = store.source(listing.root.digest, shown, streamed_bundle.PassedMap, unread)
+        if source is None:
+            raise refusal("AOTC-E560", str(folder), "another process removes what is fetched")
+        yield Looked(source, shown, place, unread)
+
+
+def _but_weights(layer: Descriptor) -> bool:
+    return layer.mediaType != oci_layout.WEIGHTS_TYPE

@@ -39,12 +39,9 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
     try:
         home = environment.get("HOME", "") or Path.home()
     except RuntimeError as error:
-        raise refusal(
-            "AOTC-E560",
-            "the default store",
-            "neither $AOTC_STORE nor $XDG_CACHE_HOME nor a home of this user",
-            hint="name a folder: --store, or $AOTC_STORE",
-        ) from error
+        found = "neither $AOTC_STORE nor $XDG_CACHE_HOME nor a home of this user"
+        hint = "name a folder: --store, or $AOTC_STORE"
+        raise refusal("AOTC-E560", "the default store", found, hint=hint) from error
     return Path(home, ".cache", "aotc-store")
 
 

@@ -270,17 +270,6 @@ def test_a_job_inherits_what_a_process_of_its_own_would(ask: Asking) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-def test_folders_of_imports_that_are_relative_are_the_jobs(ask: Asking, tmp_path: Path) -> None:
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "asked.py").write_text(
-            MODULE.replace("SEEN.append(job)", f"SEEN.append({name!r})")
-        )
-    ask.environment["PYTHONPATH"] = os.pathsep.join([".", os.environ.get("PYTHONPATH", "")])
-    for name in ("here", "there"):
-        assert ask("job", working=tmp_path / name)[1] == name
-
-
 def test_only_the_last_few_zygotes_are_kept(ask: Asking) -> None:
     zygotes: list[int] = []
     for number in range(KEPT_MAX + 1):

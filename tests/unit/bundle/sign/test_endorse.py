@@ -12,7 +12,7 @@ from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.write.added_attestations import with_attestation, with_attestations
+from aotc.bundle.write.added_attestations import with_attestations
 from aotc_runtime.base import limits
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
@@ -51,7 +51,7 @@ def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) ->
     """As the one that `aotc build` made, which vouches for more."""
     signer = LocalSigner.ephemeral()
     made = attest(root_of(bundle), "digits-1.0.0", {**endorsement(), "more": 1}, signer)
-    with_attestation(bundle, root_of(bundle), made.envelope)
+    with_attestations(bundle, root_of(bundle), [made.envelope])
     count = attestations(bundle)
     endorse(bundle, signer)
     assert attestations(bundle) == count + 1
@@ -59,7 +59,7 @@ def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) ->
 
 @pytest.mark.parametrize("envelope", [b"{}", b"not JSON", b'{"payload": "!"}'])
 def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelope: bytes) -> None:
-    with_attestation(bundle, root_of(bundle), envelope)
+    with_attestations(bundle, root_of(bundle), [envelope])
     count = attestations(bundle)
     endorse(bundle, LocalSigner.ephemeral())
     assert attestations(bundle) == count + 1
@@ -88,7 +88,7 @@ def test_a_bundle_that_is_gone_when_it_is_to_be_written_is_one_error(bundle: Pat
     root = root_of(bundle)
     bundle.unlink()
     with pytest.raises(UsageError) as refused:
-        with_attestation(bundle, root, b"{}")
+        with_attestations(bundle, root, [b"{}"])
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E003", str(bundle))
     assert finding.found == "No such file or directory"

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 
-from aotc.pipeline.tasks.code_identity import code_digests
+from aotc.pipeline.code_identity import code_digests
 from aotc_runtime.formats import in_toto as formats
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified

@@ -16,10 +16,7 @@ from aotc.bundle.sign.signing_keys import (
     generate_key_pair,
     load_private_key,
     read_key_file,
-    sign,
 )
-from aotc.bundle.trust.trust_text import policy_text, write_policy
-from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 
 PKCS8 = serialization.PrivateFormat.PKCS8
 KEY = ed25519.Ed25519PrivateKey.generate()
@@ -32,31 +29,6 @@ OPENSSH = KEY.private_bytes(
     serialization.PrivateFormat.OpenSSH,
     serialization.NoEncryption(),
 )
-
-
-def write_key(
-    path: Path,
-    key: PrivateKeyTypes,
-    form: serialization.PrivateFormat = PKCS8,
-    encoding: serialization.Encoding = serialization.Encoding.PEM,
-) -> Path:
-    path.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
-    return path
-
-
-@pytest.mark.parametrize(
-    "key", [ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())]
-)
-def test_what_a_key_signs_its_public_half_in_a_policy_accepts(
-    tmp_path: Path, key: PrivateKeyTypes
-) -> None:
-    signer = load_signer(write_key(tmp_path / "k.key", key), None)
-    (tmp_path / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
-    keys = policy_keys(read_policy(tmp_path / "trust.toml"))
-    assert set(keys) == {signer.key_id}
-    signature = signer.sign(b"message")
-    assert keys[signer.key_id].verify(signature, b"message")
-    assert not keys[signer.key_id].verify(signature, b"massage")
 
 
 @pytest.mark.parametrize(
@@ -146,24 +118,6 @@ def test_an_encrypted_key_without_its_passphrase_says_that_it_needs_one(
             load_private_key(tmp_path / "k.key", passphrase)
         assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E007", found)
     assert load_private_key(tmp_path / "k.key", b"secret").public_key() == key.public_key()
-
-
-def test_ecdsa_signatures_are_deterministic_too() -> None:
-    """RFC 6979: builds reproduce, and no bad random number gives the key away."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    assert sign(key, b"m") == sign(key, b"m") != sign(key, b"n")
-
-
-def test_ed25519_signatures_are_deterministic_and_those_of_two_keys_differ() -> None:
-    one, two = LocalSigner.ephemeral(), LocalSigner.ephemeral()
-    assert sign(one.key, b"m") == sign(one.key, b"m") != sign(two.key, b"m")
-
-
-def test_a_policy_needs_as_many_distinct_keys_as_its_threshold(tmp_path: Path) -> None:
-    pair = generate_key_pair(tmp_path / "k", None)
-    with pytest.raises(UsageError) as caught:
-        write_policy(tmp_path / "trust.toml", "digits", [pair.public, pair.public], 2)
-    assert caught.value.code == "AOTC-E010"
 
 
 def test_a_key_file_has_a_size_that_keys_have(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.trust.trust_edit import with_key, with_revoked
+from aotc.bundle.trust.trust_files import with_key, with_revoked
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc=\n-----END PUBLIC KEY-----\n"
 HEAD = 'schema = 1 # version\nname = "x"\n'
@@ -44,19 +44,20 @@ def same_but(text: str, changed: str) -> None:
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_key_is_added_last(text: str) -> None:
     until = datetime(2027, 1, 1, tzinfo=UTC)
-    changed = with_key(text, PEM, 'ci "2"', None, until)
-    found, before = tomllib.loads(changed), tomllib.loads(text)
     added = {"name": 'ci "2"', "public_key": PEM, "not_after": until}
+    changed = with_key(text, "keys", added)
+    found, before = tomllib.loads(changed), tomllib.loads(text)
     assert found == {**before, "keys": [*before["keys"], added]}
     same_but(text, changed)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_certifiers_are_added_to_a_table_of_their_own(text: str) -> None:
-    once = with_key(text, PEM, "fleet", None, None, "certifiers")
-    twice = with_key(once, PEM, "", None, None, "certifiers")
-    found, before = tomllib.loads(twice), tomllib.loads(text)
     added = [{"name": "fleet", "public_key": PEM}, {"public_key": PEM}]
+    twice = text
+    for fields in added:
+        twice = with_key(twice, "certifiers", fields)
+    found, before = tomllib.loads(twice), tomllib.loads(text)
     assert found == {**before, "certifiers": added}
     same_but(text, twice)
 
@@ -82,7 +83,7 @@ def test_what_is_revoked_is_added_behind_what_was(text: str) -> None:
 )
 def test_what_cannot_be_changed_in_place_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        with_key(text, PEM, "", None, None)
+        with_key(text, "keys", {"public_key": PEM})
     assert refused.value.code == "AOTC-E024"
 
 

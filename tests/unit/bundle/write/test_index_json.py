@@ -11,8 +11,7 @@ import pytest
 
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.write.index_json import layout_index
-from aotc.bundle.write.oci_descriptors import descriptor
+from aotc.bundle.write.oci_descriptors import descriptor, layout_index
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.bundle.write import oci_descriptors
+from aotc.bundle.write.atomic_files import no_check
 from aotc.bundle.write.bundle_writer import Form, rooted, write
+from aotc.bundle.write.oci_descriptors import descriptor_of
 from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import Index, Platform
+from aotc_runtime.formats.oci_layout import ImageDescriptor, Index, Platform
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.formats.tar_archive import BLOCK, read_members
 from aotc_runtime.system.streamed_bundle import look_into, pass_file
@@ -168,8 +169,10 @@ def test_files_are_held_until_the_system_gives_no_more_descriptors(tmp_path: Pat
 def test_a_manifest_is_read_up_to_its_limit(more: int, code: str, tmp_path: Path) -> None:
     """It is zeros here: read, they are no JSON."""
     size = limits.MANIFEST_BYTES_MAX + more
-    image = oci_descriptors.image_descriptor(
+    image = descriptor_of(
+        ImageDescriptor,
         bytes(size),
+        oci_layout.MANIFEST_TYPE,
         artifactType="",
         platform=Platform(architecture="amd64", os="linux", variant="v3"),
         annotations={oci_layout.TARGET_ANNOTATION: "x"},
@@ -179,7 +182,7 @@ def test_a_manifest_is_read_up_to_its_limit(more: int, code: str, tmp_path: Path
         tmp_path / "layout",
         Index(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=(made.root,)),
     )
-    write(folder, Form.LAYOUT, index, made.blobs)
+    write(folder, Form.LAYOUT, index, made.blobs, no_check)
     blob = folder / oci_layout.BLOB_FOLDER / sha256(bytes(size))[7:]
     blob.touch()
     os.truncate(blob, size)

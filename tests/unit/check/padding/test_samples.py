@@ -28,7 +28,11 @@ def at_five_rows(each: TensorSpec) -> Array:
 
 
 def numbers(
-    tensors: Tensors, sample: str, ranges: Mapping[str, tuple[float, float]] | None = None
+    tensors: Tensors,
+    sample: str,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    fill: Mapping[str, str] | None = None,
+    held: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """A sample of these inputs at five rows; `mask` is the loader's."""
     spec = EntryPointSpec(
@@ -39,11 +43,12 @@ def numbers(
         donate=(),
         profiles=(),
         relations=(),
-        policies={"rows": Pad(fill={}, mask="mask", length="", proof=())},
+        policies={"rows": Pad(fill=fill or {}, mask="mask", length="", proof=())},
         tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
         fixtures=FixtureSpec(file=None, seed=0, ranges=ranges or {}),
     )
-    return sampled({each.path: at_five_rows(each) for each in tensors}, tensors, spec, sample)
+    inputs = held or {each.path: at_five_rows(each) for each in tensors}
+    return sampled(inputs, tensors, spec, sample)
 
 
 @pytest.mark.parametrize("sample", ["low", "high"])
@@ -100,19 +105,6 @@ def test_high_booleans_all_hold_what_their_padding_does_not(
     fill: Mapping[str, str], value: bool
 ) -> None:
     keep = tensor("keep", ("rows",), DType.BOOL)
-    policy = Pad(fill=fill, mask="", length="", proof=())
-    spec = EntryPointSpec(
-        function="m:f",
-        bind={},
-        inputs={"keep": InputLeaf(keep.shape, keep.dtype)},
-        static={},
-        donate=(),
-        profiles=(),
-        relations=(),
-        policies={"rows": policy},
-        tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
-        fixtures=FixtureSpec(file=None, seed=0, ranges={}),
-    )
     drawn = np.array([True, False, True, False, False])
-    high = sampled({"keep": drawn}, (keep,), spec, "high")["keep"]
+    high = numbers((keep,), "high", fill=fill, held={"keep": drawn})["keep"]
     assert (high == value).all()

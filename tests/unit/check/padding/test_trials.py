@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from aotc.check.padding.trial_fills import value_of
-from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes
-from aotc.check.padding.trial_run import Array, Call, run
+from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes, value_of
+from aotc.check.padding.trial_run import Array, Call, Subject, run
 from aotc.check.padding.trial_verdict import evidence, refusals, tried
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec, TrialRan
@@ -51,20 +50,14 @@ def test_padding_that_stays_where_it_is_is_cut_off() -> None:
         assert np.isnan(leaves[0][:, 3:]).all()
         return [leaves[0] * 2]
 
-    outcome = run(PADDED, ENTRY, [X], [ROWS], Call([x], [x * 2]), twice)
+    outcome = run(PADDED, Subject(ENTRY, [X], [ROWS], twice), Call([x], [x * 2]))
     assert outcome == Difference(0.0, 0.0, 0, 6, True, 0.0, "y")
 
 
 def test_padding_that_leaks_is_told_with_the_output() -> None:
     x = numbers(2, 3)
-    outcome = run(
-        PADDED,
-        ENTRY,
-        [X],
-        [ROWS, SUM],
-        Call([x], [x, x.sum(1)]),
-        lambda _, leaves: [leaves[0], leaves[0].sum(1)],
-    )
+    leaking = Subject(ENTRY, [X], [ROWS, SUM], lambda _, leaves: [leaves[0], leaves[0].sum(1)])
+    outcome = run(PADDED, leaking, Call([x], [x, x.sum(1)]))
     assert (outcome.within, outcome.worst, outcome.max_abs) == (False, "sum", np.inf)
 
 
@@ -77,7 +70,7 @@ def test_masks_and_lengths_tell_the_real_part() -> None:
         return [leaves[0]]
 
     call = Call([x, np.ones(3, np.bool_), np.asarray(3, np.int32)], [x])
-    run(PADDED, entry, [X, MASK, LENGTH], [ROWS], call, execute)
+    run(PADDED, Subject(entry, [X, MASK, LENGTH], [ROWS], execute), call)
     assert seen[0].tolist() == [True, True, True, False, False]
     assert (seen[1].item(), seen[1].dtype) == (3, np.int32)
 
@@ -90,7 +83,7 @@ def test_an_input_that_holds_its_fill_does_so_in_every_trial() -> None:
         assert (leaves[0][:, 3:] == 7).all()
         return [leaves[0]]
 
-    assert run(PADDED, entry, [X], [ROWS], Call([x], [x]), execute).within
+    assert run(PADDED, Subject(entry, [X], [ROWS], execute), Call([x], [x])).within
 
 
 def test_a_split_joins_what_its_parts_give() -> None:
@@ -101,7 +94,7 @@ def test_a_split_joins_what_its_parts_give() -> None:
         return [leaves[0] * 2, np.float32(4)]
 
     call = Call([x], [x * 2, np.asarray(4, np.float32)])
-    assert run(SPLIT, ENTRY, [X], [ROWS, ALL], call, execute).within
+    assert run(SPLIT, Subject(ENTRY, [X], [ROWS, ALL], execute), call).within
     assert sizes == [2, 1]
 
 
@@ -129,7 +122,7 @@ def test_rows_are_tried_before_and_behind_longer_and_shorter_ones() -> None:
         return [leaves[0], means(leaves, leaves[1])]
 
     call = Call([x, np.ones((1, 3), np.bool_)], [x, x.mean(1)])
-    assert run(BESIDE, entry, [X, ROWS_MASK], [ROWS, SUM], call, execute).within
+    assert run(BESIDE, Subject(entry, [X, ROWS_MASK], [ROWS, SUM], execute), call).within
     assert seen == [[3, 5, 5], [5, 5, 3], [3, 1, 1], [1, 1, 3]]
 
 
@@ -142,7 +135,7 @@ def test_a_call_as_long_as_the_profile_is_tried_beside_shorter_ones_alone() -> N
 
     trial = replace(BESIDE, sizes={"batch": 1, "seq": 5})
     call = Call([x, np.ones((1, 5), np.bool_)], [x])
-    assert run(trial, entry, [X, ROWS_MASK], [ROWS], call, execute).within
+    assert run(trial, Subject(entry, [X, ROWS_MASK], [ROWS], execute), call).within
     assert seen == [[5, 1, 1], [1, 1, 5]]
 
 
@@ -154,7 +147,7 @@ def test_a_mask_of_another_row_shows_and_is_neither_refused_nor_evidence(row: in
         return [means(leaves, leaves[1][[row]])]
 
     call = Call([x, np.ones((1, 3), np.bool_)], [x.mean(1)])
-    outcome = run(BESIDE, entry, [X, ROWS_MASK], [SUM], call, execute)
+    outcome = run(BESIDE, Subject(entry, [X, ROWS_MASK], [SUM], execute), call)
     assert not outcome.within
     found = tried(entry, [outcome])
     assert not list(refusals(entry, found, "plain JAX", lambda *_: "place"))
@@ -167,7 +160,7 @@ def test_an_output_without_the_dimension_has_to_be_alike_in_every_part() -> None
     def largest(_: Sizes, leaves: list[Array]) -> list[Array]:
         return [leaves[0], leaves[0].min()]
 
-    outcome = run(SPLIT, ENTRY, [X], [ROWS, ALL], Call([x], [x, x.min()]), largest)
+    outcome = run(SPLIT, Subject(ENTRY, [X], [ROWS, ALL], largest), Call([x], [x, x.min()]))
     assert (outcome.within, outcome.worst) == (False, "all")
 
 
@@ -246,3 +239,24 @@ def test_the_evidence_says_what_ran() -> None:
     assert [len(proof["seq"]), len(proof["batch"])] == [2, 1]
     trial = proof["batch"][0]
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)
+
+
+def hint(trial: PlannedTrial, max_rel: float) -> str:
+    (finding,) = refusals(
+        replace(ENTRY, rtol=1e-5, atol=1e-6), [(trial, replace(BAD, max_rel=max_rel))], "t", at
+    )
+    return finding.hint
+
+
+@pytest.mark.parametrize(
+    ("trial", "advice"), [(PADDED, "keep the padding out of sums"), (SPLIT, "depend on each other")]
+)
+def test_a_difference_the_size_of_rounding_is_told_with_the_tolerance(
+    trial: PlannedTrial, advice: str
+) -> None:
+    small = hint(trial, 3e-5)
+    assert "raise `tolerance` of f, now rtol = 1e-05, atol = 1e-06" in small
+    assert advice in small
+    for large in (0.5, float("inf")):
+        assert "tolerance" not in hint(trial, large)
+        assert advice in hint(trial, large)

@@ -1,4 +1,4 @@
-"""`aotc bench`: what it measures, and what it refuses."""
+"""`aotc bench`: what it measures, what it refuses, processes that fail, and the text of figures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ from typing import Any
 import pytest
 
 from aotc.commands.bench import bench_processes
+from aotc.commands.bench.bench_processes import measure, thread_counts
+from aotc.commands.bench.bench_text import bench_lines
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.xla import xla_engine
 
 Run = Callable[..., Any]
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture(autouse=True)
+def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_processes, "COLD_STARTS_MIN", 2)
+    monkeypatch.setattr(bench_processes, "COLD_STARTS_PER_EXECUTABLE", 1)
 
 
 @pytest.fixture
-def command(digits_bundle: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(digits_bundle: tuple[Path, Path]) -> list[str]:
     """A command line that measures as little as there is."""
-    monkeypatch.setattr(bench_processes, "COLD_STARTS_MIN", 1)
-    monkeypatch.setattr(bench_processes, "COLD_STARTS_PER_EXECUTABLE", 1)
     return ["bench", str(digits_bundle[0]), "--trust", str(digits_bundle[1]), "--seconds", "0.01"]
 
 
@@ -92,3 +101,98 @@ def test_a_misspelt_dimension_or_entry_point_is_named(refused: Run, command: lis
     options = ["--profile", "bach=8"]
     assert "did you mean batch?" in refused([*command, *options], 2, "AOTC-E014").stderr
     assert "did you mean predict?" in refused([*command, "predit"], 2, "AOTC-E602").stderr
+
+
+def measured(bundle: Bundle, on_stage: Callable[[str, int, int], None]) -> dict[str, Any]:
+    return measure(
+        bundle[0],
+        "predict",
+        bundle[1],
+        target=None,
+        profile="batch=1",
+        threads=1,
+        seconds=0.001,
+        on_stage=on_stage,
+    )
+
+
+def test_every_cold_start_and_every_executable_is_progress(digits_bundle: Bundle) -> None:
+    stages: list[tuple[str, int, int]] = []
+    measured(digits_bundle, lambda *stage: stages.append(stage))
+    assert stages == [*(("cold start", n, 2) for n in range(3)), ("steady", 1, 1)]
+
+
+def test_what_a_measuring_process_refuses_keeps_its_code(
+    digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "digits.aotb"
+    bundle.write_bytes(digits_bundle[0].read_bytes())
+
+    def remove(*_: object) -> None:
+        bundle.unlink(missing_ok=True)
+
+    with pytest.raises(AotcError) as refused:
+        measured((bundle, digits_bundle[1]), remove)
+    assert (refused.value.code, refused.value.exit_code) == ("AOTC-E108", 5)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+        ("import sys; sys.exit('no\\tmemory\\tleft at all')", "exit status 1"),
+    ],
+)
+def test_a_measuring_process_that_dies_is_one_finding(
+    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, code: str, status: str
+) -> None:
+    monkeypatch.setattr(bench_processes, "START", code)
+    with pytest.raises(AotcError) as refused:
+        measured(digits_bundle, lambda *_: None)
+    (finding,) = refused.value.findings
+    assert (finding.code, refused.value.exit_code) == ("AOTC-E759", 7)
+    assert finding.found.startswith(status)
+
+
+def test_processes_that_measure_do_not_see_the_flags_of_this_one(
+    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xla_engine.processor()  # reads them once
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such=1")
+    measured(digits_bundle, lambda *_: None)
+
+
+def test_threads_are_doubled_up_to_the_most() -> None:
+    assert [thread_counts(most) for most in (1, 2, 3, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8]]
+
+
+def document(label: str, threads: int) -> dict[str, Any]:
+    counts = thread_counts(threads)
+    return {
+        "bundle": "a\x1b[31mname 1.0.0",
+        "target": "cpu-x86-64-v3",
+        "machine": {"processor": "znver5", "cores": 2, "python": "3.13.0", "jaxlib": "0.12.0"},
+        "cold_start": {"processes": 6, "stages": {"import": 0.1}, "first_call": 1e-4, "total": 0.2},
+        "executables": [
+            {
+                "label": label,
+                "first_call_us": 1e9,
+                "rested_call_us": 0.5,
+                "first_to_rested": 2e5,
+                "steady_us": {"p50": 1.0, "p90": 123456.7, "p99": 9e6},
+                "throughput": [{"threads": n, "calls_per_second": 1e6 * n} for n in counts],
+            }
+        ],
+        "peak_memory_bytes": {"first_result": None, "measured": 10**8},
+        "compilations": 0,
+    }
+
+
+@pytest.mark.parametrize("threads", [1, 1024])
+@pytest.mark.parametrize("label", ["f", "prefill[batch=2048,sequence_length=4096]"])
+def test_large_figures_and_long_names_fit_80_columns(label: str, threads: int) -> None:
+    lines = list(bench_lines(document(label, threads)))
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith(f"{threads:>9}") for line in lines)
+    assert "\x1b" not in "".join(lines)
+    assert "peak memory   unknown at the first result, 100.0 MB after all calls" in lines

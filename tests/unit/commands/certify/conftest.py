@@ -9,7 +9,7 @@ import pytest
 from hostile.archives import on_disk
 from hostile.tampering import Documents, in_memory, signed, take_apart
 from unit.cli.conftest import aotc
-from unit.commands.certify.sealed import seal_packages_of_this
+from unit.commands.certify.cached_environment import packages_of_this
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
@@ -58,6 +58,6 @@ def running_jaxlib() -> str:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path:
-    """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
+    """$XDG_CACHE_HOME with an environment that has the packages of this one."""
     release = Release("jaxlib", running_jaxlib)
-    return seal_packages_of_this(tmp_path_factory.mktemp("cache"), release)
+    return packages_of_this(tmp_path_factory.mktemp("cache"), release)

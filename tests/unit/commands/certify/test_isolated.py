@@ -32,9 +32,8 @@ def tried(
 ) -> tuple[Trial, list[int]]:
     contents, _ = read_unverified(open_bundle(bundle))
     (target,) = contents.manifests
-    job = Job(
-        bundle, policy, target, ELSEWHERE, change.get("root", contents.root_digest), 3, {"xla": ()}
-    )
+    root = change.get("root", contents.root_digest)
+    job = Job(str(bundle), policy, target, "jaxlib", ELSEWHERE, root, 3, {"xla": ()})
     counts: list[int] = []
     with runtime_copy() as runtime:
         made = run(

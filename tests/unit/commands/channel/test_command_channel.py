@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("tuf", reason="pip install 'aotc[channel]'")
 
-from aotc.commands.channel import channel_targets
+from aotc.commands.channel import channel_host
 from aotc.commands.channel.channel_repository import Repository
 
 Run = Callable[..., Any]
@@ -51,6 +51,15 @@ def published(aotc: Run) -> None:
     aotc(*publish("release", "--online-key", "online.key"))
 
 
+def trusting(folder: Path, source: str, root_file: str) -> None:
+    """Have the policy name a channel."""
+    with (folder / "trust.toml").open("a") as file:
+        file.write(
+            f'[channel]\nname = "production"\nsource = "{source}"\n'
+            f'root_file = "{root_file}"\nstate = "seen"\n'
+        )
+
+
 def test_two_people_and_a_machine_publish_a_bundle(aotc: Run, folder: Path) -> None:
     first = aotc(*publish("ci"), "--json").document
     assert (first["path"], first["published"], first["missing"]) == ("production/digits", {}, 1)
@@ -78,11 +87,7 @@ def test_two_people_and_a_machine_publish_a_bundle(aotc: Run, folder: Path) -> N
 
 def test_a_policy_asks_as_a_host_does_and_keeps_what_it_saw(aotc: Run, folder: Path) -> None:
     published(aotc)
-    with (folder / "trust.toml").open("a") as file:
-        file.write(
-            '[channel]\nname = "production"\nsource = "channel"\n'
-            'root_file = "channel/1.root.json"\nstate = "seen"\n'
-        )
+    trusting(folder, "channel", "channel/1.root.json")
     shown = aotc("trust", "show", "trust.toml")
     assert "\nchannel    production at channel, asked by verify --channel\n" in shown.stdout
     assert aotc("channel", "status", "--trust", "trust.toml").exit_code == 0
@@ -147,11 +152,7 @@ def test_who_signs_for_one_bundle_signs_nothing_else_that_waits(
 
 
 def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Path) -> None:
-    with (folder / "trust.toml").open("a") as file:
-        file.write(
-            '[channel]\nname = "production"\nsource = "channel"\n'
-            'root_file = "first.root.json"\nstate = "seen"\n'
-        )
+    trusting(folder, "channel", "first.root.json")
     shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
     assert aotc(*publish("ci", "--trust", "trust.toml")).exit_code == 0
     aotc(*init("another", "--days", "9"))
@@ -172,11 +173,7 @@ def test_who_signs_by_a_policy_remembers_what_was_published(
     aotc: Run, refused: Run, folder: Path
 ) -> None:
     shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
-    with (folder / "trust.toml").open("a") as file:
-        file.write(
-            '[channel]\nname = "production"\nsource = "https://models.example.org"\n'
-            'root_file = "first.root.json"\nstate = "seen"\n'
-        )
+    trusting(folder, "https://models.example.org", "first.root.json")
     trust = ["--trust", "trust.toml"]
     published(aotc)
     old = shutil.copytree(folder / "channel", folder / "old")
@@ -289,7 +286,7 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
 def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
     refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = channel_targets.opened
+    real = channel_host.opened
 
     def opened(source: Any, *more: Any) -> Any:
         read = real(source, *more)
@@ -299,7 +296,7 @@ def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
             file.write(index[:-1] + b" ")
         return read
 
-    monkeypatch.setattr(channel_targets, "opened", opened)
+    monkeypatch.setattr(channel_host, "opened", opened)
     refused(publish("ci"), 5, "AOTC-E201")
 
 

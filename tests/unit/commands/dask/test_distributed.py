@@ -22,7 +22,7 @@ from aotc.commands.dask import executor_messages, executor_worker
 from aotc.commands.dask.executor_backend import Cluster, ExecutorBackend
 from aotc.compile.target_files import read_target
 from aotc.compile.xla.xla_compiler import XlaBackend
-from aotc.pipeline.tasks.cached_backend import toolchain_parts
+from aotc.pipeline.cached_backend import toolchain_parts
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
@@ -218,7 +218,7 @@ def test_an_answer_that_was_stopped_with_the_build_is_no_lost_task() -> None:
 def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
     executor_worker.stop_build("a build")
     request = executor_messages.Request("a build", "cpu", dict(PARTS()), b"")
-    job = msgspec.msgpack.encode(executor_messages.job_of(SMALL))
+    job = executor_messages.encode_job(SMALL)
     data = msgspec.msgpack.encode(msgspec.structs.replace(request, job=job))
     assert truthful(data) == executor_messages.Answer(stopped=True)
 
@@ -296,8 +296,7 @@ def test_stopping_ends_what_runs_and_what_waits() -> None:
 
 
 def test_a_job_travels_whole() -> None:
-    job = msgspec.msgpack.encode(executor_messages.job_of(LARGE))
-    again = executor_messages.compile_job(msgspec.msgpack.decode(job, type=executor_messages.Job))
+    again = executor_messages.decode_job(executor_messages.encode_job(LARGE))
     assert replace(again, constants={}) == replace(LARGE, constants={})
     assert again.constants.keys() == LARGE.constants.keys()
     assert again.constants[3].dtype == np.float32

@@ -17,8 +17,7 @@ from safetensors.numpy import save_file
 from aotc.base.errors import UsageError
 from aotc.base.evidence import Place
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
-from aotc.commands.diff.bundle_changes import Change
-from aotc.commands.diff.bundle_diff import Diff, diff
+from aotc.commands.diff.bundle_diff import Change, Diff, diff
 from aotc.commands.diff.diff_rules import parse_rules, violations
 from aotc.commands.diff.diff_text import diff_document, diff_lines
 from aotc.pipeline.build import build
@@ -212,33 +211,6 @@ def test_other_line_numbers_are_the_same_bundle(base: Review, make: Make) -> Non
     assert found.is_same and kinds(found) == []
 
 
-def test_targets_and_toolchains_are_compared(base: Review) -> None:
-    target = base.targets[V3]
-    other = replace(
-        base,
-        root=named("other"),
-        targets={
-            V3: replace(
-                target,
-                manifest=msgspec.structs.replace(
-                    target.manifest,
-                    built_with=msgspec.structs.replace(target.manifest.built_with, jax="9.9"),
-                    accepts_jaxlib=("9.9",),
-                    target=msgspec.structs.replace(target.manifest.target, threads=77),
-                ),
-            ),
-            "more": ReviewedTarget(target.manifest, None),
-        },
-    )
-    found = diff(base, other, lines_max=9)
-    assert ("more", "-", "there") in changes(found, "targets")
-    assert any(w == f"{V3} threads" and a == "77" for w, _, a in changes(found, "targets"))
-    assert {where for where, _, _ in changes(found, "toolchain")} == {
-        f"{V3} jax",
-        f"{V3} accepts_jaxlib",
-    }
-
-
 def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base: Review) -> None:
     found = diff(proven(base, "0.0"), proven(base, "0.5"), lines_max=9)
     assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof errors")]
@@ -335,15 +307,16 @@ def test_everything_about_weights_is_compared(base: Review) -> None:
     (two, shown) = (with_weights(base, blobs=(blob, other)), "values (of 2 files 1 are the same)")
     ((where, before, after),) = changes(diff(base, two, lines_max=9), "weights")
     assert where == f"{V3} p {shown}" and before == blob.digest[:19] != after
-    gone = with_manifest(base, weights={})
-    assert changes(diff(base, gone, lines_max=9), "weights") == [(f"{V3} p", "there", "-")]
-    assert changes(diff(gone, base, lines_max=9), "weights") == [(f"{V3} p", "-", "there")]
 
 
-def test_an_entry_point_that_one_of_them_lacks_is_named(base: Review) -> None:
-    gone = with_manifest(base, entry_points={})
-    assert changes(diff(base, gone, lines_max=9), "interface") == [(f"f for {V3}", "there", "-")]
-    assert changes(diff(gone, base, lines_max=9), "interface") == [(f"f for {V3}", "-", "there")]
+@pytest.mark.parametrize(
+    ("field", "kind", "place"),
+    [("weights", "weights", f"{V3} p"), ("entry_points", "interface", f"f for {V3}")],
+)
+def test_what_one_of_them_lacks_is_named(base: Review, field: str, kind: str, place: str) -> None:
+    gone = with_manifest(base, **{field: {}})
+    assert changes(diff(base, gone, lines_max=9), kind) == [(place, "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), kind) == [(place, "-", "there")]
 
 
 def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
@@ -373,47 +346,43 @@ def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Revie
     assert not broken(found, "flops>+0") and diff_document(found)["changes"][-1]["after"] == "-"
 
 
-def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
-    target = base.targets[V3]
-    manifest = msgspec.structs.replace(target.manifest, evidence=msgspec.UNSET)
-    blind = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
-    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
-        assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+def with_evidence(old: Review, **entry: Any) -> Review:
+    """The same bundle, with something else in the evidence of its entry point."""
+    target = old.targets[V3]
+    assert target.evidence is not None
+    changed = msgspec.structs.replace(target.evidence.entry_points["f"], **entry)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
+    return replace(old, root=named(repr(entry)), targets={V3: replace(target, evidence=evidence)})
+
+
+def profiles_of(old: Review) -> tuple[Any, ...]:
+    evidence = old.targets[V3].evidence
+    assert evidence is not None
+    return evidence.entry_points["f"].profiles
+
+
+def test_a_bundle_that_tells_less_is_another_one(base: Review) -> None:
+    manifest = msgspec.structs.replace(base.targets[V3].manifest, evidence=msgspec.UNSET)
+    none = replace(base, root=named("blind"), targets={V3: ReviewedTarget(manifest, None)})
+    less = [msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in profiles_of(base)]
+    silent = with_evidence(base, profiles=tuple(less))
+    numbers = {"custom_calls", "fusions"}
+    for blind, expected in ((none, {"evidence", *numbers}), (silent, numbers)):
+        for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+            assert set(kinds(found)) == expected
 
 
 def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -> None:
-    target = base.targets[V3]
-    assert target.evidence is not None
-    entry = msgspec.structs.replace(target.evidence.entry_points["f"], reference="recorded")
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": entry})
-    other = replace(base, root=named("other"), targets={V3: replace(target, evidence=evidence)})
+    other = with_evidence(base, reference="recorded")
     (change,) = changes(diff(base, other, lines_max=9), "parity")
     assert change == (f"f for {V3} recorded results", "false", "true")
 
 
-def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(base: Review) -> None:
-    target = base.targets[V3]
-    assert target.evidence is not None
-    entry = target.evidence.entry_points["f"]
-    profiles = tuple(msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in entry.profiles)
-    told = msgspec.structs.replace(entry, profiles=profiles)
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": told})
-    blind = replace(base, root=named("blind"), targets={V3: replace(target, evidence=evidence)})
-    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
-        assert set(kinds(found)) == {"custom_calls", "fusions"}
-
-
 def placed(old: Review, *places: Place) -> Review:
     """The same bundle, as if the first executable's work was done by these."""
-    target = old.targets[V3]
-    assert target.evidence is not None
-    entry = target.evidence.entry_points["f"]
-    (profile, *rest) = entry.profiles
+    (profile, *rest) = profiles_of(old)
     compiled = msgspec.structs.replace(profile.compiled, placement=places)
-    profiles = (msgspec.structs.replace(profile, compiled=compiled), *rest)
-    changed = msgspec.structs.replace(entry, profiles=profiles)
-    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
-    return replace(old, root=named(repr(places)), targets={V3: replace(target, evidence=evidence)})
+    return with_evidence(old, profiles=(msgspec.structs.replace(profile, compiled=compiled), *rest))
 
 
 def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
@@ -449,66 +418,43 @@ def proven(old: Review, max_abs: str, fill: str = "nan") -> Review:
     return replace(old, root=named(max_abs + fill), targets=targets)
 
 
-@pytest.mark.parametrize(
-    ("rule", "is_met"),
-    [
-        ("flops", True),
-        ("flops>+9%", True),
-        ("flops>+10%", False),
-        ("flops>+9", True),
-        ("flops>+1000", False),
-        ("flops<-1%", False),
-        ("temp_memory", False),
-        ("temp_memory>+0%", False),
-        ("any", True),
-        ("none", False),
-    ],
-)
+NUMBERS: list[tuple[str, str, int, int, str, bool]] = [
+    ("cost", "flops", 1000, 1100, "flops", True),
+    ("cost", "flops", 1000, 1100, "flops>+9%", True),
+    ("cost", "flops", 1000, 1100, "flops>+10%", False),
+    ("cost", "flops", 1000, 1100, "flops>+9", True),
+    ("cost", "flops", 1000, 1100, "flops>+1000", False),
+    ("cost", "flops", 1000, 1100, "flops<-1%", False),
+    ("cost", "flops", 1000, 1100, "temp_memory", False),
+    ("cost", "flops", 1000, 1100, "temp_memory>+0%", False),
+    ("cost", "flops", 1000, 1100, "any", True),
+    ("cost", "flops", 1000, 1100, "none", False),
+    # A part is no approximation.
+    ("cost", "flops", 100, 129, "flops>+29%", False),
+    ("cost", "flops", 100, 129, "flops>+28.9%", True),
+    ("cost", "flops", 100, 129, "flops>+29.1%", False),
+    ("memory", "temp_bytes", 10_000, 8_000, "temp_memory<-1kB", True),
+    ("memory", "temp_bytes", 10_000, 8_000, "temp_memory<-2kB", False),
+    ("memory", "temp_bytes", 10_000, 8_000, "temp_memory<-19%", True),
+    ("memory", "temp_bytes", 10_000, 8_000, "temp_memory<-20%", False),
+    ("memory", "temp_bytes", 8_000, 10_000, "temp_memory>+1KiB", True),
+    # What was none grows by any part.
+    ("memory", "temp_bytes", 0, 1, "temp_memory>+900%", True),
+]
+"""A part of a profile, its field, both values, a rule, and whether it is met."""
+
+
+@pytest.mark.parametrize(("part", "field", "old", "new", "rule", "is_met"), NUMBERS)
 def test_a_number_may_change_as_much_as_its_rule_says(
-    base: Review, rule: str, is_met: bool
+    base: Review, part: str, field: str, old: int, new: int, rule: str, is_met: bool
 ) -> None:
-    def more(profile: ProfileRecord) -> Any:
-        # A tenth more, exactly.
-        return msgspec.structs.replace(profile.cost, flops=profile.cost.flops * 11 // 10)
+    def having(number: int) -> Review:
+        def change(profile: ProfileRecord) -> Any:
+            return msgspec.structs.replace(getattr(profile, part), **{field: number})
 
-    def round_flops(profile: ProfileRecord) -> Any:
-        return msgspec.structs.replace(profile.cost, flops=1000)
+        return replace(changed_records(base, **{part: change}), root=named(str(number)))
 
-    before = changed_records(base, cost=round_flops)
-    after = replace(changed_records(before, cost=more), root=named("after"))
-    assert bool(broken(diff(before, after, lines_max=9), rule)) is is_met
-
-
-def test_a_number_may_shrink_as_much_as_its_rule_says(base: Review) -> None:
-    def memory(size: int) -> Callable[[ProfileRecord], Any]:
-        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
-
-    before = changed_records(base, memory=memory(10_000))
-    after = replace(changed_records(base, memory=memory(8_000)), root=named("after"))
-    found = diff(before, after, lines_max=9)
-    assert kinds(found) == ["call_memory", "temp_memory"]
-    assert broken(found, "temp_memory<-1kB") and not broken(found, "temp_memory<-2kB")
-    assert broken(found, "temp_memory<-19%") and not broken(found, "temp_memory<-20%")
-    assert broken(diff(after, before, lines_max=9), "temp_memory>+1KiB")
-
-
-@pytest.mark.parametrize(("rule", "is_met"), [("29", False), ("28.9", True), ("29.1", False)])
-def test_a_part_is_no_approximation(base: Review, rule: str, is_met: bool) -> None:
-    def flops(count: int) -> Callable[[ProfileRecord], Any]:
-        return lambda profile: msgspec.structs.replace(profile.cost, flops=count)
-
-    before = changed_records(base, cost=flops(100))
-    after = replace(changed_records(base, cost=flops(129)), root=named("after"))
-    assert bool(broken(diff(before, after, lines_max=9), f"flops>+{rule}%")) is is_met
-
-
-def test_a_number_that_was_none_grows_by_any_part(base: Review) -> None:
-    def memory(size: int) -> Callable[[ProfileRecord], Any]:
-        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
-
-    before = changed_records(base, memory=memory(0))
-    after = replace(changed_records(base, memory=memory(1)), root=named("after"))
-    assert broken(diff(before, after, lines_max=9), "temp_memory>+900%")
+    assert bool(broken(diff(having(old), having(new), lines_max=9), rule)) is is_met
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -18,17 +17,10 @@ from aotc.commands.explain.representations import (
     explain_lines,
     explain_report,
 )
-from aotc.compile.binary import protobuf
-from aotc.compile.binary.protobuf import Field
-from aotc.compile.mlir.module_texts import Form, texts
-from aotc.compile.xla import xla_objects
 from aotc.pipeline.build import build
-from aotc_runtime.base.errors import TrustError
 from aotc_runtime.engines.engine_registry import detect
-from aotc_runtime.formats.protobuf_wire import BYTES
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system.bundle_files import open_bundle
-from aotc_runtime.verification.policy_reader import read_policy
 
 NOW = datetime.now(UTC)
 
@@ -120,32 +112,6 @@ def test_what_is_not_there_is_refused(
     assert caught.value.findings[0].where.endswith(where)
 
 
-@pytest.mark.parametrize(
-    ("form", "data"), [(Form.STABLEHLO, b"ML\xefR broken"), (Form.HLO, b"\x0a\xff\xff\xff")]
-)
-def test_a_module_that_jaxlib_cannot_read_is_a_refusal(form: Form, data: bytes) -> None:
-    with pytest.raises(UsageError) as caught:
-        texts([(form, data)], "f")
-    assert caught.value.code == "AOTC-E057"
-
-
-def test_hlo_is_found_wherever_a_backend_puts_it(shown: Review) -> None:
-    record = shown.targets["cpu-x86-64-v3"].manifest.entry_points["f"].profiles[0]
-    data = bytes(shown.contents.blobs[record.executable.digest])
-    _, outer, result, index = xla_objects._split(data)
-    module = next(field for field in result if xla_objects._module(field))
-    wrapped = protobuf.serialize(
-        [Field(5, BYTES, protobuf.serialize([Field(9, BYTES, b"x"), module]))]
-    )
-    assert (
-        xla_objects.optimized_module(b"\0" + wrapped)
-        == xla_objects.optimized_module(data)
-        is not None
-    )
-    assert xla_objects.optimized_module(b"\0opaque") is None
-    assert outer[index].number > 0
-
-
 def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
     shown: Review, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,34 +132,3 @@ def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
 def test_each_text_stands_below_its_title(shown: Review) -> None:
     lines = explain_lines(explained(shown, Stage.STABLEHLO, n=4))
     assert lines[0].startswith("// f[n=4] for cpu-x86-64-v3, cpu-x86-64-v4, stablehlo, sha256:")
-
-
-def test_a_review_by_a_policy_names_the_keys_on_whose_word_it_is(
-    digits_bundle: tuple[Path, Path],
-) -> None:
-    bundle, policy = digits_bundle
-    found = review(open_bundle(bundle), read_policy(policy), NOW)
-    assert found.verified and len(found.signers) == 1
-    assert found.claims[0].counts == found.signers
-    unverified = review(open_bundle(bundle), None, NOW)
-    assert (unverified.verified, unverified.signers, unverified.claims[0].counts) == (False, (), ())
-
-
-def test_a_review_by_a_policy_that_trusts_others_is_refused(
-    digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
-) -> None:
-    with pytest.raises(TrustError):
-        review(open_bundle(digits_bundle[0]), read_policy(lm_bundle[1]), NOW)
-
-
-def test_a_review_has_the_evidence_of_every_executable(shown: Review) -> None:
-    every = list(shown.executables())
-    assert [(e.target, e.label) for e in every] == [
-        (target, f"f[n={n}]") for target in ("cpu-x86-64-v3", "cpu-x86-64-v4") for n in (4, 8)
-    ]
-    assert all(e.evidence and e.evidence.sizes == e.record.sizes for e in every)
-    coverage = shown.targets["cpu-x86-64-v3"].coverage("f")
-    assert coverage is not None and coverage.traced == coverage.lines == 1
-    assert sum(shown.sizes.values()) == sum(
-        len(shown.contents.blobs[digest]) for digest in shown.contents.blobs
-    )

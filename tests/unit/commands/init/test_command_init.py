@@ -156,7 +156,8 @@ def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
     text = "\n\n".join(section.strip() for section in sections)
     path = folder / "all.toml"
     path.write_text(text)
-    return set(check(Drafted(path, drafts[0], text)).program.entry_points)
+    program, _ = check(Drafted(path, drafts[0], text))
+    return set(program.entry_points)
 
 
 def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
@@ -410,13 +411,6 @@ def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_the
     assert list(tomllib.loads((tmp_path / "all.toml").read_text())["entry_points"]) == [name]
 
 
-def test_what_the_manifests_own_rules_refuse_is_left_to_correct(run: Run, tmp_path: Path) -> None:
-    done = run("init", "program:annotated", "--input=image=f32[4]", "--entry-point=a.b")
-    assert (done.exit_code, done.codes) == (3, ["AOTC-E805"])
-    written = tomllib.loads((tmp_path / "program.toml").read_text())
-    assert list(written["entry_points"]) == ["a.b"]
-
-
 CALLABLES = """
 import functools
 
@@ -484,16 +478,6 @@ saved = jax.checkpoint(plain)
 X, Y = "--input=x=float32[4]", "--input=y=float32[4]"
 
 
-@pytest.fixture
-def init(aotc: Run, tmp_path: Path) -> Run:
-    (tmp_path / "calls.py").write_text(CALLABLES)
-
-    def run(name: str, *options: str) -> Any:
-        return aotc("init", f"calls:{name}", *options, "--entry-point=f", "-o", "f.toml")
-
-    return run
-
-
 CALLED: list[tuple[str, list[str], str, dict[str, Any]]] = [
     ("plain", [X, Y], "xy", {}),
     ("plain", [X, Y, "--static=n=3"], "xy", {"n": 3}),
@@ -551,12 +535,6 @@ def test_what_no_manifest_can_call_is_refused(
     exit_code, codes, said = refusal_of(drafting, [f"calls:{name}", *options])
     assert (exit_code, codes) == (2, ["AOTC-E085"]), said
     assert says in said
-
-
-def test_where_nothing_can_be_called_nothing_is_written(init: Run, tmp_path: Path) -> None:
-    done = init("spread")
-    assert (done.exit_code, done.codes) == (2, ["AOTC-E085"]), done.stderr
-    assert not list(tmp_path.glob("*.toml"))
 
 
 def test_arguments_without_a_name_get_nothing_and_a_note_says_so(drafting: Drafting) -> None:

@@ -206,14 +206,6 @@ def test_verify_tells_why_it_is_this_target_and_none_of_the_others(
     assert "before other, which uses" in done.stdout
 
 
-def test_signing_a_copy_is_refused(
-    aotc: Run, refused: Run, one: Path, two: Path, policy: Path
-) -> None:
-    aotc("merge", one, two, "-o", "c.aotb", "--trust", policy, "--key", "k.key")
-    aotc("extract", "c.aotb", "--target", "other", "-o", "s.aotb")
-    refused(["sign", "s.aotb", "--key", "k.key"], 2, "AOTC-E052")
-
-
 def test_targets_of_different_jaxlibs_are_joined_with_a_note(
     aotc: Run, one: Path, two: Path, tmp_path: Path
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 
-from aotc.commands.profiles.call_cost import Polynomial
+from aotc.commands.profiles.call_cost import CostModel, Polynomial
+from aotc.commands.profiles.profile_routing import serve
 from aotc.commands.profiles.size_space import Axis, Counts, Points, Space
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 
@@ -37,3 +39,16 @@ def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:
     columns = [random.integers(1, limit + 1, number) for limit in most]
     points = np.unique(np.stack(columns, axis=1), axis=0)
     return points, random.integers(1, 50, len(points)) ** 2
+
+
+def best_of_all(
+    within: Space, points: Points, counts: Counts, model: CostModel, most: int, profiles: Points
+) -> tuple[int, float]:
+    """Requests covered and cost of the best set, by trying all sets of these profiles."""
+    profiles = profiles[within.related(profiles)]
+    found = []
+    for chosen in combinations(range(len(profiles)), min(most, len(profiles))):
+        served = serve(within, points, counts, profiles[list(chosen)], model)
+        found.append((-served.covered, served.padded_cost))
+    covered, cost = min(found)
+    return -covered, cost

@@ -79,8 +79,8 @@ def test_too_little_coverage_is_told_which_dimension_could_be_padded(checked: Ch
 
 def test_findings_name_the_worst_offender(checked: Checked) -> None:
     coverage, padding = gate(checked, 1.0, 0.0)
-    assert "batch=2, seq=10" in coverage.found
-    assert "batch=8, seq=60 padded to batch=8, seq=80" in padding.found
+    assert "batch=2,seq=10" in coverage.found
+    assert "batch=8,seq=60 padded to batch=8,seq=80" in padding.found
 
 
 def test_no_more_offenders_are_listed_than_can_be_read() -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import CostModel, Elements
+from aotc.commands.profiles.call_cost import Elements
 from aotc.commands.profiles.profile_choice import _requests, choose
 from aotc.commands.profiles.profile_routing import by_model, calls_of, serve
-from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc.commands.profiles.traffic_check import Calls, check_traffic
 from aotc.commands.profiles.traffic_log import Traffic
 from aotc_runtime.serving.routing.router import Router
-from tests.unit.commands.profiles.spaces import FAIL, PAD, SPLIT, polynomial, random_traffic, space
+from tests.unit.commands.profiles.spaces import (
+    FAIL,
+    PAD,
+    SPLIT,
+    best_of_all,
+    polynomial,
+    random_traffic,
+    space,
+)
 
 WORK = polynomial([[0, 0], [1, 1], [1, 2]], [300.0, 40.0, 3.0])
 POLICIES = [
@@ -24,25 +31,6 @@ POLICIES = [
     {"batch": SPLIT, "seq": SPLIT},
     {"batch": PAD, "seq": PAD},
 ]
-
-
-def every_profile(within: Space, points: Points) -> Points:
-    """All that could serve parts of these points."""
-    most = points.max(axis=0)
-    mesh = np.array(list(product(*(range(1, limit + 1) for limit in most))), dtype=np.int64)
-    return mesh[within.related(mesh)]
-
-
-def best_of_all(
-    within: Space, points: Points, counts: Counts, model: CostModel, most: int
-) -> tuple[int, float]:
-    profiles = every_profile(within, points)
-    found = []
-    for chosen in combinations(range(len(profiles)), min(most, len(profiles))):
-        served = serve(within, points, counts, profiles[list(chosen)], model)
-        found.append((-served.covered, served.padded_cost))
-    covered, cost = min(found)
-    return -covered, cost
 
 
 @pytest.mark.parametrize("policies", POLICIES)
@@ -87,7 +75,10 @@ def test_the_choice_is_nearly_the_best_of_all_sets(seed: int, policies: dict[str
     within = space(("batch", 5), ("seq", 4), policies=policies)
     points, counts = random_traffic(seed, 12, 5, 4)
     most = 2 + seed % 2
-    covered, optimum = best_of_all(within, points, counts, WORK, most)
+    # All that could serve parts of these points.
+    every = np.array(list(product(range(1, 6), range(1, 5))), dtype=np.int64)
+    every = every[(every <= points.max(axis=0)).all(axis=1)]
+    covered, optimum = best_of_all(within, points, counts, WORK, most, every)
     choice = choose(within, points, counts, WORK, most)
     served = serve(within, points, counts, choice.profiles, WORK)
     assert served.covered == covered

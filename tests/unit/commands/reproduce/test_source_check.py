@@ -31,54 +31,6 @@ def recipe(files: dict[str, str], text: str = MANIFEST) -> Recipe:
     return Recipe("small.toml", digest, (), files, {}, {}, "", None, "", {}, ())
 
 
-def test_a_file_elsewhere_is_read_if_the_recorded_manifest_names_it(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    (tmp_path / "data").mkdir()
-    (source / "deep").mkdir(parents=True)
-    (tmp_path / "data" / "w.safetensors").write_bytes(b"weights")
-    (tmp_path / "data" / "other").write_bytes(b"weights")
-    (source / "shared.py").write_bytes(b"shared")
-    manifest = source / "deep" / "small.toml"
-    manifest.write_text(MANIFEST)
-    named = {"../../data/w.safetensors": sha256(b"weights"), "../shared.py": sha256(b"shared")}
-    assert list(check_files(manifest, source, recipe(named), None)) == []
-    (finding,) = check_files(
-        manifest, source, recipe({"../../data/other": sha256(b"weights")}), None
-    )
-    assert (finding.code, finding.where) == ("AOTC-E943", f"{source}/deep/../../data/other")
-
-
-def test_another_manifest_names_no_files(tmp_path: Path) -> None:
-    manifest = tmp_path / "source" / "deep" / "small.toml"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(MANIFEST + "# another")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "w.safetensors").write_bytes(b"weights")
-    files = {"../../data/w.safetensors": sha256(b"weights")}
-    found = list(check_files(manifest, tmp_path / "source", recipe(files), None))
-    assert [finding.code for finding in found] == ["AOTC-E942", "AOTC-E943"]
-    assert found[1].found.startswith("a path that leads out")
-
-
-def test_a_module_elsewhere_is_the_file_of_its_digest_below_the_source_folder(
-    tmp_path: Path,
-) -> None:
-    source = tmp_path / "source"
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "w.safetensors").write_bytes(b"weights")
-    for place, data in (("a", b"other"), ("lib/b", b"shared"), ("deep", b"")):
-        (source / place / "app").mkdir(parents=True)
-        (source / place / "app" / "shared.py").write_bytes(data)
-    (source / "deep" / "app" / "shared.py").unlink()
-    manifest = source / "deep" / "small.toml"
-    manifest.write_text(MANIFEST)
-    found = recipe({"app/shared.py": sha256(b"shared")})
-    assert list(check_files(manifest, source, found, None)) == []
-    (source / "lib" / "b" / "app" / "shared.py").write_bytes(b"changed")
-    (finding,) = check_files(manifest, source, found, None)
-    assert (finding.code, finding.where) == ("AOTC-E943", str(source / "a" / "app" / "shared.py"))
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     folder = tmp_path / "source"
@@ -87,6 +39,41 @@ def source(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "w.safetensors").write_bytes(b"weights")
     return folder
+
+
+def test_a_file_elsewhere_is_read_if_the_recorded_manifest_names_it(source: Path) -> None:
+    (source.parent / "data" / "other").write_bytes(b"weights")
+    (source / "shared.py").write_bytes(b"shared")
+    manifest = source / "deep" / "small.toml"
+    named = {"../../data/w.safetensors": sha256(b"weights"), "../shared.py": sha256(b"shared")}
+    assert list(check_files(manifest, source, recipe(named), None)) == []
+    (finding,) = check_files(
+        manifest, source, recipe({"../../data/other": sha256(b"weights")}), None
+    )
+    assert (finding.code, finding.where) == ("AOTC-E943", f"{source}/deep/../../data/other")
+
+
+def test_another_manifest_names_no_files(source: Path) -> None:
+    manifest = source / "deep" / "small.toml"
+    manifest.write_text(MANIFEST + "# another")
+    files = {"../../data/w.safetensors": sha256(b"weights")}
+    found = list(check_files(manifest, source, recipe(files), None))
+    assert [finding.code for finding in found] == ["AOTC-E942", "AOTC-E943"]
+    assert found[1].found.startswith("a path that leads out")
+
+
+def test_a_module_elsewhere_is_the_file_of_its_digest_below_the_source_folder(
+    source: Path,
+) -> None:
+    for place, data in (("a", b"other"), ("lib/b", b"shared")):
+        (source / place / "app").mkdir(parents=True)
+        (source / place / "app" / "shared.py").write_bytes(data)
+    manifest = source / "deep" / "small.toml"
+    found = recipe({"app/shared.py": sha256(b"shared")})
+    assert list(check_files(manifest, source, found, None)) == []
+    (source / "lib" / "b" / "app" / "shared.py").write_bytes(b"changed")
+    (finding,) = check_files(manifest, source, found, None)
+    assert (finding.code, finding.where) == ("AOTC-E943", str(source / "a" / "app" / "shared.py"))
 
 
 def test_a_file_that_is_nowhere_is_missed_where_it_should_be(source: Path) -> None:

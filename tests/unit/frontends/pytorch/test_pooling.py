@@ -15,10 +15,12 @@ from jax import export
 from aotc.frontends.pytorch.operators import torch_pooling
 
 POOLS: dict[str, Callable[[Any], Any]] = {
-    "max": lambda x: torch_pooling._max_pool(x, [3], [2], [1], [1], True, 1),
-    "max of few": lambda x: torch_pooling._max_pool(x, [2], [3], [0], [1], True, 1),
-    "mean": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, False, None, 1),
-    "mean of padding too": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, True, None, 1),
+    "max": lambda x: torch_pooling._max_pool(x, [3], [2], [1], [1], True, rank=1),
+    "max of few": lambda x: torch_pooling._max_pool(x, [2], [3], [0], [1], True, rank=1),
+    "mean": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, False, None, rank=1),
+    "mean of padding too": lambda x: torch_pooling._avg_pool(
+        x, [3], [2], [1], True, True, None, rank=1
+    ),
 }
 
 
@@ -32,11 +34,11 @@ def test_a_last_window_that_reaches_beyond_is_that_of_each_size(name: str) -> No
 
 
 RESIZED: dict[str, Callable[[Any], Any]] = {
-    "nearest": lambda x: torch_pooling._nearest(x, 2, 7, None, False),
+    "nearest": lambda x: torch_pooling._nearest(x, 2, 7, False, None, exact=False),
     "linear": lambda x: torch_pooling._linear(x, 2, 7, False, None),
     "linear aligned": lambda x: torch_pooling._linear(x, 2, 7, True, None),
     "cubic": lambda x: torch_pooling._cubic(x, 2, 7, False, None),
-    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, False),
+    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, cubic=False),
 }
 
 

@@ -71,11 +71,13 @@ def test_a_power_beyond_a_float_scales_a_number_within_it() -> None:
 
 def test_padding_of_a_bag_counts_from_the_last_row() -> None:
     ids, offsets = jnp.asarray([2, 0, 1]), jnp.asarray([0])
-    given = (TABLE, ids, offsets, False, 0, False, None, False)
-    padded = made("aten.embedding_bag.padding_idx", *given, -1)[0]
-    assert padded.tolist() == [[4.0, -2.0]]
-    assert made("aten.embedding_bag.padding_idx", *given, None)[0].tolist() == [[9.0, 4.0]]
-    assert made("aten._embedding_bag.default", *given, -1)[0].tolist() == [[9.0, 4.0]]
+    padded, whole = "aten.embedding_bag.padding_idx", "aten._embedding_bag.default"
+    for name, padding, expected in (
+        (padded, -1, [[4.0, -2.0]]),
+        (padded, None, [[9.0, 4.0]]),
+        (whole, -1, [[9.0, 4.0]]),
+    ):
+        assert made(name, TABLE, ids, offsets, padding_idx=padding)[0].tolist() == expected
 
 
 def test_truth_values_have_a_product_of_kronecker() -> None:

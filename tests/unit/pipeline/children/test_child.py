@@ -10,14 +10,14 @@ import pytest
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_parent
-from aotc.pipeline.children import user_process
+from aotc.pipeline import user_processes
 from aotc.pipeline.children.program_worker import Job
 
 
 def run(worker: str, folder: Path) -> None:
     """Run a module with this source as a worker."""
     (folder / "a_worker.py").write_text(worker)
-    user_process.run(
+    user_processes.run(
         worker_parent.module("aotc.pipeline.children.program_worker"),
         Job("a_worker", str(folder), b""),
         type(None),

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.bundle.write import oci_descriptors
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import check_keys, decode_foreign
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import in_toto, oci_layout
-from aotc_runtime.formats.in_toto import Statement
+
+from ..samples import refused
 
 
 def test_dsse_signs_what_its_specification_gives_as_an_example() -> None:
@@ -42,25 +41,14 @@ def test_base64_is_read_in_its_canonical_spelling(data: bytes) -> None:
     "text", ["A", "AA", "AA=", "AB==", "AAA", "A A=", "AA==\n", "AA===", "_-==", "é===", "AA==AA=="]
 )
 def test_base64_in_another_spelling_is_refused(text: str) -> None:
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E107"):
         in_toto.decode_base64(text, where="x")
-    assert refused.value.code == "AOTC-E107"
 
 
 def test_an_envelope_may_hold_fields_we_do_not_know() -> None:
     data = b'{"payload":"","payloadType":"x","signatures":[{"sig":"","cert":"y"}],"more":1}'
     envelope = decode_foreign(data, in_toto.Envelope, where="x")
     assert envelope.signatures == (in_toto.Signature(sig=""),)
-
-
-def test_a_statement_keeps_its_predicate_as_it_stands() -> None:
-    data = (
-        b'{"_type":"t","subject":[{"name":"n","digest":{"sha256":"00"},"uri":"u"}],'
-        b'"predicateType":"p","predicate":{"b": 1, "a":2.50}}'
-    )
-    statement = decode_foreign(data, Statement, where="x")
-    assert bytes(statement.predicate) == b'{"b": 1, "a":2.50}'
-    assert statement.subject[0].digest == {"sha256": "00"}
 
 
 @pytest.mark.parametrize(
@@ -91,15 +79,6 @@ def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
     assert refused.value.findings[0].where == "here"
 
 
-def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
-    reference = oci_descriptors.descriptor(b"abc", "x/y", annotations={"a": "b"})
-    assert (reference.mediaType, reference.digest, reference.size) == ("x/y", sha256(b"abc"), 3)
-    assert canonical_json.encode(reference) == (
-        b'{"annotations":{"a":"b"},"digest":"' + sha256(b"abc").encode() + b'",'
-        b'"mediaType":"x/y","size":3}'
-    )
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -115,8 +94,7 @@ def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
 def test_descriptors_below_the_root_are_strict(change: dict[str, object]) -> None:
     good = {"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}
     canonical_json.decode(canonical_json.encode(good), oci_layout.Descriptor, where="x")
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E101"):
         canonical_json.decode(
             canonical_json.encode({**good, **change}), oci_layout.Descriptor, where="x"
         )
-    assert refused.value.code == "AOTC-E101"

@@ -17,6 +17,8 @@ from aotc_runtime.formats.tar_archive import BLOCK, TRAILER_BYTES_MAX, read_memb
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 
+from ..samples import refused
+
 GOLDEN = Path(__file__).parents[3] / "golden"
 
 
@@ -51,9 +53,8 @@ def test_a_tensor_without_elements_has_axes_that_an_array_may_have(
     if is_accepted:
         assert tensor_views(data, where="x")["a"][0].shape == shape
         return
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E132"):
         read_tensors(data, where="x")
-    assert refused.value.code == "AOTC-E132"
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:
@@ -61,21 +62,8 @@ def test_a_header_may_be_as_long_as_the_limit() -> None:
     data = struct.pack("<Q", most) + b"{}".ljust(most + 1, b" ")
     assert read_tensors(memoryview(data)[: 8 + most], where="x") == {}
     longer = struct.pack("<Q", most + 1) + data[8:]
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E131"):
         read_tensors(memoryview(longer), where="x")
-    assert refused.value.code == "AOTC-E131"
-
-
-def test_a_file_may_hold_no_tensors_at_all() -> None:
-    header = b"{}"
-    data = struct.pack("<Q", len(header)) + header
-    assert read_tensors(memoryview(data), where="x") == {}
-
-
-def test_a_text_is_told_from_an_archive() -> None:
-    with pytest.raises(BundleFormatError) as refused:
-        read_members(memoryview(b"schema = 1\n" * 100), where="x")
-    assert refused.value.findings[0].found == "a file of text"
 
 
 def test_an_archive_may_end_with_as_many_zeros_as_one_tar_writes() -> None:
@@ -119,16 +107,14 @@ class Layout:
 def test_a_bundle_may_have_as_many_attestations_as_the_limit() -> None:
     most = limits.ATTESTATIONS_MAX
     assert len(read_root(Layout(most)).attestations) == most
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E111"):
         read_root(Layout(most + 1))
-    assert refused.value.code == "AOTC-E111"
 
 
 def test_json_may_have_as_many_marks_as_the_limit() -> None:
     assert decode_foreign(b"[1,2,3]", list[int], where="x", marks=3) == [1, 2, 3]
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E111"):
         decode_foreign(b"[1,2,3]", list[int], where="x", marks=2)
-    assert refused.value.code == "AOTC-E111"
 
 
 def test_the_index_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +139,5 @@ def test_attestations_may_be_as_large_as_the_limit_all_together(
     monkeypatch.setattr(limits, "ATTESTATIONS_BYTES_MAX", total)
     assert len(read_envelopes(source, root)) == len(envelopes)
     monkeypatch.setattr(limits, "ATTESTATIONS_BYTES_MAX", total - 1)
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E111"):
         read_envelopes(source, root)
-    assert refused.value.code == "AOTC-E111"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.base.errors import BundleFormatError
-from aotc_runtime.formats.tar_archive import BLOCK, Member, read_members
+from aotc_runtime.formats.tar_archive import BLOCK, read_members
 
 NAMES = st.from_regex(r"\A(?:[a-z_-][a-z.]{0,5}/){0,3}[a-z0-9][a-z0-9.-]{0,9}\Z")
 
@@ -51,15 +51,6 @@ def test_sizes_above_8_gib_are_read_in_gnus_spelling() -> None:
     with pytest.raises(BundleFormatError) as refused:
         read_members(memoryview(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)), where="x")
     assert refused.value.findings[0].expected == f"{2**34} bytes"
-
-
-def test_an_empty_archive_has_no_members() -> None:
-    assert read_members(memoryview(bytes(2 * BLOCK)), where="x") == {}
-
-
-def test_a_member_is_a_name_and_a_place() -> None:
-    found = read_members(memoryview(archive({"a": b"xyz"}, tarfile.GNU_FORMAT)), where="x")
-    assert found == {"a": Member("a", 512, 3)}
 
 
 @pytest.mark.parametrize(

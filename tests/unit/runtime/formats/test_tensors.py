@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.extended_tensors import STORED_AS
-from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import ALIGNMENT, DTYPES, read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
+
+from ..samples import refused
 
 
 def tensors_file(header: dict[str, Any], data: bytes) -> memoryview:
@@ -62,11 +64,6 @@ def test_metadata_is_allowed_and_is_no_tensor() -> None:
     assert list(read_tensors(tensors_file(header, bytes(4)), where="x")) == ["a"]
 
 
-def test_every_dtype_of_the_format_has_its_size() -> None:
-    for dtype, size in DTYPES.values():
-        assert numpy_dtype(dtype).itemsize == size
-
-
 def test_tensors_come_in_the_order_of_their_data() -> None:
     header = {
         "b": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]},
@@ -97,9 +94,8 @@ def test_arbitrary_bytes_are_refused_and_never_crash_the_reader(data: bytes) -> 
 )
 def test_huge_shapes_are_compared_as_numbers_and_not_allocated(shape: list[int], code: str) -> None:
     header = {"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}
-    with pytest.raises(BundleFormatError) as refused:
+    with refused(code):
         read_tensors(tensors_file(header, bytes(4)), where="x")
-    assert refused.value.code == code
 
 
 def test_types_narrower_than_a_byte_have_no_name() -> None:

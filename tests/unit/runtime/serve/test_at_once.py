@@ -26,6 +26,8 @@ from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import HELD_SECONDS, Service
 from aotc_serve.service.served_loading import Settings
 
+from ..samples import refused
+
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 URL = b"/v2/models/joins.scaled/infer"
 PLACE = "/v2/models/joins.scaled/infer"
@@ -160,9 +162,8 @@ def test_the_same_words_are_checked_once_and_the_tensors_behind_them_each_time(
     assert [a.tobytes() for a in second.arrays] == [(X + 1).tobytes(), np.float32(2).tobytes()]
     assert (first.outputs, first.id) == (second.outputs, second.id)
     for short, limit, code in ((data[:-1], 10_000, "AOTC-E761"), (data, 8, "AOTC-E763")):
-        with pytest.raises(AotcError) as caught:
+        with refused(code):
             prepared(model, header, short, limit)
-        assert caught.value.code == code
     for number in range(3 * FORMS_MOST):
         prepared(model, memoryview(bytes(header) + b" " * number), data, 10_000)
     assert len(model.forms) <= FORMS_MOST

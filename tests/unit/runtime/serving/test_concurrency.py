@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle, ShapeError
+
+from ..samples import refused
 
 Bundle = tuple[Path, Path]
 
@@ -174,6 +175,5 @@ def test_a_copied_handle_knows_of_the_donation(train: LoadedBundle) -> None:
     batch = {"image": np.ones((64, 64), np.float32), "label": np.zeros(64, np.int32)}
     train["train_step"].on_device(state, batch)
     for handle in (shallow, deep):
-        with pytest.raises(ShapeError) as caught:
+        with refused("AOTC-E631"):
             np.asarray(handle)
-        assert caught.value.code == "AOTC-E631"

@@ -9,6 +9,8 @@ from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
 from aotc_runtime.engines.engine_device import Aval
 from aotc_runtime.schema.shard_layout import mesh_of
 
+from ..samples import refused
+
 
 @pytest.fixture
 def array(digits: LoadedBundle) -> DeviceArray:
@@ -33,9 +35,8 @@ def test_a_claimed_array_is_nobody_elses_until_it_is_given_back(array: DeviceArr
     assert array.is_deleted and "used up by a call" in repr(array)
     np.testing.assert_allclose(array.read_claimed().sum(axis=1), 1, rtol=1e-5)
     for touch in (np.asarray, lambda a: a.claim("another"), lambda a: a.__dlpack__()):
-        with pytest.raises(ShapeError) as refused:
+        with refused("AOTC-E631"):
             touch(array)
-        assert refused.value.code == "AOTC-E631"
     array.give_back()
     assert not array.is_deleted and np.asarray(array).shape == (8, 10)
 
@@ -46,9 +47,8 @@ def test_what_is_deleted_on_the_device_is_never_given_back(array: DeviceArray) -
     assert array.claimed().is_deleted()
     array.delete()
     array.give_back()
-    with pytest.raises(ShapeError) as refused:
+    with refused("AOTC-E631"):
         np.asarray(array)
-    assert refused.value.code == "AOTC-E631"
 
 
 def test_the_buffer_under_a_view_is_never_the_one_that_a_call_donates(array: DeviceArray) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,8 @@ from aotc_runtime import (
     ShapeError,
 )
 from aotc_runtime.engines.xla.xla_client import XlaDevice
+
+from ..samples import refused as refusing
 
 Bundle = tuple[Path, Path]
 
@@ -68,9 +68,8 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
 def test_every_way_of_calling_refuses_a_shape_outside_every_profile(digits: LoadedBundle) -> None:
     predict = digits["predict"]
     for call in (predict, predict.on_device, called_async(predict)):
-        with pytest.raises(ShapeError) as caught:
+        with refusing("AOTC-E611"):
             call(image(7))
-        assert caught.value.code == "AOTC-E611"
 
 
 def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
@@ -105,9 +104,8 @@ def test_a_donated_array_is_given_back_when_xla_fails(train: LoadedBundle) -> No
         state = train["init"].on_device(0)
         first, *others = _leaves(state)
         first.buffer().delete()
-        with pytest.raises(BackendError) as caught:
+        with refusing("AOTC-E755"):
             call(state, batch)
-        assert caught.value.code == "AOTC-E755"
         assert first.is_deleted and not any(leaf.is_deleted for leaf in others)
     assert step.refusals["AOTC-E755"] == before + 3
 
@@ -127,61 +125,10 @@ def test_an_empty_batch_is_outside_of_the_range(digits: LoadedBundle) -> None:
     assert refused(digits, np.zeros((0, 64), np.float32)).code == "AOTC-E613"
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint8, np.bool_])
-def test_another_dtype_is_refused_and_never_cast(dtype: Any, digits: LoadedBundle) -> None:
-    error = refused(digits, np.zeros((8, 64), dtype))
-    assert error.code == "AOTC-E606" and error.findings[0].where == "predict image"
-
-
-def test_lists_are_no_arrays(digits: LoadedBundle) -> None:
-    assert refused(digits, image(8).tolist()).code == "AOTC-E605"
-
-
-def test_wrong_arguments_are_refused_with_the_signature(digits: LoadedBundle) -> None:
-    for args, kwargs in (((), {}), ((image(8), 1), {}), ((), {"picture": image(8)})):
-        error = refused(digits, *args, **kwargs)
-        assert error.code == "AOTC-E601" and error.findings[0].expected == "predict(image)"
-
-
-def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(digits: LoadedBundle) -> None:
-    assert refused(digits, imge=image(8)).findings[0].hint == "did you mean image?"
-    (other,) = refused(digits, y=image(8)).findings
-    assert "'image'" in other.found and other.found.endswith("no parameter is called 'y'")
-    assert other.hint == "did you mean image?"
-    assert "did you mean" not in refused(digits, image(8), imge=1).findings[0].hint
-    with pytest.raises(ShapeError) as caught:
-        digits["predct"]
-    assert caught.value.findings[0].hint == "did you mean predict?"
-    for key in (0, ["predict"], None):
-        with pytest.raises(ShapeError) as caught:
-            digits[key]  # type: ignore[index]
-        assert caught.value.code == "AOTC-E602"
-
-
-def test_what_is_no_array_is_called_by_its_kind(digits: LoadedBundle) -> None:
-    assert refused(digits, 1).findings[0].found == "an int"
-    assert refused(digits, image(8).tolist()).findings[0].found == "a list"
-
-
 def test_static_and_bound_parameters_are_gone(digits: LoadedBundle) -> None:
     assert list(digits["predict"].signature.parameters) == ["image"]
     assert refused(digits, image(8), temperature=1.0).code == "AOTC-E601"
     assert refused(digits, image(8), params={}).code == "AOTC-E601"
-
-
-@pytest.mark.parametrize("how", ["fortran", "strided", "reversed", "big endian", "read-only"])
-def test_arrays_that_lie_otherwise_give_the_same_result(how: str, digits: LoadedBundle) -> None:
-    plain = image(8)
-    other = {
-        "fortran": lambda: np.asfortranarray(plain),
-        "strided": lambda: np.repeat(plain, 2, axis=1)[:, ::2],
-        "reversed": lambda: np.ascontiguousarray(plain[::-1])[::-1],
-        "big endian": lambda: plain.astype(">f4"),
-        "read-only": lambda: np.frombuffer(plain.tobytes(), np.float32).reshape(8, 64),
-    }[how]()
-    np.testing.assert_array_equal(
-        digits["predict"](other)["probabilities"], digits["predict"](plain)["probabilities"]
-    )
 
 
 def test_arguments_may_change_after_the_call_and_results_cannot(digits: LoadedBundle) -> None:
@@ -198,26 +145,14 @@ def test_an_unknown_entry_point_is_refused_with_the_known_ones(digits: LoadedBun
     with pytest.raises(ShapeError) as caught:
         digits["prefill"]
     assert caught.value.code == "AOTC-E602" and "predict" in caught.value.findings[0].expected
+    with pytest.raises(ShapeError) as caught:
+        digits["predct"]
+    assert caught.value.findings[0].hint == "did you mean predict?"
+    for key in (0, ["predict"], None):
+        with refusing("AOTC-E602"):
+            digits[key]  # type: ignore[index]
     assert "predict" in digits and "prefill" not in digits and list(digits) == ["predict"]
     assert len(digits) == 1
-
-
-def test_calls_from_many_threads_are_all_served_and_counted(digits: LoadedBundle) -> None:
-    expected = digits["predict"](image(8))["probabilities"]
-    before = digits["predict"].calls["predict[batch=8]"]
-    results: list[Any] = []
-
-    def work() -> None:
-        results.extend(digits["predict"](image(8))["probabilities"] for _ in range(25))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 100
-    assert all(np.array_equal(result, expected) for result in results)
-    assert digits["predict"].calls["predict[batch=8]"] == before + 100
 
 
 def test_the_report_is_json_and_says_that_nothing_was_compiled(digits: LoadedBundle) -> None:
@@ -259,9 +194,8 @@ def test_an_array_cannot_be_donated_twice_in_one_call(train: LoadedBundle) -> No
     state = train["init"].on_device(0)
     params, shared = state["params"], state["optimizer"][0]
     doubled = {**state, "optimizer": (shared._replace(mu=params), *state["optimizer"][1:])}
-    with pytest.raises(ShapeError) as caught:
+    with refusing("AOTC-E632"):
         train["train_step"](doubled, {"image": image(64), "label": np.zeros(64, np.int32)})
-    assert caught.value.code == "AOTC-E632"
     assert not any(leaf.is_deleted for leaf in _leaves(state))
 
 
@@ -272,13 +206,6 @@ def test_a_scalar_is_a_number_or_an_array(seed: Any, train: LoadedBundle) -> Non
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True, np.int32(3), np.uint64(3)])
-def test_a_scalar_of_another_kind_is_refused(seed: Any, train: LoadedBundle) -> None:
-    with pytest.raises(ShapeError) as caught:
-        train["init"](seed)
-    assert caught.value.code == "AOTC-E606"
-
-
 def test_a_closed_bundle_refuses_calls_whatever_their_shape(digits_bundle: Bundle) -> None:
     bundle = aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1])
     predict = bundle["predict"]
@@ -287,33 +214,9 @@ def test_a_closed_bundle_refuses_calls_whatever_their_shape(digits_bundle: Bundl
     bundle.close()
     bundle.close()
     for batch in (8, 7):
-        with pytest.raises(ShapeError) as caught:
+        with refusing("AOTC-E633"):
             predict(image(batch))
-        assert caught.value.code == "AOTC-E633"
     np.testing.assert_array_equal(kept, copied)
-
-
-def call_in_fork(bundle: LoadedBundle, queue: Any) -> None:
-    codes = []
-    for attempt in (lambda: bundle["predict"](image(8)), lambda: bundle.close()):
-        try:
-            attempt()
-        except aotc_runtime.AotcError as error:
-            codes.append(error.code)
-    queue.put(codes)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*")
-def test_a_forked_process_is_refused_instead_of_hanging(digits: LoadedBundle) -> None:
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=call_in_fork, args=(digits, queue))
-    child.start()
-    try:
-        assert "AOTC-E754" in queue.get(timeout=60)
-    finally:
-        child.join(timeout=60)
-    assert child.exitcode == 0
 
 
 def _leaves(value: Any) -> Iterator[DeviceArray]:
@@ -357,3 +260,8 @@ def test_a_limit_that_is_no_number_is_refused(
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == (code, f"load {argument}")
     assert finding.found == repr(value)
+
+
+def test_a_load_without_a_policy_is_refused(digits_bundle: Bundle) -> None:
+    with refusing("AOTC-E309"):
+        aotc_runtime.load(digits_bundle[0], trust=None)  # type: ignore[call-overload]

@@ -17,7 +17,7 @@ import pytest
 import aotc_runtime
 from aotc.bundle.write.safetensors_writer import shards
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError, BundleFormatError, IntegrityError
+from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.engines.engine_device import Aval
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.engines.xla import xla_client
@@ -39,7 +39,7 @@ from aotc_runtime.verification.host_compatibility import Choice
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
 
-from ..samples import manifest
+from ..samples import manifest, refused
 
 Bundle = tuple[Path, Path]
 Array = np.ndarray[Any, Any]
@@ -90,9 +90,8 @@ def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str)
             other = {"name": "z", "dtype": DType.INT32, "shape": (8, 4)}[change]
             listed[3] = msgspec.structs.replace(listed[3], **{change: other})
     bad = msgspec.structs.replace(weights, tensors=tuple(listed), blobs=blobs)
-    with pytest.raises(BundleFormatError) as refused:
+    with refused("AOTC-E117"):
         weight_arrays(bundle, "params", bad)
-    assert refused.value.code == "AOTC-E117"
 
 
 @pytest.mark.parametrize("name", ["digits", "vision"])
@@ -210,9 +209,8 @@ def test_a_refused_load_keeps_nothing_of_its_executables(
     path.write_bytes(bad)
 
     def refuse() -> None:
-        with pytest.raises(IntegrityError) as refused:
+        with refused("AOTC-E201"):
             aotc_runtime.load(path, trust=digits_bundle[1])
-        assert refused.value.code == "AOTC-E201"
 
     def kept() -> int:
         """Bytes that the module which deserializes has made, and that are still there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import re
 from collections.abc import Callable
@@ -14,14 +13,12 @@ import pytest
 from aotc_runtime.base.digest import pieces, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.system.streamed_bundle import (
-    DESCRIPTORS_MAX,
     PIECE_BYTES,
-    PassedMap,
     look_into,
     pass_file,
 )
 
-from .test_store import MEMBERS, as_archive, as_folder
+from .test_store import as_archive, as_folder
 
 SIZE = 4 * PIECE_BYTES + 12_345
 SLACK = 2**18
@@ -96,31 +93,3 @@ def test_a_bundle_that_is_looked_into_holds_what_is_loaded(
 ) -> None:
     path = write(tmp_path)
     assert dict(look_into(path).members) == dict(open_bundle(path).members)
-
-
-def descriptors() -> int:
-    return len([*Path("/proc/self/fd").iterdir()])
-
-
-@pytest.mark.parametrize("write", [as_archive, as_folder])
-def test_what_a_view_shows_lies_at_its_place_in_the_open_file(
-    write: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    path, before = write(tmp_path), descriptors()
-    source = look_into(path)
-    path.rename(tmp_path / "elsewhere")
-    for view in source.members.values():
-        of = view.obj
-        assert isinstance(of, PassedMap)
-        assert os.pread(of.descriptor, len(view), of.place(view)) == bytes(view)
-    del source, view, of
-    assert descriptors() == before
-
-
-def test_of_a_folder_with_many_files_a_few_stay_open(tmp_path: Path) -> None:
-    folder, before = as_folder(tmp_path), descriptors()
-    for number in range(2 * DESCRIPTORS_MAX):
-        (folder / "blobs" / "sha256" / f"{number:064x}").write_bytes(b"x")
-    source = look_into(folder)
-    assert descriptors() == before + DESCRIPTORS_MAX
-    assert len(source.members) == 2 * DESCRIPTORS_MAX + len(MEMBERS)

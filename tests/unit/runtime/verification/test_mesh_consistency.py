@@ -9,7 +9,7 @@ import pytest
 
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.verification.manifest_consistency import check_consistency
-from aotc_runtime.verification.mesh_consistency import check_mesh
+from aotc_runtime.verification.rare_consistency import check_mesh
 
 from ..samples import DOCUMENT, REF, manifest
 

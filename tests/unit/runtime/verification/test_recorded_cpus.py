@@ -53,26 +53,6 @@ RUNS = {
 # fmt: on
 """By processor, the targets that run on it; every other one of COLUMNS is refused."""
 
-AVX512_OF_V4 = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]
-MISSING = {
-    ("nehalem", "v3"): ["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"],
-    ("sandybridge", "v3"): ["avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"],
-    ("haswell", "v4"): AVX512_OF_V4,
-    ("alderlake", "v4"): AVX512_OF_V4,
-    ("skylake-avx512-masked", "v4"): AVX512_OF_V4,
-    ("skylake-avx512-masked", "skylake-avx512"): AVX512_OF_V4,
-    ("cascadelake", "icelake-server"): (
-        ["avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vpopcntdq", "gfni"]
-    ),
-    ("icelake-server", "sapphirerapids"): ["avx512bf16", "avx512fp16", "avxvnni"],
-    ("sapphirerapids-without-amx", "with-amx"): AMX,
-    ("sapphirerapids", "znver4"): ["sse4a"],
-    ("epyc-genoa", "sapphirerapids"): ["avx512fp16", "avxvnni"],
-    ("epyc-genoa", "znver5"): ["avxvnni"],
-    ("epyc-turin", "sapphirerapids"): ["avx512fp16"],
-}
-"""What some refusals have to name."""
-
 
 def target_features(column: str) -> list[str]:
     """The features of a target that aotc comes with; with-amx is what a user may write."""
@@ -121,12 +101,6 @@ def test_a_refusal_names_every_missing_feature_and_no_other(processor: str) -> N
     for column in set(COLUMNS.split()) - set(RUNS[processor].split()):
         (finding,) = findings(processor, column)
         assert missing(finding) == sorted(set(target_features(column)) - has), column
-
-
-@pytest.mark.parametrize(("processor", "column"), MISSING)
-def test_the_missing_features_of_known_pairs(processor: str, column: str) -> None:
-    (finding,) = findings(processor, column)
-    assert missing(finding) == MISSING[processor, column]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys,
 from aotc_runtime.verification.policy_rules import check_identity
 from aotc_runtime.verification.public_keys import load_public_key
 
-from ..samples import manifest
+from ..samples import manifest, refused
 
 PEM = LocalSigner.ephemeral().public_pem()
 
@@ -46,22 +46,6 @@ def test_a_policy_that_the_toolchain_writes_is_read(tmp_path: Path) -> None:
     policy = read_policy(written(tmp_path, policy_text("digits", [PEM], 1)))
     assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "")
     assert len(policy_keys(policy)) == 1
-
-
-def test_a_certifier_listed_twice_has_one_window() -> None:
-    keys = [
-        TrustedKey(public_key=PEM, not_after=datetime(year, 1, 1, tzinfo=UTC))
-        for year in (2030, 2031)
-    ]
-    policy = TrustPolicy(
-        schema=1, name="x", keys=(TrustedKey(public_key=PEM),), certifiers=tuple(keys)
-    )
-    with pytest.raises(TrustError) as caught:
-        certifier_keys(policy)
-    assert (caught.value.code, caught.value.findings[0].where) == (
-        "AOTC-E309",
-        "trust policy certifiers[1]",
-    )
 
 
 def test_key_files_are_found_beside_the_policy_and_read_in(tmp_path: Path) -> None:
@@ -95,19 +79,8 @@ def test_key_files_are_found_beside_the_policy_and_read_in(tmp_path: Path) -> No
     ],
 )
 def test_a_policy_that_says_something_else_is_refused(text: str | bytes, tmp_path: Path) -> None:
-    with pytest.raises(TrustError) as refused:
+    with refused("AOTC-E309"):
         read_policy(written(tmp_path, text))
-    assert refused.value.code == "AOTC-E309"
-
-
-def test_a_policy_or_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrustError) as refused:
-        read_policy(tmp_path / "missing.toml")
-    assert refused.value.code == "AOTC-E308"
-    text = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"'
-    with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text))
-    assert refused.value.code == "AOTC-E308" and "gone.pub" in refused.value.findings[0].where
 
 
 def test_a_policy_may_be_as_long_as_the_limit_and_no_longer(tmp_path: Path) -> None:
@@ -121,9 +94,16 @@ def test_a_policy_may_be_as_long_as_the_limit_and_no_longer(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("number", "too_long"),
-    [(-(2**63) - 1, True), (-(2**63), False), (2**63 - 1, False), (2**63, True)],
+    [
+        (-(2**63) - 1, True),
+        (-(2**63), False),
+        (2**63 - 1, False),
+        (2**63, True),
+        # tomllib reads them, and Python does not print them.
+        (f"[0, 0x{'f' * 4999}]", True),
+    ],
 )
-def test_an_integer_has_64_bits_at_most(tmp_path: Path, number: int, too_long: bool) -> None:
+def test_an_integer_has_64_bits_at_most(tmp_path: Path, number: object, too_long: bool) -> None:
     text = policy_text("digits", [PEM]) + f"\n[limits]\nblobs = {number}\n"
     try:
         read_policy(written(tmp_path, text))
@@ -131,17 +111,6 @@ def test_an_integer_has_64_bits_at_most(tmp_path: Path, number: int, too_long: b
     except TrustError as refused:
         found = refused.findings[0].found
     assert (found == "an integer of more than 64 bits") is too_long
-
-
-def test_a_key_file_that_is_no_text_is_refused_though_other_keys_reach_the_threshold(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "ci.pub").write_bytes(b"\xff\xfe")
-    text = policy_text("digits", [PEM], 1) + '\n[[keys]]\npublic_key_file = "ci.pub"\n'
-    with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text))
-    (finding,) = refused.value.findings
-    assert finding.code == "AOTC-E309" and "keys[1]" in finding.where
 
 
 @pytest.mark.parametrize("curve", ["ed25519", "p256"])
@@ -188,20 +157,12 @@ def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
     assert refused.value.code == "AOTC-E310" and refused.value.findings[0].where == "here"
 
 
-@pytest.mark.parametrize(
-    "spelled", [PEM + "\n", "\n" + PEM, PEM.replace("\n", "\r\n"), PEM.strip()]
-)
-def test_the_same_key_in_another_spelling_is_the_same_key(spelled: str) -> None:
-    assert load_public_key(spelled, "", "x").id == load_public_key(PEM, "", "x").id
-
-
 def test_the_threshold_is_at_most_the_number_of_distinct_keys() -> None:
     other = TrustedKey(public_key=LocalSigner.ephemeral().public_pem())
     key = TrustedKey(public_key=PEM)
     assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=(key, other), threshold=2))) == 2
-    with pytest.raises(TrustError) as refused:
+    with refused("AOTC-E309"):
         policy_keys(TrustPolicy(schema=1, name="x", keys=(key, key), threshold=2))
-    assert refused.value.code == "AOTC-E309"
 
 
 @pytest.mark.parametrize(
@@ -225,32 +186,27 @@ def test_name_and_version_are_checked_together(
         schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
     )
     assert [finding.code for finding in check_identity(manifest(), policy)] == expected
-
-
-def test_a_bundle_whose_version_is_none_is_older_than_any() -> None:
-    policy = TrustPolicy(
-        schema=1, name="sample", keys=(TrustedKey(public_key=PEM),), minimum_version="0"
-    )
-    (refused,) = check_identity(manifest(version="nightly"), policy)
+    oldest = msgspec.structs.replace(policy, name="sample", minimum_version="0")
+    (refused,) = check_identity(manifest(version="nightly"), oldest)
     assert (refused.code, refused.found) == ("AOTC-E307", "nightly")
 
 
-def test_an_integer_that_toml_does_not_allow_is_named_as_such(tmp_path: Path) -> None:
-    """tomllib reads 4999 hexadecimal digits, which Python does not print."""
-    text = f'schema = 1\nname = "x"\nkeys = []\n[limits]\nblobs = [0, 0x{"f" * 4999}]\n'
+def test_a_missing_policy_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text))
+        read_policy(tmp_path / "missing.toml")
     (finding,) = refused.value.findings
-    assert (finding.code, finding.found) == ("AOTC-E309", "an integer of more than 64 bits")
+    assert finding.code == "AOTC-E308" and finding.hint.startswith("check the path")
 
 
 def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "bytes.pub").write_bytes(b"\xff\xfe")
     text = (
         'schema = 1\nname = "x"\nminimum_version = "newest"\n'
         '[[keys]]\npublic_key_file = "one.pub"\n[[keys]]\npublic_key_file = "two.pub"\n'
         '[[keys]]\npublic_key = "x"\npublic_key_file = "ci.pub"\n[[keys]]\nname = "empty"\n'
         '[[keys]]\npublic_key = "x"\n'
         "not_before = 2027-01-01T00:00:00Z\nnot_after = 2026-01-01T00:00:00Z\n"
+        '[[keys]]\npublic_key_file = "bytes.pub"\n'
     )
     with pytest.raises(TrustError) as refused:
         read_policy(written(tmp_path, text))
@@ -261,18 +217,17 @@ def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path:
         ("E309", "keys[2]"),
         ("E309", "keys[3] empty"),
         ("E309", "keys[4]"),
+        ("E309", "keys[5]"),
         ("E309", "minimum_version"),
     ]
-
-
-def test_every_key_that_is_none_is_named() -> None:
-    bad = (TrustedKey(public_key="one"), TrustedKey(public_key=PEM), TrustedKey(public_key="two"))
+    text = f'schema = 1\nname = "x"\n{KEY.format("one")}{KEY.format(PEM)}{KEY.format("two")}'
     with pytest.raises(TrustError) as refused:
-        policy_keys(TrustPolicy(schema=1, name="x", keys=bad))
-    assert [f.where for f in refused.value.findings] == [
-        "trust policy keys[0]",
-        "trust policy keys[2]",
-    ]
+        read_policy(written(tmp_path, text))
+    found = [(f.code[-4:], f.where.split(" ", 1)[1]) for f in refused.value.findings]
+    assert found == [("E310", "keys[0]"), ("E310", "keys[2]")]
+
+
+KEY = '[[keys]]\npublic_key = """{}"""\n'
 
 
 @pytest.mark.parametrize(
@@ -300,14 +255,22 @@ def test_a_policy_made_in_python_is_checked_as_one_that_was_read(
     assert finding.code == "AOTC-E309" and finding.where.endswith(place)
 
 
-def test_one_key_has_one_window() -> None:
+@pytest.mark.parametrize("table", ["keys", "certifiers"])
+def test_one_key_has_one_window(table: str) -> None:
     until = datetime(2027, 1, 1, tzinfo=UTC)
     keys = (TrustedKey(public_key=PEM, not_after=until), TrustedKey(public_key=PEM))
+    plain = TrustPolicy(schema=1, name="x", keys=keys[1:])
+    read = policy_keys if table == "keys" else certifier_keys
     with pytest.raises(TrustError) as refused:
-        policy_keys(TrustPolicy(schema=1, name="x", keys=keys))
-    assert refused.value.code == "AOTC-E309" and "keys[1]" in refused.value.findings[0].where
-    twice = (keys[0], keys[0])
-    assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=twice))) == 1
+        read(msgspec.structs.replace(plain, **{table: keys}))
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E309", f"trust policy {table}[1]")
+    # In other spellings too.
+    same = [msgspec.structs.replace(keys[0], public_key=spelled) for spelled in SPELLED]
+    assert len(read(msgspec.structs.replace(plain, **{table: (keys[0], *same)}))) == 1
+
+
+SPELLED = (PEM + "\n", "\n" + PEM, PEM.replace("\n", "\r\n"), PEM.strip())
 
 
 def test_a_key_is_valid_from_its_first_to_its_last_moment_unless_it_is_revoked() -> None:
@@ -353,6 +316,5 @@ def test_a_key_of_small_order_is_nobodys(point: str, table: str) -> None:
         pem = f"-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
         policy = TrustPolicy(schema=1, name="x", keys=(TrustedKey(public_key=PEM),))
         bad = msgspec.structs.replace(policy, **{table: (TrustedKey(public_key=pem),)})
-        with pytest.raises(TrustError) as refused:
+        with refused("AOTC-E310"):
             (policy_keys if table == "keys" else certifier_keys)(bad)
-        assert refused.value.code == "AOTC-E310"

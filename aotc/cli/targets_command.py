@@ -1,0 +1,168 @@
+"""`aotc targets`: shows, checks and describes machines to compile for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.completion_command import target_names
+from aotc_runtime.base.rendering import render, say
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+def _named(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not NAME.fullmatch(value):
+        raise click.BadParameter("a target's name has letters, digits, '.', '_' and '-' only")
+    return value
+
+
+@click.group(short_help="Show, check and describe machines to compile for.")
+def targets() -> None:
+    """Show, check and describe the machines that can be compiled for."""
+
+
+@targets.command("list")
+@command
+def list_(out: Output) -> int | None:
+    """List the targets that a manifest in the current folder can name.
+
+    Beside each is its platform: programs were run on it, or compiled for it only, never run on a
+    device, or not even compiled. docs/targets.md says how each target was checked.
+
+    Ends with 3 if some file there is no target file; the others are listed all the same.
+    """
+    from aotc.base.errors import BuildManifestError
+    from aotc.compile.compiler_registry import kind_of
+    from aotc.compile.target_files import list_targets
+
+    models, findings = list_targets(Path.cwd())
+    found = [
+        {
+            "name": path.stem,
+            "description": model.description,
+            "path": str(path),
+            "platform": model.platform,
+            "platform_checked": kind_of(model.platform).checked,
+        }
+        for path, model in models.items()
+    ]
+
+    def text() -> None:
+        for target in found:
+            checked = f"{target['platform']}: {target['platform_checked']}"
+            say(f"{target['name']:<20} {checked:<20} {target['description']}")
+        say(f"{'native':<20} {'cpu: run':<20} the host that builds, described by XLA")
+
+    if findings:
+        if not out.json:
+            text()
+        report_findings(out, tuple(findings), BuildManifestError.exit_code, targets=found)
+        return BuildManifestError.exit_code
+    out.result({"targets": found}, text)
+    return None
+
+
+@targets.command()
+@click.argument("name", shell_complete=target_names)
+@click.option("--toml", is_flag=True, help="Print a target file that needs nothing else.")
+@command
+def show(out: Output, name: str, toml: bool) -> None:
+    """Show a target: the processor or device, and options.
+
+    With --toml, a target file; that of an NVIDIA GPU brings the description that the CUDA plugin
+    has of it, for plugins that have none (jaxlib 0.11.2).
+    """
+    from msgspec import to_builtins
+
+    from aotc.compile.compiler_registry import kind_of
+    from aotc.compile.target_files import file_text
+    from aotc.pipeline.build_plan import resolve_target
+    from aotc.report.report_text import print_target
+
+    target = resolve_target(name, Path.cwd(), "aotc targets show")
+    if toml:
+        file = file_text(kind_of(target.platform).self_contained(target), target.name)
+        out.result({"toml": file}, lambda: say(*file.splitlines()))
+        return
+    out.result({"target": to_builtins(target)}, lambda: print_target(target))
+
+
+@targets.command()
+@click.option(
+    "--toml", "name", metavar="NAME", callback=_named, help="Print a target file of this name."
+)
+@command
+def detect(out: Output, name: str | None) -> None:
+    """Describe this host, and name the targets it can run.
+
+    With --toml, the description is a target file for hosts like this one, without the features that
+    no code is made of: `aotc targets detect --toml web > targets/web.toml`.
+    """
+    from msgspec import to_builtins
+
+    from aotc.compile.target_files import NATIVE, file_text, list_targets, target_of
+    from aotc.pipeline.build_plan import resolve_target
+    from aotc.report.report_text import print_target
+
+    host = resolve_target(NATIVE, Path.cwd(), NATIVE)
+    if name is not None:
+        file = file_text(host, name)
+        out.result({"toml": file}, lambda: say(*file.splitlines()))
+        return
+    models, _ = list_targets(Path.cwd())
+    runs = [
+        path.stem
+        for path, model in models.items()
+        if model.platform == host.platform and set(target_of(model).features) <= set(host.features)
+    ]
+
+    def text() -> None:
+        print_target(host)
+        say(f"runs       {', '.join(runs) or 'none of the known targets'}")
+
+    out.result({"host": to_builtins(host), "runs": runs}, text)
+
+
+@targets.command(short_help="Compile a trivial program for a target.")
+@click.argument("name", shell_complete=target_names)
+@command
+def check(out: Output, name: str) -> int | None:
+    """Compile a trivial program for a target, and say whether this host could run it.
+
+    Ends with 0 if this machine can compile for the target, whether or not it can run the code.
+    """
+    from msgspec import to_builtins
+
+    from aotc.base.errors import CompileError
+    from aotc.pipeline.build_plan import resolve_target
+    from aotc.pipeline.target_check import check_target
+
+    checked = check_target(resolve_target(name, Path.cwd(), "aotc targets check"))
+    document = {
+        "target": to_builtins(checked.target),
+        "compiles_here": not checked.compiler,
+        "jaxlib": checked.jaxlib,
+        "compile_seconds": round(checked.seconds, 3),
+        "requires": list(checked.isa),
+        "runs_here": not checked.host,
+        "host_findings": [finding.to_json() for finding in checked.host],
+        "notes": list(checked.notes),
+    }
+    if checked.compiler:
+        report_findings(out, checked.compiler, CompileError.exit_code, **document)
+        return CompileError.exit_code
+
+    def text() -> None:
+        say(f"compiles   here, with jaxlib {checked.jaxlib}, in {checked.seconds:.1f} s")
+        say("runs       not here:" if checked.host else "runs       here")
+        if checked.host:
+            say(*render(checked.host).splitlines())
+        for note in checked.notes:
+            say(f"note       {note}")
+
+    out.result(document, text)
+    return None

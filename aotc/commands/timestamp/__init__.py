@@ -1,0 +1,1 @@
+"""Timestamps of signatures by an RFC 3161 authority, for `aotc sign --timestamp`."""

@@ -1,0 +1,99 @@
+"""Ask an authority for RFC 3161 timestamps of signatures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import subprocess
+from http import HTTPStatus
+from typing import Any
+
+from aotc.base.errors import refusal
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.limits import TIMESTAMP_CHARACTERS_MAX
+from aotc_runtime.formats import in_toto
+from aotc_serve.http_client import Body, HttpClient
+
+SECONDS = 60
+"""For a whole response of an authority."""
+
+
+def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
+    """The envelope with a timestamp beside each signature of this key that has none.
+
+    authority: an http(s) URL, or a command that reads a query and writes the answer. An envelope
+    that has nothing to add is returned as it is. Raises UsageError (AOTC-E026).
+    """
+    document = json.loads(envelope)
+    missing = [
+        each
+        for each in document["signatures"]
+        if each.get("keyid") == key_id and not each.get("timestamp")
+    ]
+    for signature in missing:
+        made = in_toto.decode_base64(signature["sig"], where="signature")
+        signature["timestamp"] = base64.b64encode(_timestamp(made, authority)).decode()
+    return canonical_json.encode(document) if missing else envelope
+
+
+def _timestamp(signature: bytes, authority: str) -> bytes:
+    """An authority's answer about a signature: granted, and an answer to this question."""
+    try:
+        import rfc3161_client
+    except ImportError as error:
+        raise _refused(authority, str(error)) from error
+    asked = rfc3161_client.TimestampRequestBuilder(
+        data=signature, hash_algorithm=rfc3161_client.base.HashAlgorithm.SHA256
+    ).build()
+    data = _ask(asked.as_bytes(), authority)
+    try:
+        answer = rfc3161_client.decode_timestamp_response(data)
+        if answer.status != 0:
+            raise _refused(authority, f"status {answer.status}: {', '.join(answer.status_string)}")
+        told = answer.tst_info
+        same = told.message_imprint.message == asked.message_imprint.message
+    except ValueError as error:
+        raise _refused(authority, f"an answer that is no timestamp: {error}") from error
+    if not same or told.nonce != asked.nonce:
+        raise _refused(authority, "an answer to another question")
+    if len(data) > TIMESTAMP_CHARACTERS_MAX // 4 * 3:
+        raise _refused(authority, f"{len(data)} bytes, more than readers take")
+    return data
+
+
+def _ask(query: bytes, authority: str) -> bytes:
+    if authority.startswith(("http://", "https://")):
+        return _over_http(query, authority)
+    try:
+        command = shlex.split(authority)
+        done: Any = subprocess.run(
+            command, input=query, capture_output=True, timeout=SECONDS, check=False
+        )
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        raise _refused(authority, str(error)) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise _refused(authority, f"exit code {done.returncode}: {' '.join(said)}")
+    answer: bytes = done.stdout
+    return answer
+
+
+def _over_http(query: bytes, url: str) -> bytes:
+    kind = {"Content-Type": "application/timestamp-query"}
+    data = bytearray()
+    try:
+        client = HttpClient(total_seconds=SECONDS)
+        with client.request("POST", url, kind, Body.of(query)) as response:
+            if response.status != HTTPStatus.OK:
+                raise ConnectionError(response.status_line)
+            while piece := response.read(TIMESTAMP_CHARACTERS_MAX - len(data)):
+                data += piece
+    except (OSError, ValueError) as error:
+        raise _refused(url, str(error)) from error
+    return bytes(data)
+
+
+def _refused(authority: str, found: str) -> AotcError:
+    return refusal("AOTC-E026", f"--timestamp {authority}", found)

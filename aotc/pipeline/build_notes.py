@@ -1,0 +1,109 @@
+"""Notes on what a build does not prove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec import UNSET
+
+from aotc.base.stages import CapturedProgram
+from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Split
+from aotc_runtime.schema.manifest_labels import without_compiling
+
+_OUTPUTS = "outputs/"
+
+
+def of_program(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
+    """Every note on a program and its fixtures."""
+    yield from not_computed(program)
+    yield from unproven(program, scratch)
+    yield from specialized(program)
+    yield from counted(program)
+    if program.xla_flags:
+        yield (
+            f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
+            "the compiler belong in target files, and axes of devices in the manifest's mesh"
+        )
+
+
+def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
+    """A sentence for each output of a fixture in which no value is finite."""
+    for key in program.profiles:
+        data = memoryview(scratch.fixture(key).read_bytes())
+        for name, info in read_tensors(data, where=f"fixture {key.label}").items():
+            values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+            if name.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
+                path = name.removeprefix(_OUTPUTS) or "result"
+                yield (
+                    f"the fixture of {key.label} proves nothing about {path}: plain JAX gives no "
+                    "finite value there; choose other fixture inputs, or look for NaN in weights"
+                )
+
+
+def not_computed(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each entry point whose results were recorded elsewhere, or were not compared
+    with those of the framework that it comes from.
+    """
+    for name, entry_point in program.entry_points.items():
+        if entry_point.recorded:
+            yield (
+                f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
+                "not run it in this build"
+            )
+        if entry_point.unexpected:
+            yield (
+                f"{', '.join(entry_point.unexpected)}: not compared with what was recorded for "
+                f"{name}, which has other sizes; record results of these profiles too"
+            )
+        if entry_point.model and entry_point.model.expected is UNSET:
+            yield (
+                f"{name} is compared with {entry_point.model.file} as it was read, and the reading "
+                "with nothing: record what its framework gives, as `expected` in its fixtures"
+            )
+
+
+def specialized(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each dimension along which the program is not one function for all sizes, or
+    could not be traced as one.
+    """
+    for name, entry_point in program.entry_points.items():
+        for dimension, reason in entry_point.specialized.items():
+            at = entry_point.lines.decisions.get(dimension)
+            yield (
+                f"{name} is specialised to {dimension}: {reason}"
+                f"{f' ({at})' if at else ''}; each profile was traced by "
+                "itself, and there is no other way to serve other sizes"
+            )
+        for dimension, reason in entry_point.undetermined.items():
+            yield (
+                f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
+                f"trace it at all sizes at once: {reason}"
+            )
+
+
+def counted(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each dimension whose size the program computes with, where other sizes than
+    the profiles' are padded or split: such a call has a profile's size.
+    """
+    for name, entry_point in program.entry_points.items():
+        for dimension, place in entry_point.counted.items():
+            yield (
+                f"{name} computes with the size of {dimension} at {place}, which is a profile's "
+                "size in a call that is padded or split; trials show what comes of that only in "
+                "the branches that they take"
+            )
+
+
+def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """A sentence for each dimension with the policy split that no two profiles could serve."""
+    for target, manifest in manifests.items():
+        for name, entry_point in manifest.entry_points.items():
+            for dimension, policy in without_compiling(entry_point).items():
+                if isinstance(policy, Split) and not policy.proof:
+                    yield (
+                        f"no call of {name} is split along {dimension} for {target}: no sum of "
+                        "two profiles is an accepted size; widen `range`, or add smaller profiles"
+                    )

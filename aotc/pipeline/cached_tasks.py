@@ -1,0 +1,345 @@
+"""The tasks of a build: their keys, what the cache has of them, and why each one ran."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aotc.base.msgpack_values import unpacked
+from aotc.pipeline.cache.cache_store import Cache
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import is_digest, sha256
+from aotc_runtime.base.errors import AotcError
+
+SCHEMA = "1"
+"""Version of what entries hold. It is a part of every key, so that older entries are not found."""
+
+FILES = ("file ", "source file ")
+"""Prefixes of parts that are files. If such a part is gone, the program no longer reads the file,
+which may still exist."""
+
+CHANGED = "file of package "
+"""Prefix of parts that are files of a package, changed after it was installed."""
+
+type Parts = Mapping[str, str]
+"""What a result depends on: names for people ("source file model.py"), to a digest or to a value
+short enough to show ("0.12.0")."""
+
+
+class Kind(StrEnum):
+    """The tasks of a build, in their order."""
+
+    CAPTURE = "capture"
+    REFERENCE = "reference"
+    EXECUTABLE = "executable"
+    PARITY = "parity"
+    PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of a build. of: what it makes, for people and not in the key, such as
+    "predict[batch=8] for native".  parts: everything that its result depends on.
+    """
+
+    kind: Kind
+    of: str
+    parts: Parts
+
+    @property
+    def name(self) -> str:
+        """What the key stands for, in all builds: "executable predict[batch=8] for native"."""
+        return f"{self.kind} {self.of}".rstrip()
+
+    @property
+    def key(self) -> str:
+        """The digest of the canonical bytes of everything the result depends on."""
+        return key_of(self.kind, self.parts)
+
+
+def key_of(kind: str, parts: Parts) -> str:
+    """A key of the cache: "sha256:…"."""
+    return sha256(canonical_json.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a key that has changed. before, now: None where there was, or is, no such part."""
+
+    part: str
+    before: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        is_file = self.part.startswith(FILES) and not self.part.startswith(CHANGED)
+        if is_file and None in (self.before, self.now):
+            return f"{self.part} is {'now' if self.before is None else 'no longer'} read"
+        if self.before is None:
+            return f"{self.part} added" + _shown(": ", self.now)
+        if self.now is None:
+            return f"{self.part} removed" + _shown(": ", self.before)
+        if is_digest(self.before) or is_digest(self.now):
+            return f"{self.part} changed"
+        return f"{self.part} {self.before} -> {self.now}"
+
+
+def _shown(before: str, value: str | None) -> str:
+    return "" if not value or is_digest(value) else before + value
+
+
+def changes(before: Parts, now: Parts) -> Iterator[Change]:
+    """The parts that differ, sorted by name. For a package of another version only the version, not
+    the digest of its files.
+    """
+    differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
+    for part in sorted(differ):
+        if part.removeprefix("files of ") == part or part.removeprefix("files of ") not in differ:
+            yield Change(part, before.get(part), now.get(part))
+
+
+type Last = Mapping[str, Parts]
+"""The last build's tasks, by name."""
+
+FIRST = "not built before"
+UNKNOWN = "the last build had no such task"
+GONE = "nothing has changed, but its result is not in the cache any more"
+OFF = "the cache is off"
+ALWAYS = "every build does"
+
+UNKEYED = (Kind.CAPTURE, Kind.PACK)
+"""Tasks that run in every build. The parts of their keys only say what has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A task that has ended. reasons: why it ran, none if the cache had it.  seconds: it
+    ran for.
+    """
+
+    task: Task
+    cached: bool
+    reasons: tuple[str, ...]
+    seconds: float
+
+
+class End(StrEnum):
+    """What becomes of a task that has no result."""
+
+    FAILED = "failed"
+    STOPPED = "stopped"
+    NOT_BEGUN = "not begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A task without a result. name: as of a `Task`.  codes: of the findings that it failed with,
+    each once; it was stopped, or never begun, because of others.
+    """
+
+    kind: Kind
+    name: str
+    end: End
+    codes: tuple[str, ...] = ()
+
+
+type OnDone = Callable[[Done], None]
+
+
+class Tasks:
+    """The tasks of one build. Threads may share it.
+
+    store: None for no cache.  last: what the last build of the same manifest did.
+    """
+
+    def __init__(
+        self, store: Cache | None, last: Last, on_done: OnDone = lambda done: None
+    ) -> None:
+        self.store = store
+        self._last, self._on_done = last, on_done
+        self._lock = threading.Lock()
+        self._done: dict[str, Done] = {}
+        self._undone: dict[str, Undone] = {}
+        self._ending = False
+
+    def expect(self, planned: Iterable[tuple[Kind, str]]) -> None:
+        """These there will be if nothing fails: kinds, and what each makes."""
+        for kind, of in planned:
+            self._without_result(kind, of, End.NOT_BEGUN)
+
+    @contextmanager
+    def attempt(self, kind: Kind, of: str) -> Iterator[None]:
+        """Note what becomes of a task if the block, which is all of it, does not end well."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, AotcError) and not self._ending:
+                codes = tuple(dict.fromkeys(finding.code for finding in error.findings))
+                self._without_result(kind, of, End.FAILED, codes)
+            else:
+                self._without_result(kind, of, End.STOPPED)
+            raise
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """If the block is left by an exception, what fails from then on was stopped because of it:
+        a process that was killed cannot say so.
+        """
+        try:
+            yield
+        except BaseException:
+            self._ending = True
+            raise
+
+    def _without_result(self, kind: Kind, of: str, end: End, codes: tuple[str, ...] = ()) -> None:
+        name = Task(kind, of, {}).name
+        with self._lock:
+            self._undone[name] = Undone(kind, name, end, codes)
+
+    def run[T](self, task: Task, type_: type[T], make: Callable[[], T]) -> T:
+        """The result of a task from the cache, or a new one by `make`. Raises what `make`
+        raises.
+        """
+        found = self.recall(task.key, type_)
+        if found is not None:
+            self.note(task, cached=True)
+            return found
+        with self.timed(task) as keep:
+            made = make()
+            keep(made)
+        return made
+
+    @contextmanager
+    def timed(self, task: Task) -> Iterator[Callable[[object], None]]:
+        """Run a task in the block, and note how long it took. Yields a function that puts its
+        result into the cache.
+        """
+        started = self.clock()
+        yield lambda result: self.keep(task.key, result)
+        self.note(task, cached=False, seconds=self.clock() - started)
+
+    def clock(self) -> float:
+        """A clock in seconds; only differences mean anything."""
+        return time.perf_counter()
+
+    def recall[T](self, key: str, type_: type[T]) -> T | None:
+        """The value under a key, decoded; None if there is none, or it is not of this type."""
+        data = self.store.get(key) if self.store else None
+        return None if data is None else _decoded(data, type_)
+
+    def keep(self, key: str, value: object) -> None:
+        """Put a value into the cache, if there is one."""
+        if self.store:
+            self.store.put(key, msgspec.msgpack.encode(value))
+
+    def note(self, task: Task, *, cached: bool, seconds: float = 0.0) -> None:
+        """Note that a task has ended."""
+        reasons = () if cached else self._reasons(task)
+        done = Done(task, cached, reasons, seconds)
+        with self._lock:
+            self._done[task.name] = done
+        self._on_done(done)
+
+    def done(self) -> tuple[Done, ...]:
+        """Every task, in the order of a build. A task that ran because the module changed says why
+        the module did, by what the capture was run for.
+        """
+        order = list(Kind)
+        with self._lock:
+            every = sorted(
+                self._done.values(),
+                key=lambda done: (order.index(done.task.kind), _by_number(done.task.of)),
+            )
+        capture = next((d.reasons for d in every if d.task.kind is Kind.CAPTURE), ())
+        return tuple(replace(done, reasons=_traced_back(done, capture)) for done in every)
+
+    def undone(self) -> tuple[Undone, ...]:
+        """Every task that was expected or attempted, and has no result, in the order of a build."""
+        order = list(Kind)
+        with self._lock:
+            left = [each for name, each in self._undone.items() if name not in self._done]
+        return tuple(sorted(left, key=lambda each: (order.index(each.kind), _by_number(each.name))))
+
+    def record(self) -> Last:
+        """Keep the parts of every task's key for the next build."""
+        with self._lock:
+            return {name: dict(done.task.parts) for name, done in sorted(self._done.items())}
+
+    def _reasons(self, task: Task) -> tuple[str, ...]:
+        before = self._last.get(task.name)
+        if task.kind in UNKEYED:
+            return tuple(map(str, changes(before or task.parts, task.parts))) or (ALWAYS,)
+        if self.store is None:
+            return (OFF,)
+        if before is None:
+            return (UNKNOWN,) if self._last else (FIRST,)
+        return tuple(map(str, changes(before, task.parts))) or (GONE,)
+
+
+def _by_number(text: str) -> list[tuple[int, str]]:
+    """A sort key that puts batch=8 before batch=16."""
+    parts = re.findall(r"\d+|\D+", text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _decoded[T](data: bytes, type_: type[T]) -> T | None:
+    try:
+        return unpacked(data, type_)
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
+        return None
+
+
+def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
+    """ "module changed" becomes "module changed: source file model.py changed"."""
+    known = [reason for reason in capture if reason != ALWAYS]
+    if not known:
+        return done.reasons
+    return tuple(
+        f"{reason}: {', '.join(known)}" if reason.startswith("module") else reason
+        for reason in done.reasons
+    )
+
+
+class Files(Struct, frozen=True):
+    """The names of files, to digests of entries in the cache."""
+
+    files: dict[str, str]
+
+
+def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
+    """Write the files of a task from the cache into a folder; whether the cache had all of them.
+    Otherwise nothing is written.
+    """
+    kept = tasks.recall(task.key, Files)
+    if kept is None or tasks.store is None:
+        return False
+    found: dict[str, bytes] = {}
+    for name, digest in kept.files.items():
+        data = tasks.store.get(digest)
+        # Another builder whose key is trusted may have made the entry.
+        if data is None or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
+            return False
+        found[name] = data
+    for name, data in found.items():
+        (folder / name).write_bytes(data)
+    return True
+
+
+def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) -> None:
+    """Put the files of a folder with these patterns into the cache, if there is one."""
+    if tasks.store is None:
+        return
+    found: dict[str, str] = {}
+    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern))):
+        data = path.read_bytes()
+        found[path.name] = sha256(data)
+        tasks.store.put(found[path.name], data)
+    tasks.keep(task.key, Files(found))

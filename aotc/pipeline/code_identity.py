@@ -1,0 +1,164 @@
+"""Parts of keys: the code of the toolchain and its packages, and what matters of the host."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import ModuleType
+
+import aotc
+import aotc_runtime
+from aotc.capture import installed_packages
+from aotc.capture.installed_packages import Installed
+from aotc.compile.target_files import builtin_folder
+from aotc.pipeline.cached_tasks import Parts
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.host_probe import libc
+
+CPU_FACTS = frozenset(
+    {"vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"}
+    | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
+)
+"""Fields of /proc/cpuinfo, on x86 and Arm, on which results and code generated for the host can
+depend."""
+
+LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+"""Variables that decide which file a library's name stands for."""
+
+NATIVE_PREFIXES = (
+    *("OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_"),
+)
+
+
+def toolchain_code() -> Parts:
+    """Digests of the code of aotc and aotc-runtime, as parts of a key."""
+    return {f"code of {name}": digest for name, digest in code_digests().items()}
+
+
+@cache
+def code_digests() -> Mapping[str, str]:
+    """Distributions of ours to the digest of their code as it lies here, whatever their versions
+    say.
+
+    The same sources give the same digest as a checkout, installed from a wheel, or copied: the
+    built-in targets count as a part of the package wherever they lie.
+    """
+    toolchain = {**_files_below(_folder(aotc)), **_files_below(builtin_folder(), "targets/")}
+    runtime = _files_below(_folder(aotc_runtime))
+    return {"aotc": _digest_of(toolchain), "aotc-runtime": _digest_of(runtime)}
+
+
+def _folder(package: ModuleType) -> Path:
+    return Path(package.__path__[0])
+
+
+def _files_below(folder: Path, prefix: str = "") -> dict[str, Path]:
+    """Files by name, without what Python compiled and what systems and editors hide."""
+    found: dict[str, Path] = {}
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = Path(place).relative_to(folder).as_posix()
+        for name in files:
+            if not name.startswith(".") and not name.endswith(".pyc"):
+                found[prefix + (name if below == "." else f"{below}/{name}")] = Path(place, name)
+    return found
+
+
+def _digest_of(files: Mapping[str, Path]) -> str:
+    lines = (f"{name} {sha256(path.read_bytes())}" for name, path in sorted(files.items()))
+    return sha256("\n".join(lines).encode())
+
+
+def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Installed distributions as parts of a key."""
+    for name in names:
+        try:
+            found = installed_packages.named(name)
+        except PackageNotFoundError:
+            continue
+        yield from of_distribution(name, found)
+
+
+def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
+    """Parts for one distribution: its version, the digest of its list of files, and each file that
+    was changed after it was installed.
+    """
+    yield f"package {name}", found.version
+    yield f"files of package {name}", found.digest
+    yield from _touched(name, found)
+
+
+def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
+    """Files that are not as RECORD lists them. Installers write RECORD last, so that only files
+    that are younger or of another size need to be read.
+    """
+    recorded = _modified(found.record)
+    for path, stated, size in found.hashed:
+        place = found.folder + path
+        try:
+            status = os.stat(place)
+            if status.st_mtime_ns <= recorded and size in ("", str(status.st_size)):
+                continue
+            data = Path(place).read_bytes()
+        except OSError:
+            yield f"file of package {name} {path}", "none"
+            continue
+        made = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        if made != stated:
+            yield f"file of package {name} {path}", sha256(data)
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@cache
+def host_parts() -> Parts:
+    """The processor, how many CPUs this process may use, the C library, and Python."""
+    return {
+        "host architecture": platform.machine(),
+        "host processor": _processor(Path("/proc/cpuinfo")),
+        "host processors": str(len(os.sched_getaffinity(0))),
+        "host C library": libc(),
+        "python": sys.version,
+    }
+
+
+def _processor(path: Path) -> str:
+    """The digest of what the system says about the first processor."""
+    try:
+        block = path.read_text("utf-8").partition("\n\n")[0]
+    except OSError:
+        block = ""
+    facts = [line for line in block.splitlines() if line.partition(":")[0].strip() in CPU_FACTS]
+    return sha256("\n".join(facts).encode())
+
+
+def library_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables that decide which libraries a process loads."""
+    return {
+        f"environment {n}": variable(n, environment) for n in LIBRARY_VARIABLES if n in environment
+    }
+
+
+def native_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables on which the numbers of native code can depend: threads, kernels, memory."""
+    names = sorted(name for name in environment if name.startswith(NATIVE_PREFIXES))
+    return {f"environment {name}": variable(name, environment) for name in names}
+
+
+def variable(name: str, environment: Mapping[str, str]) -> str:
+    """The digest of a variable's value, which may be a secret; or that it is not set."""
+    if name not in environment:
+        return "not set"
+    return sha256(environment[name].encode(errors="surrogateescape"))

@@ -1,0 +1,178 @@
+"""A pool of threads for a build's tasks, and the failures of tasks that run side by side."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from aotc.base.child_processes import Processes
+from aotc.base.errors import raise_if
+from aotc_runtime.base.errors import AotcError, Finding
+
+
+class Stoppable(Protocol):
+    """Something that runs processes for a task."""
+
+    def stop(self) -> None:
+        """End them, from another thread."""
+
+
+@contextmanager
+def stopping_pool(count: int, *stoppable: Stoppable) -> Iterator[Executor]:
+    """A pool of `count` threads. If the block is left by an exception, waiting tasks are dropped
+    and running ones are stopped.
+    """
+    with ThreadPoolExecutor(max_workers=count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for each in stoppable:
+                each.stop()
+            raise
+
+
+class Workers:
+    """Threads, each of which waits for the child process that does its task's work.
+
+    A context manager: if it is left by an exception, running processes are ended and waiting tasks
+    dropped; then it waits for its threads.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs, self.processes = jobs, Processes()
+        self._pool: Executor = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="aotc-task")
+        self._lock = threading.Lock()
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, Future[Any], Callable[[], Any]]] = []
+        self._others: list[Stoppable] = []
+
+    def submit[T](self, task: Callable[[], T], *, urgent: bool = False) -> Future[T]:
+        """Run a task as soon as a thread is free. urgent: before other waiting tasks, because it
+        takes long or others need its result.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            entry = (0 if urgent else 1, next(self._order), future, task)
+            heapq.heappush(self._waiting, entry)
+        self._pool.submit(self._run_next)
+        return future
+
+    def also_stop(self, others: Sequence[Stoppable]) -> None:
+        """Stop these too when the build is stopped."""
+        self._others.extend(others)
+
+    def stop(self) -> None:
+        """Drop the waiting tasks, and end the processes of the running ones."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for _, _, future, _ in waiting:
+            future.cancel()
+        self.processes.stop()
+        for other in self._others:
+            other.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.stop()
+        self._pool.shutdown(wait=True)
+
+    def _run_next(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                return
+            _, _, future, task = heapq.heappop(self._waiting)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = task()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits, as it is
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+class Failures:
+    """The findings of one build. keep_going: collect them, and go on with what does not
+    need them.
+    """
+
+    def __init__(self, *, keep_going: bool) -> None:
+        self._keep_going = keep_going
+        self._findings: list[Finding] = []
+
+    def wait(self, futures: Iterable[Future[Any]]) -> None:
+        """Wait until all have ended. Unless failures are collected, raise the first one as soon as
+        it occurs.
+        """
+        every = list(futures)
+        if not self._keep_going:
+            wait(every, return_when=FIRST_EXCEPTION)
+            for future in every:
+                if future.done() and (error := future.exception()):
+                    raise error
+        wait(every)
+
+    def results[K, T](self, futures: Mapping[K, Future[T]]) -> dict[K, T]:
+        """Wait for all; the results of those that succeeded.
+
+        An AotcError of the others is raised, or collected. Any other exception is raised always.
+        """
+        self.wait(futures.values())
+        found: dict[K, T] = {}
+        for key, future in futures.items():
+            try:
+                found[key] = future.result()
+            except AotcError as error:
+                if not self._keep_going:
+                    raise
+                self._findings.extend(error.findings)
+        return found
+
+    @contextmanager
+    def of_all(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
+        """If failures are collected and the block fails, wait for the tasks that it began as well,
+        and raise their findings together with its own.
+        """
+        try:
+            yield
+        except AotcError as error:
+            if self._keep_going:
+                self._findings.extend(error.findings)
+                self.results(begun())
+                self.raise_collected()
+            raise
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Raise them, or keep them for the end."""
+        if not self._keep_going:
+            raise_if(findings)
+        self._findings.extend(findings)
+
+    @property
+    def are_collected(self) -> bool:
+        """Whether the build goes on after a failure."""
+        return self._keep_going
+
+    def __bool__(self) -> bool:
+        return bool(self._findings)
+
+    def raise_collected(self) -> None:
+        """Raise what was collected, if anything, each finding once; the first decides the
+        family.
+        """
+        raise_if(dict.fromkeys(self._findings))

@@ -1,1 +1,0 @@
-"""Running the tasks of a build: side by side, counted, stoppable, and looked up in the cache."""

@@ -1,0 +1,188 @@
+"""Contradictions in what few manifests have: engines beside XLA, or several; meshes; random keys;
+trees of named tuples, records and dicts with integer keys. Imported for a manifest that has some.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from msgspec import UNSET
+
+from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    XLA_PLATFORMS,
+    BundleManifest,
+    DType,
+    EntryPoint,
+    Sharding,
+    engine_name,
+    engine_of,
+)
+from aotc_runtime.schema.pytrees import IntDictNode, NamedTupleNode, RecordNode, Tree, children
+from aotc_runtime.schema.shard_layout import misfits, text, untiled
+from aotc_runtime.schema.tensor_text import data_text
+
+type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
+"""A tensor: where it stands, how it is cut, the shapes that it has."""
+
+
+def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The platform of another engine than XLA has no description here; what a host must have of the
+    engine is said as that of a device.
+    """
+    target, requires = manifest.target, manifest.requires
+    if target.platform != requires.platform:
+        found = f"{target.platform} and {requires.platform}"
+        yield _finding(f"{where} target", "one platform", found)
+    if target.device is not UNSET:
+        yield _finding(f"{where} target", f"no device of {target.platform}", "one")
+    if requires.device is UNSET:
+        expected = f"what a host needs of the engine for {target.platform}"
+        yield _finding(f"{where} requires", expected, "nothing")
+
+
+def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Every contradiction about the engines of its executables (AOTC-E118)."""
+
+    def wrong(place: str, expected: str, found: str) -> Finding:
+        return _finding(f"{where} {place}", expected, found)
+
+    target, others = manifest.target, manifest.requires.engines or {}
+    if target.device is not UNSET or target.devices > 1 or manifest.mesh is not UNSET:
+        yield wrong("target", "one processor, where engines are several", "other devices")
+    if engine_name(target) == XLA and target.platform != "cpu":
+        yield wrong("target", "a processor, where engines are several", target.platform)
+    engines = [engine_of(platform) for platform in manifest.platforms]
+    if len({*engines}) < len(engines):
+        yield wrong("requires engines", "each engine once", ", ".join(engines))
+    if not others:
+        yield wrong("requires engines", "another engine than the target's", "none")
+    for platform in sorted({*others} & {*XLA_PLATFORMS}):
+        yield wrong("requires engines", "XLA as the target's own engine", platform)
+    stated = {
+        f"{name} profile {number}": profile
+        for name, entry_point in manifest.entry_points.items()
+        for number, profile in enumerate(entry_point.profiles)
+    }
+    for place, profile in stated.items():
+        if profile.platform is not UNSET and profile.platform not in others:
+            expected = f"one of {', '.join(others) or 'no other platforms'}, of requires.engines"
+            yield wrong(place, expected, profile.platform)
+        if profile.platform is not UNSET and profile.custom_call_targets:
+            found = ", ".join(profile.custom_call_targets)
+            yield wrong(place, f"no custom calls, which {profile.platform} lacks", found)
+    used = {manifest.platform_of(profile) for profile in stated.values()}
+    for platform in manifest.platforms:
+        if platform not in used:
+            yield wrong("requires", f"an executable for {platform}", "none")
+
+
+def check_mesh(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Every contradiction of meshes and shardings (AOTC-E118)."""
+    if manifest.mesh is UNSET:
+        for place, sharding, _ in _tensors(manifest, where):
+            if sharding:
+                yield _finding(place, "shardings of a bundle with a mesh", text(sharding))
+        return
+    mesh = manifest.mesh
+    sizes = mesh.sizes
+    if not mesh.axes or len(sizes) < len(mesh.axes):
+        found = ", ".join(axis.name for axis in mesh.axes) or "none"
+        yield _finding(f"{where} mesh", "axes with names, each once", found)
+        return
+    count = prod(sizes.values())
+    if sorted(mesh.devices) != list(range(len(mesh.devices))) or count != len(mesh.devices):
+        found = ", ".join(map(str, mesh.devices[:16])) or "none"
+        yield _finding(f"{where} mesh devices", f"each of 0 to {count - 1} once", found)
+        return
+    if manifest.requires.device is UNSET and list(mesh.devices) != sorted(mesh.devices):
+        # XLA's collectives on a processor would wait for each other until they end the process.
+        found = ", ".join(map(str, mesh.devices[:16]))
+        yield _finding(f"{where} mesh devices", "those of a processor in their order", found)
+    if not count == manifest.requires.devices == manifest.target.devices:
+        found = f"{count}, {manifest.requires.devices} and {manifest.target.devices}"
+        yield _finding(f"{where} mesh", "as many devices as the target and requires have", found)
+    for place, sharding, shapes in _tensors(manifest, where):
+        yield from _check_sharding(place, sharding, shapes, sizes)
+    for name, entry_point in manifest.entry_points.items():
+        if entry_point.symbolic is not UNSET:
+            expected = "nothing to compile for calls, in a bundle with a mesh"
+            yield _finding(f"{where} {name}", expected, "a symbolic module")
+
+
+def _check_sharding(
+    where: str, sharding: Sharding, shapes: Sequence[Sequence[int]], sizes: dict[str, int]
+) -> Iterator[Finding]:
+    if not sharding:
+        return
+    if not any(sharding):
+        yield _finding(where, "no sharding for a tensor that is not cut", text(sharding))
+        return
+    wrong = [*misfits(sizes, sharding)]
+    for index, problem in wrong:
+        yield _finding(where, "axes of the mesh, each once", f"axis {index}: {problem}")
+    for shape in () if wrong else shapes:
+        if len(shape) != len(sharding):
+            yield _finding(where, f"a sharding for {len(shape)} axes", text(sharding))
+        elif (axis := untiled(sizes, sharding, shape)) is not None:
+            into = prod(sizes[name] for name in sharding[axis])
+            yield _finding(where, f"an axis that {into} devices divide", f"{list(shape)}")
+
+
+def _tensors(manifest: BundleManifest, where: str) -> Iterator[Sharded]:
+    for name, set_ in manifest.weights.items():
+        for tensor in set_.tensors:
+            yield f"{where} {name} {tensor.name}", tensor.sharding, [tensor.shape]
+    for name, entry_point in manifest.entry_points.items():
+        profiles = entry_point.profiles
+        for index, spec in enumerate(entry_point.inputs):
+            shapes = [p.input_shapes[index] for p in profiles if index < len(p.input_shapes)]
+            yield f"{where} {name} {spec.path}", spec.sharding, shapes
+        for index, spec in enumerate(entry_point.outputs):
+            shapes = [p.output_shapes[index] for p in profiles if index < len(p.output_shapes)]
+            yield f"{where} {name} {spec.path or 'result'}", spec.sharding, shapes
+
+
+def check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    """Random keys are described by their data: uint32, with the key's words in the last axis."""
+    profiles = entry_point.profiles
+    inputs = zip(*(profile.input_shapes for profile in profiles), strict=False)
+    outputs = zip(*(profile.output_shapes for profile in profiles), strict=False)
+    for spec, shapes in (
+        *zip(entry_point.inputs, inputs, strict=False),
+        *zip(entry_point.outputs, outputs, strict=False),
+    ):
+        if spec.key_impl is None:
+            continue
+        words = (spec.key_impl.words,)
+        if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
+            expected = f"key data: uint32 with a last axis of {words[0]}"
+            yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
+
+
+def check_fields(tree: Tree, where: str) -> Iterator[Finding]:
+    """Names, or numbers, of children: one for each, and such as Python takes."""
+    if isinstance(tree, NamedTupleNode | RecordNode):
+        names = (*tree.fields, tree.type) if isinstance(tree, NamedTupleNode) else ()
+        good = all(map(_is_name, names)) and not any(n.startswith("_") for n in names[:-1])
+        if not good or not len({*tree.fields}) == len(tree.fields) == len(tree.items):
+            found = f"{tree.type}({', '.join(tree.fields)}) with {len(tree.items)} items"
+            yield _finding(where, "one Python name for each item", found)
+    if isinstance(tree, IntDictNode) and (
+        len(tree.keys) != len(tree.items) or [*tree.keys] != sorted({*tree.keys}) or not tree.keys
+    ):
+        found = f"keys {', '.join(map(str, tree.keys))} with {len(tree.items)} items"
+        yield _finding(where, "one integer key for each item, in ascending order", found)
+    for child in children(tree):
+        yield from check_fields(child, where)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _finding(where: str, expected: str, found: str) -> Finding:
+    return finding("AOTC-E118", where, found, expected=expected)

@@ -1,0 +1,119 @@
+"""Which tests run which lines, their children's processes included: what `make mutate` goes by.
+
+As a plugin of pytest, this names the test that runs to coverage.py, in this process and, by a
+variable, in all that it starts (https://coverage.readthedocs.io/en/latest/contexts.html).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .checkout import OUT, PACKAGES, ROOT, copied, environment
+
+DATA, SECONDS, DIGESTS = OUT / "coverage" / "lines", OUT / "seconds.json", OUT / "digests.json"
+BUNDLES = OUT / "tests"
+"""Of a pytest run; `tests/conftest.py` shares a folder of bundles below it."""
+
+CURRENT = "AOTC_MUTATION_TEST"
+
+SETTINGS = """
+[run]
+core = ctrace
+parallel = true
+relative_files = true
+patch = fork, _exit
+context = ${{{current}-}}
+data_file = {data}
+source_dirs = {packages}
+disable_warnings = module-not-imported, no-data-collected, module-not-measured
+"""
+
+
+def record(tests: Sequence[str], jobs: str) -> None:
+    """Run tests in a copy of the checkout, and keep which lines each that passes runs. Their
+    bundles stay, for the runs against mutants.
+    """
+    shutil.rmtree(OUT, ignore_errors=True)
+    DATA.parent.mkdir(parents=True)
+    settings = OUT / "coverage.ini"
+    with copied() as copy:
+        packages = ",".join(str(copy / each) for each in PACKAGES)
+        text = SETTINGS.format(current=CURRENT, data=DATA, packages=packages)
+        settings.write_text(text, "utf-8")
+        command = [
+            *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", jobs),
+            *("-p", "tests.hostile.mutation.recording", f"--basetemp={BUNDLES}", *tests),
+        ]
+        started = {**environment(copy), "COVERAGE_PROCESS_START": str(settings)}
+        subprocess.run(command, cwd=copy, env=started, check=False)
+        combine = [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={settings}"]
+        subprocess.run([*combine, str(DATA.parent)], cwd=copy, check=True)
+        found = [file for each in PACKAGES for file in (copy / each).rglob("*.py")]
+        digests = {str(file.relative_to(copy)): _digest(file) for file in found}
+        DIGESTS.write_text(json.dumps(digests), "utf-8")
+
+
+class Executed:
+    """What was recorded. seconds: of each test that passed."""
+
+    def __init__(self) -> None:
+        from coverage import CoverageData
+
+        self.seconds: dict[str, float] = json.loads(SECONDS.read_text("utf-8"))
+        self._digests: dict[str, str] = json.loads(DIGESTS.read_text("utf-8"))
+        self._data = CoverageData(str(DATA))
+        self._data.read()
+        self._lines = cache(self._data.contexts_by_lineno)
+
+    def is_recorded(self, file: Path) -> bool:
+        """Whether any test runs anything of a file."""
+        return any(each != [""] for each in self._lines(str(file)).values())
+
+    def tests_of(self, file: Path, lines: range) -> list[str]:
+        """The tests that run one of these lines of a file, the fastest first. All that run anything
+        of it, if it is another one by now, or for what runs at its import, outside of all tests.
+        """
+        by_line = self._lines(str(file))
+        names = {name for line in lines for name in by_line.get(line, ())}
+        if "" in names or self._digests.get(str(file)) != _digest(ROOT / file):
+            names = {name for each in by_line.values() for name in each}
+        return sorted(names & self.seconds.keys(), key=self.seconds.__getitem__)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Name the test, whose fixtures run now, too."""
+    from coverage import Coverage
+
+    running = Coverage.current()
+    os.environ[CURRENT] = item.nodeid
+    if running is not None:
+        running.switch_context(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        del os.environ[CURRENT]
+        if running is not None:
+            running.switch_context("")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Keep how long each test took that passed."""
+    passed = {each.nodeid: each.duration for each in terminalreporter.stats.get("passed", ())}
+    place = Path(os.environ["COVERAGE_PROCESS_START"]).with_name(SECONDS.name)
+    place.write_text(json.dumps(passed), "utf-8")
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,124 @@
+"""Weights of a bundle, wherever they are held and whoever took their digest; and what a bundle may
+not replace.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aotc.base.errors import UsageError
+from aotc.bundle.write.atomic_files import no_check
+from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack, write_files
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import AotcError, IntegrityError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.bundle_files import map_file
+from aotc_runtime.system.streamed_bundle import look_into, pass_file
+from aotc_runtime.verification.bundle_contents import references
+from aotc_runtime.verification.bundle_examination import read_unverified
+
+type Bundle = tuple[Path, Path]
+
+WEIGHTS = os.urandom(2**20 + 12_345)
+
+HELD: dict[str, Callable[[Path], bytes | memoryview]] = {
+    "in memory": lambda file: WEIGHTS,
+    "a view of memory": lambda file: memoryview(WEIGHTS),
+    "mapped": lambda file: map_file(file, mmap.mmap),
+    "passed, its file closed": pass_file,
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_weights_are_written_whole_wherever_they_are_held(held: str, tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(WEIGHTS)
+    digest, data = sha256(WEIGHTS), HELD[held](file)
+    write_files(
+        tmp_path / "archive",
+        Form.ARCHIVE,
+        {},
+        {digest: Blob(data, oci_layout.WEIGHTS_TYPE, known=digest)},
+        no_check,
+    )
+    with tarfile.open(tmp_path / "archive") as archive:
+        (member,) = archive.getmembers()
+        found = archive.extractfile(member)
+        assert found is not None and found.read() == WEIGHTS
+
+
+def parts(bundle: Path, folder: Path, *, spoiled: bool) -> TargetParts:
+    """What the bundle holds, weights in files of their own; of one of them another byte."""
+    contents, _ = read_unverified(look_into(bundle))
+    (manifest,) = contents.manifests.values()
+    blobs = []
+    for digest, (media_type, _) in references(manifest).items():
+        data = bytes(contents.blobs[digest])
+        file = None
+        if media_type == oci_layout.WEIGHTS_TYPE:
+            data = data[:-1] + bytes([data[-1] ^ spoiled])
+            file = folder / digest[7:]
+            file.write_bytes(data)
+        blobs.append(Blob(data, media_type, file, digest))
+    return TargetParts(manifest, blobs)
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_bundle_of_known_digests_is_the_same_bundle(
+    digits_bundle: Bundle, tmp_path: Path, form: Form
+) -> None:
+    made = pack(
+        tmp_path / "made", form, assemble([parts(digits_bundle[0], tmp_path, spoiled=False)])
+    )
+    assert made.root_digest == read_unverified(look_into(digits_bundle[0]))[0].root_digest
+    assert read_unverified(look_into(made.path))[0].root_digest == made.root_digest
+
+
+@pytest.mark.parametrize("form", Form)
+def test_bytes_that_are_not_those_of_their_digest_are_never_left(
+    digits_bundle: Bundle, tmp_path: Path, form: Form
+) -> None:
+    (tmp_path / "result").mkdir()
+    with pytest.raises(IntegrityError) as refused:
+        pack(
+            tmp_path / "result" / "made",
+            form,
+            assemble([parts(digits_bundle[0], tmp_path, spoiled=True)]),
+        )
+    assert refused.value.code == "AOTC-E201"
+    assert list((tmp_path / "result").iterdir()) == []
+
+
+@pytest.mark.parametrize("form", Form)
+def test_weights_whose_file_became_shorter_are_refused_and_nothing_is_left(
+    form: Form, tmp_path: Path
+) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(WEIGHTS)
+    blobs = {"sha256:0": Blob(pass_file(file), oci_layout.WEIGHTS_TYPE, known="sha256:0")}
+    os.truncate(file, 100)
+    with pytest.raises(AotcError) as refused:
+        write_files(tmp_path / "made", form, {}, blobs, no_check)
+    assert refused.value.code == "AOTC-E206"
+    assert [path.name for path in tmp_path.iterdir()] == ["weights"]
+
+
+@pytest.mark.parametrize("form", Form)
+def test_what_came_to_lie_in_its_place_meanwhile_is_not_replaced(
+    digits_bundle: Bundle, tmp_path: Path, form: Form
+) -> None:
+    place = mine = tmp_path / "place"
+    if form is Form.LAYOUT:
+        place.mkdir()
+        mine = place / "thesis"
+    mine.write_text("all of it")
+    with pytest.raises(UsageError) as refused:
+        pack(place, form, assemble([parts(digits_bundle[0], tmp_path, spoiled=False)]))
+    assert refused.value.code == "AOTC-E004"
+    assert mine.read_text() == "all of it"
