@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
@@ -17,3 +18,9 @@ def folder_in_memory(otherwise: Path | None = None) -> tempfile.TemporaryDirecto
     """
     where = MEMORY if os.access(MEMORY, os.W_OK) else otherwise
     return tempfile.TemporaryDirectory(prefix="aotc-test-", dir=where)
+
+
+@cache
+def kept_folder() -> tempfile.TemporaryDirectory[str]:
+    """One for all of a process, which goes with it."""
+    return folder_in_memory()

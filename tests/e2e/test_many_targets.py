@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.base.errors import UsageError
 from aotc.bundle.compat.compat_matrix import matrix
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
@@ -135,21 +134,6 @@ def test_copies_of_one_bundle_merge_into_it_again(bundles: Bundles, tmp_path: Pa
     ]
     again = merge_bundles(copies, tmp_path / "again", Form.LAYOUT, None, None, datetime.now(UTC))
     assert again.bundle.root_digest == read_unverified(open_bundle(bundles.both))[0].root_digest
-
-
-def test_another_version_of_the_program_does_not_merge(bundles: Bundles, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM.replace("tanh", "sin"))
-    (tmp_path / "manifest.toml").write_text(MANIFEST)
-    other = tmp_path / "other.aotb"
-    build(tmp_path / "manifest.toml", output=other, targets=[V4])
-    with pytest.raises(UsageError) as error:
-        merge_bundles(
-            [bundles.one, other], tmp_path / "no.aotb", Form.ARCHIVE, None, None, datetime.now(UTC)
-        )
-    assert {f.code for f in error.value.findings} == {"AOTC-E050"}
-    modules = [f for f in error.value.findings if "module score" in f.where]
-    assert len(modules) == 2 and all("sha256:" in f.found for f in modules)
-    assert not (tmp_path / "no.aotb").exists()
 
 
 def test_what_compat_says_is_what_the_verifier_says(bundles: Bundles) -> None:

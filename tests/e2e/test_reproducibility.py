@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from aotc.compile.mlir import mlir_context
-from aotc.pipeline.build import build as build_here
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
@@ -177,17 +176,6 @@ def test_two_builds_in_different_places_are_the_same_file(both: tuple[Path, Path
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_another_source_gives_another_digest(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    shutil.copy(MANIFESTS / "digits.toml", tmp_path)
-    shutil.copytree(MANIFESTS / "digits", tmp_path / "digits")
-    model = tmp_path / "digits" / "model.py"
-    model.write_text(model.read_text().replace("jax.nn.relu(", "jax.nn.gelu("))
-    changed = build_here(tmp_path / "digits.toml", output=tmp_path / "changed.aotb")
-    assert changed.bundle.root_digest != root_digest(digits_bundle[0])
-
-
 def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path: Path) -> None:
     unsigned = both[0]
     signed = tmp_path / "signed.aotb"
@@ -207,15 +195,6 @@ def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path:
     assert bytes(before.file(oci_layout.LAYOUT_FILE) or b"") == bytes(
         after.file(oci_layout.LAYOUT_FILE) or b""
     )
-
-
-def test_a_build_that_signs_has_the_root_of_one_that_does_not(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    assert read_root(open_bundle(digits_bundle[0])).attestations
-    unsigned = build_here(MANIFESTS / "digits.toml", output=tmp_path / "unsigned.aotb").bundle
-    assert read_root(open_bundle(unsigned.path)).attestations == ()
-    assert unsigned.root_digest == root_digest(digits_bundle[0])
 
 
 def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:

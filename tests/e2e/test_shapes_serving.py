@@ -23,7 +23,7 @@ from shape_programs import MANIFEST, PROGRAM, compiling, rewritten
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
+from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError
 from aotc_runtime.schema.bundle_manifest import Symbolic, WeightArgument
 from aotc_runtime.serving.call_metrics import Padding
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
@@ -365,14 +365,6 @@ def test_sixteen_threads_with_mixed_sizes_get_their_own_results(bundle: LoadedBu
     assert sum(bundle["encode"].calls.values()) == sum(bundle["padded"].calls.values()) == 16 * 12
 
 
-def test_a_closed_bundle_refuses_and_still_reports(built: tuple[Path, Path]) -> None:
-    bundle = aotc_runtime.load(built[0], trust=built[1])
-    bundle["padded"](*rows(3))
-    bundle.close()
-    assert refused(bundle["padded"], *rows(3)).code == "AOTC-E633"
-    assert report(bundle, "padded")["padding"]["calls"] == 1
-
-
 def test_as_many_shapes_are_remembered_as_may_be_and_the_oldest_is_forgotten(
     bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,16 +454,6 @@ def test_calls_are_padded_until_the_executable_is_there(
             check_rows(bundle["later"](*rows(5)), *rows(5))
         assert report(bundle, "later")["paths"]["pad"]["later[batch=8]"]["calls"] >= 1
         assert bundle["later"].refusals == {}
-
-
-@pytest.mark.parametrize("furthest", [None, "split"])
-def test_a_policy_that_does_not_say_compile_refuses_such_a_bundle(
-    furthest: str | None, built: tuple[Path, Path], tmp_path: Path
-) -> None:
-    rules = {} if furthest is None else {"furthest_fallback": furthest}
-    path, trust = rewritten(built[0], tmp_path, compiling("later"), **rules)
-    error = refused(lambda: aotc_runtime.load(path, trust=trust))
-    assert isinstance(error, TrustError) and error.code == "AOTC-E319"
 
 
 def test_a_module_that_does_not_compile_is_told_and_the_bundle_stays_usable(

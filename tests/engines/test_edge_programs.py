@@ -122,7 +122,8 @@ ONNX_RUNTIME = Edges(
     dot.einsum.float32 dot.two_contracted.float32 dot.batch.float32 mask.times.float32
     mask.times.float16 mask.times.bfloat16 mask.sum.float32 mask.compared.float32
     mask.einsum.float32 mask.einsum.float16 mask.row.float32 mask.constant.float32
-    scatter.window.scatter_add.drop slice.update_index.int32
+    scatter.window.scatter_add.drop slice.update_index.int32 rows.softmax_masked rows.argmax
+    rows.min window.nan.float32 gather.at.outside.fill
     """,
     {
         "window.max_grad.float32": "stablehlo.select_and_scatter",

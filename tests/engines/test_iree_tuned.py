@@ -7,18 +7,14 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import CompileError
-from aotc.base.evidence import Evidence, MeasuredEngine
 from aotc.base.stages import CompileJob, Module
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
-from aotc.config import tuning_file
 from aotc.engines.iree.iree_compiler import IreeBackend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
-from aotc_runtime.base import canonical_json
-from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, ParityRan, Tuned, engine_name
-from tests.hostile.tampering import in_memory, take_apart
+from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
 PROGRAM = """
@@ -70,23 +66,6 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
     return folder, make(folder, "tuned", Measure())
 
 
-def test_both_engines_are_measured_and_the_target_has_the_chosen_one(
-    tuned: tuple[Path, Built],
-) -> None:
-    folder, built = tuned
-    documents = take_apart(in_memory(folder / "tuned.aotb"))
-    (manifest,) = (t.manifest for t in documents.targets if t.manifest["target"]["name"] == "few")
-    evidence = documents.layers[manifest["evidence"]["digest"]]
-    choice = canonical_json.decode(evidence, Evidence, where="evidence").chosen
-    assert choice
-    assert [each.engine for each in choice.engines] == ["xla", "iree"]
-    assert all(isinstance(each, MeasuredEngine) for each in choice.engines)
-    record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
-    assert engine_name(built.bundle.manifests["few"].target) == choice.engine
-    assert isinstance(record.parity, ParityRan) and isinstance(record.tuned, Tuned)
-    assert record.tuned.choice.startswith(f"{choice.engine}-")
-
-
 def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measured_twice(
     tuned: tuple[Path, Built],
 ) -> None:
@@ -98,27 +77,6 @@ def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measu
     same = candidates["iree-local-sync"]
     assert isinstance(same, LeftOutCandidate) and same.reason == "the same code as iree-default"
     assert not isinstance(candidates["iree-local-task"], LeftOutCandidate)
-
-
-def test_for_a_target_of_another_architecture_nothing_is_measured(
-    tuned: tuple[Path, Built],
-) -> None:
-    _, built = tuned
-    arm = built.bundle.manifests["cpu-neoverse-n1"]
-    assert engine_name(arm.target) == "iree" and not arm.entry_points["scale"].profiles[0].tuned
-    assert any(
-        note.startswith("not tuned: this host cannot run target cpu-neoverse-n1")
-        for note in built.notes
-    )
-
-
-def test_the_choice_is_built_again(tuned: tuple[Path, Built]) -> None:
-    folder, built = tuned
-    assert built.tuning_file is not None
-    (folder / "tuning.json").write_bytes(tuning_file.encode(built.tuning_file))
-    again = make(folder, "again", tuning_file.read(folder / "tuning.json"))
-    assert again.bundle.root_digest == built.bundle.root_digest
-    assert again.tuning_file == built.tuning_file
 
 
 def test_a_driver_that_there_is_not_is_refused_before_anything_is_compiled() -> None:

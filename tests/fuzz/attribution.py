@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -35,7 +34,7 @@ from aotc_serve.channel import channel_client
 from aotc_serve.channel import channel_state as state
 from tests.hostile.authorities import Authority, answer_to, authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
-from tests.memory_files import folder_in_memory
+from tests.memory_files import kept_folder
 
 OFFLINE, RELEASE, ONLINE = (
     LocalSigner(ed25519.Ed25519PrivateKey.from_private_bytes(bytes([n] * 32))) for n in range(3)
@@ -46,12 +45,6 @@ INDEX = b"the root index of a bundle"
 FIRST_ROOT, SNAPSHOT, TARGETS, STAMP = (
     "1.root.json", "1.snapshot.json", "1.targets.json", "timestamp.json",
 )  # fmt: skip
-
-
-@cache
-def _folder() -> TemporaryDirectory[str]:
-    """One for all; it goes with the process."""
-    return folder_in_memory()
 
 
 @cache
@@ -104,7 +97,7 @@ def sigstore_root(data: bytes) -> None:
 
 def sigstore_file(data: bytes) -> None:
     """What `aotc attach` is given."""
-    path = Path(_folder().name, "x.sigstore.json")
+    path = Path(kept_folder().name, "x.sigstore.json")
     path.write_bytes(data)
     sigstore_bundle._require_about(sigstore_bundle._read(path), "sha256:" + "0" * 64, path)
 
@@ -112,7 +105,7 @@ def sigstore_file(data: bytes) -> None:
 @cache
 def stamps() -> tuple[Authority, bytes]:
     """An authority, and its timestamp over a signature."""
-    here = authority(Path(_folder().name, "authority"))
+    here = authority(Path(kept_folder().name, "authority"))
     return here, base64.b64decode(answer_to(SIGNATURE, here))
 
 
@@ -137,7 +130,7 @@ def authority_certificates(data: bytes) -> None:
 @cache
 def channel() -> Path:
     """The folder of a channel, published once and rotated once."""
-    folder = Path(_folder().name, "channel")
+    folder = Path(kept_folder().name, "channel")
     now = datetime.now(UTC)
     signers = {"root": OFFLINE, "targets": RELEASE, "snapshot": ONLINE, "timestamp": ONLINE}
     roles = {name: ({each.key_id: each.public_pem()}, 1) for name, each in signers.items()}
@@ -160,7 +153,7 @@ FILES: Mapping[str, tuple[str, LocalSigner]] = {
 
 def _host() -> Path:
     """The folder of a host that has seen nothing yet, with a mirror of the channel in it."""
-    folder = Path(_folder().name, "host")
+    folder = Path(kept_folder().name, "host")
     if not folder.exists():
         shutil.copytree(channel(), folder / "served")
     shutil.rmtree(folder / "seen", ignore_errors=True)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cache
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -46,19 +45,13 @@ from aotc_serve.oci.registry_listing import (
 from aotc_serve.store.blob_files import BLOBS, BUNDLES
 from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
-from tests.memory_files import folder_in_memory
+from tests.memory_files import kept_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layers.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
 BASE = "/v2/models/digits/"
 EAGER = Tries(2, 0.0, 0.0)
 TENSOR_BYTES_MAX = 2**20
-
-
-@cache
-def _folder() -> TemporaryDirectory[str]:
-    """One for all; it goes with the process."""
-    return folder_in_memory()
 
 
 @cache
@@ -233,7 +226,7 @@ def registry_login(data: bytes) -> None:
             data = json.dumps(document).encode()
     if b"creds" in data or b"cred\\u" in data:
         return
-    path = Path(_folder().name, "config.json")
+    path = Path(kept_folder().name, "config.json")
     path.write_bytes(data)
     header = credentials_for("127.0.0.1:1", {"REGISTRY_AUTH_FILE": str(path)}).header
     assert all(value.isascii() for value in header.values())
@@ -247,7 +240,7 @@ def reference(data: bytes) -> None:
 
 @cache
 def _store() -> Store:
-    store = Store(Path(_folder().name, "store"))
+    store = Store(Path(kept_folder().name, "store"))
     with _there({}) as there:
         pull(there, store)
     return store

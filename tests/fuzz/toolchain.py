@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import jax
 import msgspec
@@ -58,7 +57,7 @@ from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
-from tests.memory_files import folder_in_memory
+from tests.memory_files import kept_folder
 
 ONNX, KERAS = (find_spec(name) is not None for name in ("onnx", "keras"))
 """Libraries of extras: `make fuzz FUZZ_BIN=…` takes an environment that has them."""
@@ -79,19 +78,18 @@ NAME = "cpu-x86-64-v3"
 
 
 @cache
-def _folder() -> TemporaryDirectory[str]:
-    """One for all; it goes with the process."""
-    folder = folder_in_memory()
-    source = Path(folder.name, "source")
+def _source() -> Path:
+    """A folder with what a recipe names."""
+    source = Path(kept_folder().name, "source")
     (source / "deep" / "app").mkdir(parents=True)
     (source / "deep" / "app" / "model.py").write_bytes(b"x = 1\n")
     (source / "digits.toml").write_bytes(b"")
-    return folder
+    return source
 
 
 @contextmanager
 def _file(name: str, data: bytes) -> Iterator[Path]:
-    path = Path(_folder().name, name)
+    path = Path(kept_folder().name, name)
     path.write_bytes(data)
     yield path
 
@@ -106,7 +104,7 @@ def sealed_entry(data: bytes) -> None:
 
 
 def kept_entry(data: bytes) -> None:
-    store = LocalStore(Path(_folder().name, "cache"), 2**20)
+    store = LocalStore(Path(kept_folder().name, "cache"), 2**20)
     store.put(KEY, DATA)
     (path,) = (path for path in store.folder.glob("entries/*/*") if path.is_file())
     path.write_bytes(data)
@@ -115,7 +113,7 @@ def kept_entry(data: bytes) -> None:
 
 
 def task_result(data: bytes) -> None:
-    store = LocalStore(Path(_folder().name, "cache"), 2**20)
+    store = LocalStore(Path(kept_folder().name, "cache"), 2**20)
     store.put(KEY, data)
     found = Tasks(store, {}).recall(KEY, Executable)
     assert found is None or isinstance(found, Executable)
@@ -140,7 +138,7 @@ def worker_answer(data: bytes) -> None:
 
 def recipe(data: bytes) -> None:
     read = recipe_of([data], (), "x")
-    source = Path(_folder().name, "source")
+    source = _source()
     try:
         manifest = find_manifest(source, read)
     except ReproducibilityError:
@@ -315,7 +313,7 @@ def keras_members() -> Mapping[str, bytes]:
     x = keras.Input((6,), name="x")
     y = keras.layers.Dense(4, "relu", name="first")(x)
     model = keras.Model(x, keras.layers.Dense(2, name="second")(y))
-    path = Path(_folder().name, "good.keras")
+    path = Path(kept_folder().name, "good.keras")
     model.save(path)
     with zipfile.ZipFile(path) as file:
         return {name: file.read(name) for name in file.namelist()}

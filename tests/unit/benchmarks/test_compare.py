@@ -14,7 +14,7 @@ import pytest
 from benchmarks.compare import cases, worker
 from benchmarks.compare.cases import CASES, Case, input_of, manifest_text
 from benchmarks.compare.contest import run_case
-from benchmarks.compare.contestants import CONTESTANTS, Contestant, LeftOutError, serve
+from benchmarks.compare.contestants import Contestant, LeftOutError, serve
 from benchmarks.compare.peers import aotc_tuned
 from benchmarks.compare.picture import svg
 from benchmarks.compare.table import lines, tuned_lines
@@ -113,18 +113,6 @@ def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path
         np.savez(tmp_path / name / "weights.npz", w=np.ones(worker.PIECE * 8, np.float32))
     assert worker.bandwidth(tmp_path / "decode", abs, 1)["bandwidth_part"] > 0
     assert worker.bandwidth(tmp_path / "mlp-batch1", abs, 1) == {}
-
-
-def test_all_that_the_issue_names_take_part_and_each_other_one_has_its_own_environment() -> None:
-    foreign = {each.module for each in CONTESTANTS if each.requires}
-    of_torch = {"aotinductor", "torch_eager", "torch_compile"}
-    assert foreign == {"export", "onnxruntime", "openvino", "iree", *of_torch}
-    assert {each.module for each in CONTESTANTS} - foreign == {
-        "aotc",
-        "aotc_tuned",
-        "jit",
-        "jit_cached",
-    }
 
 
 def test_who_cannot_take_part_is_left_out_and_who_computes_something_else_too(
