@@ -599,7 +599,7 @@ AREAS = (
     # Read when a module is imported.
     Area(
         TOOLCHAIN,
-        ("config/gate_limits.py", "config/field_types.py"),
+        ("config/manifest_specs.py", "config/field_types.py"),
         ("tests/unit/config",),
         in_file=True,
     ),
