@@ -13,7 +13,7 @@ from aotc.base.errors import finding
 from aotc.base.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.gate_limits import Gates
+from aotc.config.manifest_specs import Gates
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord

@@ -19,7 +19,7 @@ from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check import gates
 from aotc.cli.command_group import cli
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.config.gate_limits import Gates
+from aotc.config.manifest_specs import Gates
 from aotc.pipeline.build import build
 from aotc.pipeline.target_assembly import AssembledTarget
 from aotc_runtime.base import canonical_json
