@@ -64,7 +64,7 @@ another name, or hashed while more was written.
 
 
 class Form(Enum):
-    """How a bundle lies on disk."""
+    """The form of a bundle on disk."""
 
     ARCHIVE = "archive"
     LAYOUT = "layout"

@@ -32,63 +32,65 @@ class Pieces:
             yield len(piece)
 
 
-def opened(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT), "wb")
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[BinaryIO]:
+    with os.fdopen(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT), "wb") as opened:
+        yield opened
 
 
 def descriptors() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
 
 
-def test_every_part_is_found_that_has_its_digest(tmp_path: Path) -> None:
+def test_every_part_is_found_that_has_its_digest(tmp_path: Path, file: BinaryIO) -> None:
     parts = [os.urandom(size) for size in SIZES]
     before, heard = descriptors(), list[int]()
-    with opened(tmp_path / "file") as file, ReadBack(heard.append) as read_back:
+    with ReadBack(heard.append) as read_back:
         for part in parts:
             file.write(b"between")
             cut = (part[: len(part) // 3], part[len(part) // 3 :])
             read_back.append(Pieces(cut), len(part), sha256(part), file)
         assert read_back.finish() == {sha256(part): len(part) for part in parts}
+    file.flush()
     assert (tmp_path / "file").read_bytes() == b"".join(b"between" + part for part in parts)
     assert sum(heard) == sum(SIZES)
     assert descriptors() == before
 
 
 @pytest.mark.parametrize("at", [0, PIECE_BYTES, 2 * PIECE_BYTES - 1])
-def test_a_part_of_other_bytes_is_not(tmp_path: Path, at: int) -> None:
+def test_a_part_of_other_bytes_is_not(file: BinaryIO, at: int) -> None:
     part = bytes(2 * PIECE_BYTES)
     spoiled = part[:at] + b"x" + part[at + 1 :]
-    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+    with ReadBack() as read_back:
         read_back.append(Pieces((spoiled,)), len(part), sha256(part), file)
         read_back.append(Pieces((b"good",)), 4, sha256(b"good"), file)
         assert read_back.finish() == {sha256(b"good"): 4}
 
 
-def test_what_counts_is_what_the_file_holds(tmp_path: Path) -> None:
+def test_what_counts_is_what_the_file_holds(tmp_path: Path, file: BinaryIO) -> None:
     """Another process writes into it behind the copying, before it is read again."""
     part = bytes(4 * PIECE_BYTES)
-    path = tmp_path / "file"
 
     class Spoiled(Pieces):
         def __call__(self, file: BinaryIO) -> Iterator[int]:
             yield from super().__call__(file)
-            with path.open("r+b") as other:
+            with (tmp_path / "file").open("r+b") as other:
                 other.seek(-1, os.SEEK_END)
                 other.write(b"x")
 
-    with opened(path) as file, ReadBack() as read_back:
+    with ReadBack() as read_back:
         read_back.append(Spoiled((part,)), len(part), sha256(part), file)
         assert read_back.finish() == {}
 
 
-def test_what_was_not_written_does_not_count_as_zeros(tmp_path: Path) -> None:
-    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+def test_what_was_not_written_does_not_count_as_zeros(file: BinaryIO) -> None:
+    with ReadBack() as read_back:
         whole = bytes(PIECE_BYTES)
         read_back.append(Pieces((bytes(10),)), PIECE_BYTES, sha256(whole), file)
         assert read_back.finish() == {}
 
 
-def test_whoever_leaves_does_not_wait_until_the_rest_is_hashed(tmp_path: Path) -> None:
+def test_whoever_leaves_does_not_wait_until_the_rest_is_hashed(file: BinaryIO) -> None:
     begun, heard, size = threading.Event(), list[int](), 500 * PIECE_BYTES
 
     def slowly(count: int) -> None:
@@ -101,54 +103,49 @@ def test_whoever_leaves_does_not_wait_until_the_rest_is_hashed(tmp_path: Path) -
             file.truncate(size)
             yield size
 
-    with opened(tmp_path / "file") as file, ReadBack(slowly) as read_back:
+    with ReadBack(slowly) as read_back:
         read_back.append(Sparse(()), size, "sha256:none", file)
         assert begun.wait(60)
     assert sum(heard) < size
 
 
-def test_a_process_without_standard_input_has_a_file_open_there(tmp_path: Path) -> None:
-    with opened(tmp_path / "file") as file:
-        stdin = os.dup(0)
-        os.close(0)
-        try:
-            before = descriptors()
-            with ReadBack() as read_back:
-                for part in (b"one", b"two"):
-                    read_back.append(Pieces((part,)), 3, sha256(part), file)
-                    assert descriptors() == before + 1
-                assert len(read_back.finish()) == 2
-            assert descriptors() == before
-        finally:
-            os.dup2(stdin, 0)
-            os.close(stdin)
+def test_a_process_without_standard_input_has_a_file_open_there(file: BinaryIO) -> None:
+    stdin = os.dup(0)
+    os.close(0)
+    try:
+        before = descriptors()
+        with ReadBack() as read_back:
+            for part in (b"one", b"two"):
+                read_back.append(Pieces((part,)), 3, sha256(part), file)
+                assert descriptors() == before + 1
+            assert len(read_back.finish()) == 2
+        assert descriptors() == before
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
 
 
-def test_when_writing_fails_nothing_more_is_hashed(tmp_path: Path) -> None:
+def test_when_writing_fails_nothing_more_is_hashed(file: BinaryIO) -> None:
     class Full(Pieces):
         def __call__(self, file: BinaryIO) -> Iterator[int]:
             yield from super().__call__(file)
             raise OSError(28, "full")
 
     before, running = descriptors(), threading.active_count()
-    with (
-        pytest.raises(OSError, match="full"),
-        opened(tmp_path / "file") as file,
-        ReadBack() as read_back,
-    ):
+    with pytest.raises(OSError, match="full"), ReadBack() as read_back:
         read_back.append(Full((b"x",)), 2 * PIECE_BYTES, "sha256:none", file)
     until(lambda: threading.active_count() <= running, "its threads end")
     assert descriptors() == before
 
 
 def test_without_threads_all_of_it_is_hashed_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_left(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
     part = os.urandom(2 * PIECE_BYTES)
-    with opened(tmp_path / "file") as file, ReadBack() as read_back:
+    with ReadBack() as read_back:
         read_back.append(Pieces((part,)), len(part), sha256(part), file)
         assert read_back.finish() == {sha256(part): len(part)}
