@@ -79,7 +79,7 @@ def check(
 def _place_and_found(
     name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
 ) -> tuple[str, str]:
-    """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
+    """Return where a gate was exceeded, and the findings. profiles: sizes, by what is found."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
         return f"{label(name, every[0])} for {target}", next(iter(profiles))
