@@ -46,7 +46,6 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "int_shifts": (MANY, FEW),
     "int_powers": (MANY,),
     "int_bits": (MANY,),
-    "int_counted_bits": (MANY,),
     "int_narrowed": (MANY,),
     "unsigned": (MANY.view(np.uint32), FEW.view(np.uint32)),
     "bytes_": (np.array([127, -128, -1, 5], np.int8), np.array([1, -1, 2, 100], np.int8)),
@@ -160,11 +159,7 @@ def int_powers(x: Array) -> Array:
 
 
 def int_bits(x: Array) -> Array:
-    return ~x, x ^ 5
-
-
-def int_counted_bits(x: Array) -> Array:
-    return lax.population_count(x), lax.clz(x)
+    return lax.population_count(x), lax.clz(x), ~x, x ^ 5
 
 
 def int_narrowed(x: Array) -> Array:

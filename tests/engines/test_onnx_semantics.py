@@ -32,7 +32,6 @@ REFUSED = {
     "complex_": "complex<f32>",
     "double_complex": "complex<f64>",
     "factorized": "lapack_spotrf_ffi",
-    "int_counted_bits": "stablehlo.popcnt",
     "small_floats": "f8E4M3FN",
     "transformed": "complex<f32>",
 }
@@ -249,7 +248,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "special functions": (lambda x: (lax.lgamma(x), lax.erf_inv(x / 9), lax.erfc(x)), ROWS),
     "activations": (lambda x: (jax.nn.softplus(x), jax.nn.elu(x), jax.nn.log_softmax(x)), ROWS),
     "bits": (
-        lambda x: (x << 3, x >> 2, lax.shift_right_logical(x, x), ~x, x & 6),
+        lambda x: (x << 3, x >> 2, lax.shift_right_logical(x, x), ~x, x & 6, lax.clz(x)),
         np.array([0, -1, 5, -128, 127], np.int8),
     ),
     "sums and products of integers": (

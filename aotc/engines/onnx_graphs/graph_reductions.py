@@ -267,12 +267,10 @@ def _pool(
     if name == "stablehlo.maximum":
         made = _max_pool(graph, value, shape, cut)
     elif prod(window) <= long_sums.TERMS_MAX:
-        made = _sum_pool(graph, value, shape, cut)
+        mean = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
+        made = graph.each("Mul", mean, graph.like(prod(window), mean))
     else:
-        made = value
-        for axis, place in enumerate(pooled):
-            sizes = (window[place], strides[place], between[place])
-            made = _long_sum_pool(graph, made, axis, sizes)
+        raise UnsupportedError(f"stablehlo.reduce_window of sums of {prod(window)} numbers")
     made = graph.reshape(made, (*outer, *made_inner))
     back = sorted(range(len(order)), key=lambda axis: order[axis])
     return graph.cast(graph.transpose(made, back), result.element)
@@ -291,35 +289,6 @@ def _max_pool(
     is_none = odd.each("Greater", none, odd.like(0, none), element="i1")
     odd.output(odd.where(is_none, odd.like(float("nan"), made), made), shape)
     return graph.node("If", [found], shape, "f32", then_branch=odd, else_branch=usual)
-
-
-def _sum_pool(
-    graph: Graph, value: Tensor, shape: Sequence[int], cut: dict[str, Attribute]
-) -> Tensor:
-    made = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
-    sizes = cut["kernel_shape"]
-    assert isinstance(sizes, tuple)
-    return graph.each("Mul", made, graph.like(prod(sizes), made))
-
-
-def _long_sum_pool(graph: Graph, value: Tensor, axis: int, sizes: tuple[int, int, int]) -> Tensor:
-    """Sums in windows along one axis behind the channels: many terms in sums of windows' sums.
-
-    sizes: of the window, of its stride and of its dilation.
-    """
-    window, stride, between = sizes
-    if window > long_sums.TERMS_MAX:
-        count, block = long_sums.blocks(window)
-        if count * block != window:
-            raise UnsupportedError(f"stablehlo.reduce_window of {window} numbers")
-        value = _long_sum_pool(graph, value, axis, (block, 1, between))
-        return _long_sum_pool(graph, value, axis, (count, stride, between * block))
-    shape, ones = list(value.shape), [1] * (len(value.shape) - 2)
-    shape[2 + axis] = (shape[2 + axis] - (window - 1) * between - 1) // stride + 1
-    cut: dict[str, Attribute] = {}
-    for name, size in zip(("kernel_shape", "strides", "dilations"), sizes, strict=True):
-        cut[name] = (*ones[:axis], size, *ones[axis + 1 :])
-    return _sum_pool(graph, value, shape, cut)
 
 
 def _positions(

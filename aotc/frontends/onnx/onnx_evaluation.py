@@ -7,7 +7,7 @@ with sizes that are symbolic too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Never
 
 import jax
@@ -353,10 +353,6 @@ class Call:
         """Count nodes that are evaluated without being in a graph."""
         self.evaluation.left -= nodes
 
-    def again(self) -> Call:
-        """This call for a trial, whose nodes are not counted twice."""
-        return replace(self, evaluation=replace(self.evaluation))
-
     def require_types(self, inputs: Sequence[Value]) -> None:
         """Refuse inputs of different types where the operator has one for them, and counts of
         inputs that it does not take. Raises CaptureError.
@@ -372,8 +368,6 @@ class Call:
         for index, value in enumerate(inputs):
             formal = stated[min(index, len(stated) - 1)]
             if value is None or isinstance(value, list):
-                if value is None and formal.option == formal.option.Single:
-                    pass
                 continue
             dtype = np.dtype(np.int64) if is_symbolic(value) else np.dtype(value.dtype)
             if not self.evaluation.x64:

@@ -189,11 +189,9 @@ def _value(argument: Argument, depth: int) -> Any:
     if kind == "scalar_type":
         return DTypeNumber(value)
     if kind == "optional_tensors":
-        return tuple(
-            None if item.as_tensor is UNSET else Ref(item.as_tensor.name) for item in value
-        )
+        return tuple(_value(item, depth) for item in value)
     if kind == "optional_tensor":
-        return None if value.as_tensor is UNSET else Ref(value.as_tensor.name)
+        return _value(value, depth)
     if kind == "complex":
         return complex(_number(value.real), _number(value.imag))
     if kind != "graph":

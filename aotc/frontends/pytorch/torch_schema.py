@@ -56,11 +56,6 @@ class NameOr(Struct, frozen=True):
     as_bool: bool | UnsetType = UNSET
 
 
-class OptionalTensor(Struct, frozen=True):
-    as_tensor: Name | UnsetType = UNSET
-    as_none: bool | UnsetType = UNSET
-
-
 class Complex(Struct, frozen=True):
     real: float | str
     imag: float | str
@@ -94,8 +89,8 @@ class Argument(Struct, frozen=True):
     as_bool: bool | UnsetType = UNSET
     as_bools: tuple[bool, ...] | UnsetType = UNSET
     as_graph: GraphArgument | UnsetType = UNSET
-    as_optional_tensors: tuple[OptionalTensor, ...] | UnsetType = UNSET
-    as_optional_tensor: OptionalTensor | UnsetType = UNSET
+    as_optional_tensors: tuple[Argument, ...] | UnsetType = UNSET
+    as_optional_tensor: Argument | UnsetType = UNSET
     as_complex: Complex | UnsetType = UNSET
     as_int_lists: tuple[tuple[int, ...], ...] | UnsetType = UNSET
     as_operator: str | UnsetType = UNSET
@@ -162,16 +157,11 @@ class TensorConstant(Struct, frozen=True):
     tensor_constant_name: str
 
 
-class ConstantInput(Struct, frozen=True):
-    name: str
-
-
 class InputSpec(Struct, frozen=True):
     user_input: Value | UnsetType = UNSET
     parameter: Parameter | UnsetType = UNSET
     buffer: Buffer | UnsetType = UNSET
     tensor_constant: TensorConstant | UnsetType = UNSET
-    constant_input: ConstantInput | UnsetType = UNSET
     custom_obj: Any = UNSET
     token: Any = UNSET
 

@@ -9,6 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 from jax import core
@@ -34,20 +35,17 @@ power of a sum of 60 symbols has billions.
 SYMBOL = re.compile(r"\A(?:Symbol\('([A-Za-z_]\w*)'(?:, \w+=\w+)*\)|([A-Za-z_]\w*))\Z")
 
 
-def highest(*sizes: Size) -> Size:
-    made = sizes[0]
-    for size in sizes[1:]:
+def _extreme(
+    of_numbers: Callable[..., Size], of_dimensions: Callable[[Size, Size], Size]
+) -> Callable[..., Size]:
+    def chosen(made: Size, size: Size) -> Size:
         both = isinstance(made, int | float) and isinstance(size, int | float)
-        made = max(made, size) if both else core.max_dim(made, size)
-    return made
+        return of_numbers(made, size) if both else of_dimensions(made, size)
+
+    return lambda *sizes: reduce(chosen, sizes)
 
 
-def lowest(*sizes: Size) -> Size:
-    made = sizes[0]
-    for size in sizes[1:]:
-        both = isinstance(made, int | float) and isinstance(size, int | float)
-        made = min(made, size) if both else core.min_dim(made, size)
-    return made
+highest, lowest = _extreme(max, core.max_dim), _extreme(min, core.min_dim)
 
 
 def _power(base: Size, exponent: Size) -> Size:

@@ -15,7 +15,6 @@ from aotc.engines.iree.repairs import (
     angle_repairs,
     float_repairs,
     index_repairs,
-    mask_repairs,
     sort_repairs,
     sum_repairs,
 )
@@ -41,7 +40,7 @@ _REFUSED = (
 _FIRST: Repairs = {
     "stablehlo.composite": sort_repairs.composite,
     "stablehlo.dot_general": sum_repairs.long_product,
-    "stablehlo.multiply": mask_repairs.multiply,
+    "stablehlo.multiply": float_repairs.masked,
 }
 """Repairs that are made of operations which are repaired in turn."""
 
@@ -70,7 +69,7 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
     with module.context, ir.Location.unknown():
         sort_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
-        _put_in_other_words(module, {"stablehlo.dot_general": mask_repairs.product})
+        _put_in_other_words(module, {"stablehlo.dot_general": float_repairs.masked_product})
         _put_in_other_words(module, _FIRST)
         sort_repairs.number_sorts(module)
         _put_in_other_words(module, _SECOND)
