@@ -312,7 +312,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("engines/iree/iree_module_text.py", "engines/iree/iree_packages.py"),
+        ("engines/iree/iree_module_text.py", "engines/iree/iree_job.py"),
         ("tests/unit/engines/test_iree_modules.py",),
     ),
     Area(
