@@ -44,6 +44,9 @@ UNWRAP = (
 )
 EFFECTLESS = "leave out of the model what does more than compute"
 X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
+GRAPHS = 2
+"""Of a condition or a loop."""
+
 NAMED_MAX = 4
 """Operators that a message names."""
 
@@ -96,7 +99,8 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
     if step.target in FUNCTIONS or is_identity(step):
         return
     if step.target in (CONDITION, LOOP):
-        yield from _subgraphs(step)
+        if sum(isinstance(value, Plan) for _, value in step.inputs) != GRAPHS:
+            yield Refused(step, "without its two graphs", "export the model anew")
         return
     known = step.operator
     others = [value for _, value in step.inputs if isinstance(value, Other)]
@@ -120,12 +124,6 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
     for name, value in step.inputs:
         if isinstance(value, DTypeNumber) and value.number not in SCALAR_TYPES:
             yield Refused(step, f"{name} is no dtype that numpy has", LISTED)
-
-
-def _subgraphs(step: Step) -> Iterator[Refused]:
-    wanted = 2
-    if sum(isinstance(value, Plan) for _, value in step.inputs) != wanted:
-        yield Refused(step, "without its two graphs", "export the model anew")
 
 
 def _unknown(step: Step) -> Refused:

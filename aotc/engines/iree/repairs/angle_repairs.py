@@ -13,15 +13,16 @@ from functools import cache
 from typing import Any
 
 from aotc.engines.iree.repairs.repair_text import (
+    UnrepairableError,
     chosen,
     constants,
     kind_of,
     like,
     pair,
     replace,
-    require_arrays,
     shape_of,
     tensor,
+    within,
 )
 
 _PI = Fraction(
@@ -59,7 +60,8 @@ def angle(operation: Any) -> None:
     kind, element = kind_of(operation.results[0])
     if element not in ("f16", "bf16", "f32"):
         return
-    require_arrays(operation)
+    if parent := within(operation):
+        raise UnrepairableError(f"{operation.name} within {parent}")
     shape = shape_of(operation.results[0])
     single, wide, whole = like(kind, "f32"), like(kind, "f64"), like(kind, "i32")
     first, second = table()
