@@ -71,14 +71,3 @@ def test_every_core_hashes_and_the_largest_comes_first(monkeypatch: pytest.Monke
 def test_little_is_hashed_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = hashing([memoryview(bytes(100))] * 9, monkeypatch)
     assert {thread for _, thread in begun} == {threading.current_thread().name}
-
-
-def test_a_process_that_may_not_have_more_threads_hashes_on_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    data = [memoryview(bytes(PARALLEL_BYTES_MIN)), memoryview(b"a")]
-    assert len({thread for _, thread in hashing(data, monkeypatch)}) == 1

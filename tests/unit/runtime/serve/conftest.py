@@ -10,6 +10,7 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
+from aotc_serve.service.bundle_repository import Repository, Settings
 from tests.e2e.small_programs import build_signed
 
 Bundle = tuple[Path, Path]
@@ -130,6 +131,14 @@ out_of_profile.seq = "pad"
 def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
     folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
     return folder / "joins.aotb", folder / "trust.toml"
+
+
+@pytest.fixture(scope="module")
+def repository(joins: Bundle) -> Iterator[Repository]:
+    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
+    found.load_all(strict=True)
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")

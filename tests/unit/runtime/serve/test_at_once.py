@@ -24,7 +24,6 @@ from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import HELD_SECONDS, Service
-from aotc_serve.service.served_loading import Settings
 
 from ..samples import refused
 
@@ -32,14 +31,6 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 URL = b"/v2/models/joins.scaled/infer"
 PLACE = "/v2/models/joins.scaled/infer"
 Headers = list[tuple[bytes, bytes]]
-
-
-@pytest.fixture(scope="module")
-def repository(joins: tuple[Path, Path]) -> Iterator[Repository]:
-    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
-    found.load_all(strict=True)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -19,10 +19,9 @@ from aotc_runtime.base import limits
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
-from aotc_runtime.verification.policy_rules import check_identity
 from aotc_runtime.verification.public_keys import load_public_key
 
-from ..samples import manifest, refused
+from ..samples import refused
 
 PEM = LocalSigner.ephemeral().public_pem()
 
@@ -163,32 +162,6 @@ def test_the_threshold_is_at_most_the_number_of_distinct_keys() -> None:
     assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=(key, other), threshold=2))) == 2
     with refused("AOTC-E309"):
         policy_keys(TrustPolicy(schema=1, name="x", keys=(key, key), threshold=2))
-
-
-@pytest.mark.parametrize(
-    ("name", "minimum", "expected"),
-    [
-        ("sample", "", []),
-        ("sam*", "1.2.0", []),
-        ("s?mple", "1.1", []),
-        ("other", "", ["AOTC-E306"]),
-        ("SAMPLE", "", ["AOTC-E306"]),
-        ("sample", "1.2.1", ["AOTC-E307"]),
-        ("sample", "1.2.0.post1", ["AOTC-E307"]),
-        ("other", "2", ["AOTC-E306", "AOTC-E307"]),
-        ("sample", "newest", ["AOTC-E307"]),
-    ],
-)
-def test_name_and_version_are_checked_together(
-    name: str, minimum: str, expected: list[str]
-) -> None:
-    policy = TrustPolicy(
-        schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
-    )
-    assert [finding.code for finding in check_identity(manifest(), policy)] == expected
-    oldest = msgspec.structs.replace(policy, name="sample", minimum_version="0")
-    (refused,) = check_identity(manifest(version="nightly"), oldest)
-    assert (refused.code, refused.found) == ("AOTC-E307", "nightly")
 
 
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:
