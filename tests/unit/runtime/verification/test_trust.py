@@ -156,14 +156,6 @@ def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
     assert refused.value.code == "AOTC-E310" and refused.value.findings[0].where == "here"
 
 
-def test_the_threshold_is_at_most_the_number_of_distinct_keys() -> None:
-    other = TrustedKey(public_key=LocalSigner.ephemeral().public_pem())
-    key = TrustedKey(public_key=PEM)
-    assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=(key, other), threshold=2))) == 2
-    with refused("AOTC-E309"):
-        policy_keys(TrustPolicy(schema=1, name="x", keys=(key, key), threshold=2))
-
-
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrustError) as refused:
         read_policy(tmp_path / "missing.toml")
@@ -244,18 +236,6 @@ def test_one_key_has_one_window(table: str) -> None:
 
 
 SPELLED = (PEM + "\n", "\n" + PEM, PEM.replace("\n", "\r\n"), PEM.strip())
-
-
-def test_a_key_is_valid_from_its_first_to_its_last_moment_unless_it_is_revoked() -> None:
-    begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    stated = TrustedKey(public_key=PEM, not_before=begin, not_after=end)
-    policy = TrustPolicy(schema=1, name="x", keys=(stated,))
-    (key,) = policy_keys(policy).values()
-    moments = [begin.timestamp() - 1, begin.timestamp(), end.timestamp(), end.timestamp() + 1]
-    assert [key.state(m) for m in moments] == ["not yet valid", "valid", "valid", "expired"]
-    revoked = msgspec.structs.replace(policy, revoked=Revoked(keys=(key.id,)))
-    (lost,) = policy_keys(revoked).values()
-    assert {lost.state(moment) for moment in moments} == {"revoked"}
 
 
 SMALL_ORDER = {
