@@ -68,8 +68,7 @@ AREAS = (
         (
             "tests/unit/runtime/formats/test_bounded_toml.py",
             "tests/unit/runtime/formats/test_edges.py",
-            "tests/unit/runtime/serving/test_dtypes_and_compare.py",
-            "tests/unit/runtime/system/test_layout_folder.py",
+            "tests/unit/runtime/serving/test_readiness.py",
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
             "tests/unit/cli/test_command_trust_dates.py",
@@ -631,7 +630,7 @@ AREAS = (
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_processes.py",
-            "tests/unit/runtime/serving/test_entry_point.py",
+            "tests/unit/runtime/serving/test_call_metrics.py",
             "tests/e2e/test_dtypes.py",
             "tests/e2e/test_keys.py",
             "tests/e2e/test_shapes_serving.py",
@@ -738,7 +737,7 @@ AREAS = (
         ),
         (
             "tests/unit/runtime/serving/routing/test_sizes.py",
-            "tests/unit/runtime/serving/routing/test_masks.py",
+            "tests/unit/runtime/serving/routing/test_padding.py",
             "tests/e2e/test_shapes_serving.py",
         ),
         decisions=True,

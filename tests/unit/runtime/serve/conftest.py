@@ -81,50 +81,35 @@ function = "program:scaled"
 inputs.x = { shape = ["batch", 4], dtype = "float32" }
 inputs.factor = { shape = [], dtype = "float32" }
 out_of_profile.batch = "split"
-
-[entry_points.masked]
-function = "program:masked"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", mask = "mask" }
-
-[entry_points.first]
-function = "program:first"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", mask = "mask" }
-
-[entry_points.counted]
-function = "program:counted"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.count = { shape = [], dtype = "int32" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", length = "count" }
-
-[entry_points.filled]
-function = "program:filled"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = "pad"
 """
+
+TEXTS = """
+[entry_points.{name}]
+function = "program:{name}"
+inputs.x = {{ shape = ["batch", "seq", 4], dtype = "float32" }}
+{inputs}
+profiles = [
+    {{ batch = 1, seq = 8 }}, {{ batch = 4, seq = 8 }},
+    {{ batch = 1, seq = 16 }}, {{ batch = 4, seq = 16 }},
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = {policy}
+"""
+
+MASK = 'inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }'
+MANIFEST += "".join(
+    TEXTS.format(name=name, inputs=inputs, policy=policy)
+    for name, inputs, policy in (
+        ("masked", MASK, '{ policy = "pad", mask = "mask" }'),
+        ("first", MASK, '{ policy = "pad", mask = "mask" }'),
+        (
+            "counted",
+            'inputs.count = { shape = [], dtype = "int32" }',
+            '{ policy = "pad", length = "count" }',
+        ),
+        ("filled", "", '"pad"'),
+    )
+)
 
 
 @pytest.fixture(scope="session")
