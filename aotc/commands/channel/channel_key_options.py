@@ -19,7 +19,7 @@ from aotc.cli.reference_options import PATH
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the options of `role_options` say. root, targets, online: files of public keys.
+    """The values of the options of `role_options`. root, targets, online: files of public keys.
     signing: private keys, as `--key` takes them.  days: how long root metadata are good.
     """
 

@@ -50,7 +50,7 @@ type Roles = Mapping[str, tuple[Mapping[str, str], int]]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What is to be named: `channel/name`, the bundle's version, and its root index."""
+    """A bundle to name: `channel/name`, the bundle's version, and its root index."""
 
     path: str
     version: str
@@ -59,9 +59,9 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of it. versions: of metadata that were written, by role.  missing: signatures that
-    the targets metadata still need; then nothing was published.  online: whether only the online
-    key has to sign.  gone: what was named before by keys that have no such role now.
+    """The outcome of publishing. versions: of metadata that were written, by role.  missing:
+    signatures that the targets metadata still need; then nothing was published.  online: whether
+    only the online key has to sign.  gone: what keys had named that have no such role now.
     """
 
     versions: Mapping[str, int]
@@ -87,7 +87,7 @@ class Repository:
         return found if found and found.signed.version == self._targets_version() + 1 else None
 
     def is_published(self) -> bool:
-        """Whether hosts that ask find anything."""
+        """Return whether hosts that ask find anything."""
         return (self._folder / STAMP).exists()
 
     def require_as_new(self, role: str, seen: Metadata[Any]) -> None:
@@ -101,7 +101,7 @@ class Repository:
             raise _changed(self._folder, f"{role} metadata of version {_version(found)}", expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
-        """How many signatures targets metadata still need."""
+        """Return how many signatures targets metadata still need."""
         return int(self._result(TARGETS, metadata).missing)
 
     def publish(

@@ -23,7 +23,7 @@ EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What TensorFlow exported. model: the bytes of a model file.  expected: those of an .npz file
+    """The export of TensorFlow. model: the bytes of a model file.  expected: those of an .npz file
     with its results, if inputs were given.
     """
 

@@ -1,4 +1,4 @@
-"""What a call costs, as a function of its sizes.
+"""The cost of a call, as a function of its sizes.
 
 Every model is non-decreasing in every size: that is what makes a profile that is larger than what
 it serves never cheaper, and the search in `aotc.commands.profiles.profile_choice` exact or

@@ -33,7 +33,7 @@ class CostKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What probing found. probes: how many were traced.  open_loops: loops of which the model
+    """The result of probing. probes: how many were traced.  open_loops: loops of which the model
     counts one step, since how many there are is not known.
     """
 

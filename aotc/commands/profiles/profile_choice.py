@@ -163,7 +163,7 @@ class _Requests:
 
 @lru_cache(maxsize=2**16)
 def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
-    """How many of each piece the loader splits a total into; nan where it cannot."""
+    """Return how many of each piece the loader splits a total into; nan where it cannot."""
     found = add_up(total, pieces)
     return tuple(np.nan if found is None else float(found.count(piece)) for piece in pieces)
 

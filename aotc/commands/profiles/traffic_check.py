@@ -1,4 +1,4 @@
-"""Whether the profiles of a bundle serve some traffic well enough, and what they serve worst.
+"""How well the profiles of a bundle serve some traffic, and which of it they serve worst.
 
 Needs no trust policy: nothing is loaded.
 """

@@ -71,7 +71,7 @@ type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What measuring brought. rounds: by executable and candidate.  finals: those in which engines
+    """The result of measuring. rounds: by executable and candidate.  finals: those in which engines
     are compared, by the best candidate of each.  reasons: likewise, why it was not measured.
     """
 
