@@ -355,9 +355,9 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
     less = graph.each("Sub", power, one)
     made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
     small = compared(graph, "EQ", power, one)
-    edge = graph.each(
-        "Or", compared(graph, "EQ", less, graph.like(-1, value)), _is_infinite(graph, power)
-    )
+    lowest = compared(graph, "EQ", less, graph.like(-1, value))
+    infinite = compared(graph, "EQ", graph.each("Abs", power), graph.like(math.inf, power))
+    edge = graph.each("Or", lowest, infinite)
     return graph.where(small, value, graph.where(edge, less, made))
 
 
@@ -369,10 +369,6 @@ def _log1p(graph: Graph, value: Tensor) -> Tensor:
     small = compared(graph, "EQ", more, one)
     infinite = compared(graph, "EQ", more, graph.like(math.inf, value))
     return graph.where(small, value, graph.where(infinite, more, made))
-
-
-def _is_infinite(graph: Graph, value: Tensor) -> Tensor:
-    return compared(graph, "EQ", graph.each("Abs", value), graph.like(math.inf, value))
 
 
 def _is_finite(rule: Rule) -> list[Tensor]:

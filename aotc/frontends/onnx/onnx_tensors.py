@@ -21,7 +21,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
 """numpy's dtype of each of ONNX's."""
 
 _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
-"""Of types of less than a byte."""
+"""Bits of types of less than a byte."""
 
 _FIELDS = {
     TensorProto.FLOAT: "float_data",

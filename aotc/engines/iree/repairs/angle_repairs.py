@@ -1,5 +1,5 @@
-"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of
-negative numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
+"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of negative
+numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
 
 A quarter turn is taken off as often as it fits, in float64, and polynomials that are exact to
 float32's last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k with m below
