@@ -23,6 +23,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir
 from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import product
@@ -234,7 +235,8 @@ def compile_iree(lowered: Lowered) -> bytes:
     places = tuple(range(len(lowered.weights)))
     for level in [stated] if stated else LEVELS:
         flags = (*FLAGS, *_target_flags(target), f"--{LEVEL}={level}")
-        with TemporaryFile() as said:
+        # The compiler leaves its statistics in the working folder.
+        with TemporaryFile() as said, TemporaryDirectory() as folder, chdir(folder):
             kept = os.dup(2)
             os.dup2(said.fileno(), 2)
             try:
@@ -529,10 +531,8 @@ def child() -> None:
     faulthandler.enable()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    with TemporaryDirectory() as folder:
-        os.chdir(folder)  # the compiler leaves its statistics in the working folder
-        for line in sys.stdin:
-            print(json.dumps(_tried(*json.loads(line))), file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_tried(*json.loads(line))), file=out, flush=True)
 
 
 def _tried(name: str, engine: str) -> Finding:

@@ -57,4 +57,5 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_neither_arguments_change_nor_what_others_read(name: str) -> None:
     function, inputs = PROGRAMS[name]
     lowered = Lowered(Case(name, function, False, (), {"once": inputs, "twice": inputs}))
-    assert finding("iree", lowered).found in ("same", "near")
+    # Sorts may turn round zeros of both signs, which is "small".
+    assert finding("iree", lowered).found in ("same", "near", "small")
