@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import msgpack
 
 from aotc.base.errors import raise_if
+from aotc.base.msgpack_values import unpacked
 from aotc.config import manifest_relations
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
@@ -97,7 +98,7 @@ def encode_build_manifest(manifest: BuildManifest) -> bytes:
 
 def decode_build_manifest(data: bytes) -> BuildManifest:
     """Return a manifest that another process has read and checked."""
-    path, root, text = msgpack.decode(data, type=tuple[bytes, bytes, bytes])
+    path, root, text = unpacked(data, tuple[bytes, bytes, bytes])
     document = toml.parse_bytes(Path(os.fsdecode(path)), text, KIND)
     return _manifest(document, Path(os.fsdecode(root)))
 

@@ -84,7 +84,7 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-type _Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
+_Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
 """The fields of `ProgramJob`."""
 
 
@@ -124,7 +124,7 @@ class ProgramJob:
         """What `encode` made."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, *rest = msgspec.msgpack.decode(data, type=_Encoded)
+        manifest, *rest = unpacked(data, _Encoded)
         return cls(decode_build_manifest(manifest), *rest)
 
 
