@@ -131,7 +131,7 @@ def _input(raw: object) -> InputTree:
 
 
 def is_step(key: str) -> bool:
-    """Whether a key can be a step of a leaf's path."""
+    """Return whether a key can be a step of a leaf's path."""
     return bool(key) and key.isascii() and key.isprintable() and "/" not in key
 
 
