@@ -91,8 +91,8 @@ class CrashedError(Exception):
         """
         limit = address_space()
         is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
-        told = any(word in line for line in self.said for word in WITHOUT_MEMORY)
-        if limit is None or not (is_abort or told):
+        is_starved = any(word in line for line in self.said for word in WITHOUT_MEMORY)
+        if limit is None or not (is_abort or is_starved):
             return None
         return (
             f"a process may have {limit / 2**20:.0f} MiB of address space here: raise that limit, "
@@ -213,10 +213,10 @@ def _findings(path: Path) -> list[Finding]:
     """What a worker refused its job for; nothing if that is not ours to understand."""
     try:
         raw = msgspec.json.decode(_left(path), type=list[dict[str, str]])
-        told = [Finding(**each) for each in raw]
+        findings = [Finding(**each) for each in raw]
     except (ValueError, RecursionError, TypeError):
         return []
-    return told if all(is_code(each.code) for each in told) else []
+    return findings if all(is_code(each.code) for each in findings) else []
 
 
 class _Watch:
