@@ -256,13 +256,13 @@ def _resolve(
     asked = [
         build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
     ]
-    resolved = tuple(each.engines[0] for each in asked)
+    resolved = tuple(engines[0] for engines, _ in asked)
     return Request(
         manifest=manifest,
         names=names,
         targets=resolved,
-        next_engines={e.engines[0].name: e.engines[1:] for e in asked if len(e.engines) > 1},
-        beside={e.engines[0].name: e.beside for e in asked if e.beside},
+        next_engines={first.name: tuple(rest) for (first, *rest), _ in asked if rest},
+        beside={engines[0].name: beside for engines, beside in asked if beside},
         wanted={
             target.name: manifest.executables(name)
             for name, target in zip(names, resolved, strict=True)

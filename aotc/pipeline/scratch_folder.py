@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -31,19 +31,15 @@ if TYPE_CHECKING:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    is_there = False
     try:
-        made = temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "")
-        folder = made.__enter__()
-    except OSError as error:
-        raise no_scratch(error) from error
-    with ExitStack() as stack:
-        stack.push(made)
-        try:
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "") as folder:
+            is_there = True
             yield folder
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            raise no_scratch(error) from error
+    except OSError as error:
+        if is_there and error.errno not in FULL:
+            raise
+        raise no_scratch(error) from error
 
 
 def no_scratch(error: OSError) -> AotcError:
