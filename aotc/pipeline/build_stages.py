@@ -219,16 +219,11 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     request = run.request
     source = Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
-    program = _capture(run, source, queue)
-    return program, _compile(run, source, queue, program)
-
-
-def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProgram:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
-    waits = isinstance(run.request.tuning, Recorded)
+    waits = isinstance(request.tuning, Recorded)
     with run.stage("capture"), run.failures.of_all(lambda: queue.begun):
-        return user_processes.capture(
+        program = user_processes.capture(
             source,
             run.tasks,
             run.workers,
@@ -237,6 +232,7 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProg
             run.on_output,
             run.failures,
         )
+    return program, _compile(run, source, queue, program)
 
 
 def _compile(
