@@ -1,4 +1,4 @@
-"""What a build was made from, and when, gathered for its provenance."""
+"""Materials of a build for its provenance: who builds, from which revision, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build will make: its targets, the engines that are tried for each in their order, and one
+"""The plan of a build: its targets, the engines that are tried for each in their order, and one
 compile job per entry point, profile and target.
 """
 

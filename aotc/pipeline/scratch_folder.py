@@ -68,7 +68,7 @@ class KnownWeights(Struct, frozen=True):
 
 
 class ProgramReads(Struct, frozen=True):
-    """What a program read. files: names to digests.  variables: names to whether each was set."""
+    """Reads of a program. files: names to digests.  variables: names to whether each was set."""
 
     files: dict[str, str]
     variables: dict[str, bool]
@@ -219,7 +219,7 @@ class Scratch:
 
     @property
     def has_program(self) -> bool:
-        """Whether the capture is complete."""
+        """Return whether the capture is complete."""
         return self._is_there("program")
 
     def write_reads(self, reads: ProgramReads) -> None:
@@ -227,7 +227,7 @@ class Scratch:
         self._write("reads", reads)
 
     def read_reads(self) -> ProgramReads:
-        """What `write_reads` left."""
+        """Return what `write_reads` left."""
         return self._read("reads", ProgramReads)
 
     def add_measures(self, taken: Sequence[str]) -> None:
@@ -236,7 +236,7 @@ class Scratch:
             file.writelines(f"{line}\n" for line in taken)
 
     def measures(self) -> tuple[str, ...]:
-        """What `add_measures` left, each line once; nothing where nobody did."""
+        """Return what `add_measures` left, each line once; nothing where nobody did."""
         if not self._measures.exists():
             return ()
         return tuple(sorted({*self._measures.read_text("utf-8").splitlines()}))

@@ -1,5 +1,5 @@
-"""What the last build did, which tells why a task of this one is run (`--explain`), and what became
-of the tasks of one that failed.
+"""Records of the last build, which tell why a task of this one is run (`--explain`), and of the
+tasks of one that failed.
 """
 
 from __future__ import annotations

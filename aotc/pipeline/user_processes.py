@@ -327,7 +327,7 @@ def _variables() -> dict[str, str]:
 
 
 def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
-    """What a capture has read: packages, files, variables."""
+    """Parts of a key: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
