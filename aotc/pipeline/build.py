@@ -240,7 +240,7 @@ def _materials(
     stated: datetime | None,
     started: datetime,
 ) -> Materials:
-    """Gather what provenance says of this build. stated: the time that the environment states, with which
+    """Gather what provenance says of this build. stated: the time in the environment, with which
     the same build says the same.
     """
     manifest = run.request.manifest
