@@ -27,7 +27,6 @@ from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
 from aotc.base.workers.forked_workers import kept
-from aotc.capture import file_digests
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
@@ -227,7 +226,6 @@ def capture(
         constants.CPU_DEVICES: str(prod(manifest.mesh.values())),
     }
     weights = KeptWeights(tasks.store, manifest.path)
-    weights.learn()
 
     def trace() -> CapturedProgram:
         with tasks.attempt(Kind.CAPTURE, ""):
@@ -329,7 +327,7 @@ def _variables() -> dict[str, str]:
 
 
 def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
-    """What a capture has read: packages, files, variables."""
+    """Parts of a key: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
@@ -411,10 +409,6 @@ class KeptWeights:
         of = f"weights\0{manifest.resolve()}\0{code}"
         self._place = sha256(of.encode(errors="surrogateescape")).removeprefix("sha256:")
 
-    def learn(self) -> None:
-        """Have this process know the digests of files that earlier builds have hashed."""
-        file_digests.learn(dict(self._read().digests))
-
     def lay_out(self, scratch: Scratch) -> None:
         """Leave what is known for the capture, and the shards that are as they were. Raises OSError
         if there is no room.
@@ -437,10 +431,9 @@ class KeptWeights:
         found, before = scratch.read_known(), self._read()
         wanted = {digest for cut in found.cuts.values() for digest in cut}
         for path in scratch.folder.glob("weights.*/*.safetensors"):
-            digest = "sha256:" + path.name.split(".")[1]
-            if digest in wanted:
+            if (digest := digest_of(path)) in wanted:
                 self._store.put_file(digest, path)
-        new = {**dict(found.digests), **file_digests.known()}
+        new = dict(found.digests)
         digests = {k: v for k, v in before.digests if k not in new} | new
         cuts = {k: v for k, v in before.cuts.items() if k not in found.cuts} | found.cuts
         kept = KnownWeights(

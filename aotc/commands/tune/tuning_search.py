@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,7 @@ from aotc.pipeline.build_tuning import (
 )
 from aotc.pipeline.parity_check import pack_provisional
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.task_pool import stopping_pool
+from aotc.pipeline.task_pool import Workers
 from aotc_runtime.schema.bundle_manifest import XLA, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -180,9 +181,12 @@ def _compiled(
         for profile in [program.profiles[key]]
     }
     steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
-    with stopping_pool(workers, *(engine.way.backend for engine in engines)) as pool:
+    with Workers(workers) as pool:
+        pool.also_stop([engine.way.backend for engine in engines])
         running = {
-            (key, engine.prefix + candidate.name): pool.submit(_try, engine, candidate, job, steps)
+            (key, engine.prefix + candidate.name): pool.submit(
+                partial(_try, engine, candidate, job, steps)
+            )
             for key, each in planned.items()
             for engine, candidate, job in each[1:]
         }

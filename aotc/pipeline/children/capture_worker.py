@@ -91,9 +91,11 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         models = laid_out(models, first)
     failed = [*models.refused]
     weights: dict[str, Weights] = {}
-    for name in models.manifest.weights:
+    for name, of_weights in models.manifest.weights.items():
+        if of_weights.init:
+            progress.started(f"making weights {name} ({of_weights.init})")
         try:
-            weights[name] = _load(name, models, progress)
+            weights[name] = models.load(name)
         except AotcError as error:
             failed += _collected(error, job)
     manifest = _with_weights(models.manifest, weights)
@@ -268,12 +270,6 @@ def _write_fixtures(
             else:
                 unexpected.append(key.label)
     return replace(entry_point, unexpected=tuple(unexpected))
-
-
-def _load(name: str, models: Models, progress: Progress) -> Weights:
-    if init := models.manifest.weights[name].init:
-        progress.started(f"making weights {name} ({init})")
-    return models.load(name)
 
 
 def _with_weights(manifest: BuildManifest, weights: Mapping[str, Weights]) -> BuildManifest:
