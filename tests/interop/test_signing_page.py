@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -182,3 +184,15 @@ def test_a_key_that_has_signed_nothing_is_told(built_by_ci: Path, name: str) -> 
     (built_by_ci / f"{name}.pub").write_text(LocalSigner.ephemeral().public_pem())
     done = page.run(OPENSSL, built_by_ci, "+e")
     assert done.returncode != 0 and f"nothing signed by {name}.pub" in done.stderr
+
+
+def test_model_signing_verifies_a_bundle_and_refuses_it_once_changed(
+    model_signing: None, signed: Path
+) -> None:
+    page.require("OpenSSF Model Signing", signed)
+    index = signed / "digits" / "index.json"
+    index.write_bytes(index.read_bytes() + b" ")
+    program = Path(sys.executable).parent / "model_signing"
+    verifying = ["verify", "key", "digits", "--signature", "model.sig", "--public_key"]
+    done = subprocess.run([program, *verifying, "release.pub"], cwd=signed, check=False)
+    assert done.returncode != 0
