@@ -393,7 +393,7 @@ AREAS = (
         ("tests/unit/runtime/loader/test_verified.py",),
     ),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
-    Area(RUNTIME, ("base/parallel_calls.py",), ("tests/unit/runtime/base/test_parallel.py",)),
+    Area(RUNTIME, ("base/parallel_calls.py",), ("tests/unit/runtime/base/test_digest.py",)),
     Area(
         RUNTIME,
         ("system/cpu_features.py",),
