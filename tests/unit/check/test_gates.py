@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -79,7 +80,7 @@ def gated(once: Once) -> Gated:
 
 
 def findings(
-    gated: Gated, located: dict[str, EntryPointLines] | None = None, **stated: Any
+    gated: Gated, located: Mapping[str, EntryPointLines] = MappingProxyType({}), **stated: Any
 ) -> list[Finding]:
     manifest, parts = gated
     limited = replace(manifest, gates=Gates(**stated))
@@ -132,7 +133,7 @@ def test_lines_that_were_not_traced_are_named(gated: Gated) -> None:
     assert bare.found.endswith("; not gated.py in helper")
     covered = evidence_of(gated[1][0]).entry_points["f"].coverage.files["gated.py"]
     missed = {"helper": ("8",)}
-    functions = (FunctionLines(f.name, line=1, missed=missed.get(f.name, ())) for f in covered)
+    functions = (FunctionLines(name=f.name, line=1, missed=missed.get(f.name, ())) for f in covered)
     lines = {"f": EntryPointLines({"gated.py": tuple(functions)})}
     (found,) = findings(gated, lines, min_coverage=1.0)
     assert found.found.endswith("; not gated.py:8 in helper")
