@@ -84,8 +84,14 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-_Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
-"""The fields of `ProgramJob`."""
+class _Encoded(Struct, frozen=True):
+    """A `ProgramJob` for another process."""
+
+    manifest: bytes
+    targets: tuple[str, ...]
+    wanted: dict[str, tuple[ExecutableKey, ...]]
+    keeps_going: bool
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +122,20 @@ class ProgramJob:
         from aotc.config.build_manifest import encode_build_manifest
 
         str(self.manifest.path).encode()
-        rest = (self.targets, self.wanted, self.keeps_going, self.threads)
-        return msgspec.msgpack.encode((encode_build_manifest(self.manifest), *rest))
+        manifest = encode_build_manifest(self.manifest)
+        wanted = {target: tuple(keys) for target, keys in self.wanted.items()}
+        return msgspec.msgpack.encode(
+            _Encoded(manifest, self.targets, wanted, self.keeps_going, self.threads)
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
         """What `encode` made."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, *rest = unpacked(data, _Encoded)
-        return cls(decode_build_manifest(manifest), *rest)
+        found = unpacked(data, _Encoded)
+        manifest = decode_build_manifest(found.manifest)
+        return cls(manifest, found.targets, found.wanted, found.keeps_going, found.threads)
 
 
 @dataclass(frozen=True, slots=True)
