@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -86,8 +86,8 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-class _Encoded(NamedTuple):
-    """The fields of `ProgramJob`."""
+class _Encoded(Struct, frozen=True):
+    """A `ProgramJob` for another process."""
 
     manifest: bytes
     targets: tuple[str, ...]
@@ -124,8 +124,11 @@ class ProgramJob:
         from aotc.config.build_manifest import encode_build_manifest
 
         str(self.manifest.path).encode()
-        rest = (self.targets, self.wanted, self.keeps_going, self.threads)
-        return msgspec.msgpack.encode((encode_build_manifest(self.manifest), *rest))
+        manifest = encode_build_manifest(self.manifest)
+        wanted = {target: tuple(keys) for target, keys in self.wanted.items()}
+        return msgspec.msgpack.encode(
+            _Encoded(manifest, self.targets, wanted, self.keeps_going, self.threads)
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
