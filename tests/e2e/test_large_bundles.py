@@ -198,9 +198,14 @@ def test_signing_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> N
         hashed.clear()
 
 
-def test_extracting_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
-    extract(look_into(folder / "both.aotb"), [ONE], folder / "one.aotb", Form.ARCHIVE)
-    assert [hashed[shard] for shard in shards(folder / "one.aotb")] == [1, 1]
+def test_extracting_and_signing_a_layout_hash_each_shard_once(
+    folder: Path, hashed: Counter[str]
+) -> None:
+    extract(look_into(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
+    assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
+    hashed.clear()
+    endorse(folder / "layout", LocalSigner.ephemeral())
+    assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
 
 
 def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Counter[str]) -> None:
@@ -211,13 +216,6 @@ def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Coun
     merge_bundles(paths, folder / "m.aotb", Form.ARCHIVE, None, None, datetime.now(UTC))
     # Both hold the same shards: of one the copy is hashed, of the other what is copied nowhere.
     assert [hashed[shard] for shard in shards(folder / "m.aotb")] == [2, 2]
-
-
-def test_signing_a_layout_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
-    extract(look_into(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
-    hashed.clear()
-    endorse(folder / "layout", LocalSigner.ephemeral())
-    assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
+from aotc_runtime import LoadedBundle
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
 
@@ -51,26 +52,31 @@ def by_hand(x: Any) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     (n,) = export.symbolic_shape("n")
-    made = export.export(jax.jit(lambda x: jax.nn.relu(x @ W)))
-    serialized = made(jax.ShapeDtypeStruct((n, 8), jnp.float32)).serialize()
+    exported = export.export(jax.jit(lambda x: jax.nn.relu(x @ W)))
+    serialized = exported(jax.ShapeDtypeStruct((n, 8), jnp.float32)).serialize()
     (folder / "model.jax").write_bytes(serialized)
     (folder / "model.toml").write_text(MANIFEST)
     np.savez(folder / "inputs.npz", arg0=X)
     return folder
 
 
-def built(folder: Path, expected: Any) -> Built:
+def made(folder: Path, name: str) -> tuple[Built, LoadedBundle]:
+    """A build of a manifest of that name, and its bundle."""
+    signer, bundle, policy = LocalSigner.ephemeral(), folder / f"{name}.aotb", folder / "trust.toml"
+    done = build(folder / f"{name}.toml", output=bundle, signer=signer)
+    policy.write_text(policy_text(name, [signer.public_pem()]))
+    return done, aotc_runtime.load(bundle, trust=policy)
+
+
+def compared_with(folder: Path, expected: Any) -> tuple[Built, LoadedBundle]:
     np.savez(folder / "expected.npz", **{"result[n=4]": expected})
-    signer = LocalSigner.ephemeral()
-    done = build(folder / "model.toml", output=folder / "model.aotb", signer=signer)
-    (folder / "trust.toml").write_text(policy_text("model", [signer.public_pem()]))
-    return done
+    return made(folder, "model")
 
 
 def test_a_model_file_is_built_compared_with_its_framework_and_served(folder: Path) -> None:
-    model = built(folder, by_hand(X)).program.entry_points["f"].model
+    done, loaded = compared_with(folder, by_hand(X))
+    model = done.program.entry_points["f"].model
     assert model is not None and model.expected
-    loaded = aotc_runtime.load(folder / "model.aotb", trust=folder / "trust.toml")
     for rows in (4, 3):
         found = loaded["f"](X[:rows])
         np.testing.assert_allclose(found, by_hand(X[:rows]), rtol=1e-5, atol=1e-6)
@@ -81,7 +87,7 @@ def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> No
     wrong = by_hand(X)
     wrong[1, 2] += 0.01
     with pytest.raises(ParityError) as refused:
-        built(folder, wrong)
+        compared_with(folder, wrong)
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E950", "f[n=4] result")
     assert finding.found.startswith("1 of 20 elements differ")
@@ -111,18 +117,15 @@ def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Pat
     np.savez(tmp_path / "inputs.npz", image=recorded["in/000"])
     results = {f"{name}[n=2]": recorded[f"out/{name}"] for name in ("scores", "features")}
     np.savez(tmp_path / "expected.npz", **results)
-    signer = LocalSigner.ephemeral()
-    done = build(tmp_path / "kernel.toml", output=tmp_path / "kernel.aotb", signer=signer)
+    done, loaded = made(tmp_path, "kernel")
     model = done.program.entry_points["f"].model
     assert model is not None and model.orders == {"first.weight": (2, 3, 1, 0)}
     assert model.layers.keys() == {"first", "norm", "last"} and model.layers["last"] > 1
     reviewed = review(open_bundle(tmp_path / "kernel.aotb"), None, datetime.now(UTC))
     stated = reviewed.lines()["f"].layers["convolutions.pt2"]
     assert all("make_files.py:" in line for layer in model.layers for line in stated[layer])
-    (tmp_path / "trust.toml").write_text(policy_text("kernel", [signer.public_pem()]))
-    loaded = aotc_runtime.load(tmp_path / "kernel.aotb", trust=tmp_path / "trust.toml")
-    made = loaded["f"](recorded["in/000"])
-    np.testing.assert_allclose(made["scores"], recorded["out/scores"], rtol=1e-5, atol=1e-6)
+    found = loaded["f"](recorded["in/000"])
+    np.testing.assert_allclose(found["scores"], recorded["out/scores"], rtol=1e-5, atol=1e-6)
     loaded.close()
 
 
@@ -145,16 +148,14 @@ donate = ["state"]
 def test_a_buffer_is_a_state_that_calls_take_and_return(tmp_path: Path) -> None:
     (tmp_path / "counter.pt2").write_bytes((TORCH / "counter.pt2").read_bytes())
     (tmp_path / "counter.toml").write_text(COUNTER)
-    signer, recorded = LocalSigner.ephemeral(), np.load(TORCH / "counter.npz")
-    build(tmp_path / "counter.toml", output=tmp_path / "counter.aotb", signer=signer)
-    (tmp_path / "trust.toml").write_text(policy_text("counter", [signer.public_pem()]))
-    loaded = aotc_runtime.load(tmp_path / "counter.aotb", trust=tmp_path / "trust.toml")
+    _, loaded = made(tmp_path, "counter")
+    recorded = np.load(TORCH / "counter.npz")
     state = loaded["start"].on_device()
     for step in range(3):
         before = state["count"]
-        made = loaded["step"].on_device(recorded[f"in{step}/000"], state)
-        np.testing.assert_allclose(np.asarray(made["result"]), recorded[f"out{step}/"], rtol=1e-6)
-        state = made["state"]
+        found = loaded["step"].on_device(recorded[f"in{step}/000"], state)
+        np.testing.assert_allclose(np.asarray(found["result"]), recorded[f"out{step}/"], rtol=1e-6)
+        state = found["state"]
         assert np.array_equal(np.asarray(state["count"]), recorded[f"state{step}/count"])
         with pytest.raises(AotcError) as used_up:
             np.asarray(before)

@@ -34,7 +34,7 @@ ORDINARY = """
     random.threefry2x32.categorical binary.add.int32 binary.sub.int32 binary.mul.int32
     binary.div.int32 binary.rem.int32 binary.shift_left.int32 binary.shift_right_logical.int32
     binary.shift_right_arithmetic.int32 unary.power_5.int32 unary.abs.int32 unary.sign.int32
-    unary.popcnt.int32 unary.clz.int32 unary.not.int32 convert.int32.int8 convert.int32.uint8
+    unary.not.int32 convert.int32.int8 convert.int32.uint8
     convert.int32.float32 convert.int32.bool binary.add.uint32 binary.compare.uint32
     binary.max.uint32 convert.uint32.float32 unary.shifted.uint32 binary.div.uint32
     binary.add.int8 binary.mul.int8 binary.max.int8 convert.int8.int32 binary.add.int64
@@ -76,6 +76,7 @@ IREE = Edges(
     gather.at.outside.fill gather.index.uint8.clip many.axes.float32 many.mean.float32
     many.product.float32 many.running.float32 many.running_back.float32 many.sum.float32
     mask.compared.float32 mask.einsum.float32 mask.row.float16 mask.sum.float32
+    unary.popcnt.int32 unary.clz.int32
     mask.times.bfloat16 mask.times.float32 part.depthwise.float32 part.depthwise_padded.float32
     part.window_min.float32 part.window_padded.float32 part.window_sum.float32 large.cos.float32
     large.sin.float32 large.tan.float32 near.sin.float32 scatter.add.outside.None.float32
@@ -112,7 +113,7 @@ ONNX_RUNTIME = Edges(
     control.scan_carry_array running.cumprod.float32.reverse running.cummin.float32
     reduce.two_operands.float32 statistics.median.float32 sort.lexsort.float32 sort.nonzero.int32
     shape.split shape.insert unary.lgamma.float32 unary.erf_inv.float32 unary.erfc.float32
-    unary.softplus.float32 unary.elu.float32 unary.shifted.int8 unary.clz.int8 unary.parity.int8
+    unary.softplus.float32 unary.elu.float32 unary.shifted.int8 unary.parity.int8
     reduce.sum.1.int32 reduce.prod.1.int32 reduce.sum.1.int64 reduce.prod.1.int64
     binary.shift_right_arithmetic.uint32 reduce.argmax.1.float64 reduce.argmin.1.float64
     running.cumprod.bfloat16 unary.self_quotient.int32 unary.self_quotient.uint8
@@ -127,6 +128,8 @@ ONNX_RUNTIME = Edges(
     """,
     {
         "window.max_grad.float32": "stablehlo.select_and_scatter",
+        "unary.popcnt.int32": "stablehlo.popcnt",
+        "unary.clz.int32": "stablehlo.count_leading_zeros",
         "binary.mul.complex64": "complex<f32>",
         "binary.mul.complex128": "complex<f64>",
         "convert.float32.float8_e4m3fn": "f8E4M3FN",
