@@ -166,6 +166,16 @@ BAD: dict[str, Bad] = {
         "AOTC-E805", f"{IMAGE}.shape[1]",
         "at least 0", "-1 (integer)", "size of the axis",
     ),
+    "a string for true": (
+        "schema = 1", 'schema = 1\nenable_x64 = "yes"',
+        "AOTC-E805", "m.toml:2 enable_x64",
+        "true or false", '"yes" (string)', "without quotes",
+    ),
+    "an unknown dtype": (
+        '"float32"', '"float23"',
+        "AOTC-E805", f"{IMAGE}.dtype",
+        "bfloat16, float16, float32, float64", '"float23"', "as jax does",
+    ),
     "an unknown dtype of keys": (
         '"float32"', '"key<threefry>"',
         "AOTC-E805", f"{IMAGE}.dtype",
